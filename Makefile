@@ -1,0 +1,82 @@
+# Every target sets itself up: from a fresh clone, `make test` needs only Python 3.11 or later.
+#
+# The virtual environment is installed from requirements/dev.lock, exact versions with hashes, and
+# made again when the lock or pyproject.toml changes. Where packages come from is pip's own
+# configuration; no file of this repository names an index.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+WORKERS ?= 2
+SOURCES := $(wildcard src tests benchmarks examples)
+LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links
+
+# make sim SEED=7, make test TESTS=tests/unit/raft, make soak ARGS="--cuts 100"
+SEED ?=
+TESTS ?= tests
+ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(INSTALLED) ## Install everything into .venv; the command line is then .venv/bin/penstock
+
+$(INSTALLED): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Penstock needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: run
+run: setup ## Show Penstock at work: a cluster in one process that survives kills
+	$(BIN)/penstock demo $(ARGS)
+
+.PHONY: test
+test: lint ## Check the style, then run every test but the soak tests (TESTS=path for some)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(TESTS) $(ARGS)
+
+.PHONY: lint
+lint: setup ## Check style, types and layers
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: setup ## Rewrite the sources in the house format
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+.PHONY: sim
+sim: setup ## Simulate clusters (SEED=7 for one history, event by event)
+	$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+.PHONY: bench
+bench: setup ## Measure
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+.PHONY: soak
+soak: setup ## The long tests: many seeds, many power cuts
+	$(BIN)/python -m tests.soak.run $(ARGS)
+
+.PHONY: lock
+lock: setup ## Renew requirements/*.lock from pyproject.toml
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --output-file requirements/runtime.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group dev \
+		--constraint requirements/runtime.lock --output-file requirements/dev.lock
+	@! grep -nE 'https?:|--(extra-)?index-url|--find-links' requirements/*.lock \
+		|| { echo "a lock file names a host" >&2; exit 1; }
+
+.PHONY: clean
+clean: ## Remove .venv and everything that was built
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
