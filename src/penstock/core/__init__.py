@@ -1,0 +1,1 @@
+"""Words everybody uses: types, entries, errors, limits, the clock and record batches."""

@@ -1,0 +1,75 @@
+"""The payload of an APPEND entry: record batches of one or many partitions under one log time.
+
+    byte 0   stamp         i64   the leader's log time in ms; never decreases along the log
+         8   slice count   u32
+        12   slices        count times 32 bytes:
+               partition      u32
+               length         u32   bytes of this slice's batches
+               base offset    i64   of its first message
+               record count   u32   offsets it covers, dense
+               batch count    u32   at least 1
+               max timestamp  i64
+        ..   the slices' batches, in the order of the slices, without gaps
+
+A slice is a run of batches of one partition that lie side by side: one index row, one read. The
+directory comes first so that storage can index, and a machine can apply, without walking batches
+it does not care about. Everything is little-endian but the batches, which are Kafka's.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX, ENTRY_SLICES_MAX
+from penstock.core.types import Offset, PartitionId
+
+Batch = bytes | bytearray | memoryview
+
+_HEAD = struct.Struct("<qI")
+_SLICE = struct.Struct("<IIqIIq")
+
+
+class Slice(NamedTuple):
+    """One partition's part of an APPEND payload."""
+
+    partition: PartitionId
+    length: int
+    base_offset: Offset
+    record_count: int
+    batch_count: int
+    max_timestamp: int
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the slice's last message."""
+        return Offset(self.base_offset + self.record_count)
+
+
+class AppendPayload(NamedTuple):
+    """A decoded directory; `start` is where the first slice's batches begin in the payload."""
+
+    stamp_ms: int
+    slices: list[Slice]
+    start: int
+
+
+def encode_append(stamp_ms: int, parts: Iterable[tuple[Slice, Iterable[Batch]]]) -> bytes:
+    """Join slices and their stamped batches into one payload."""
+    directory: list[bytes] = []
+    bodies: list[Batch] = []
+    for slice_, batches in parts:
+        directory.append(_SLICE.pack(*slice_))
+        bodies.extend(batches)
+    return b"".join([_HEAD.pack(stamp_ms, len(directory)), *directory, *bodies])
+
+
+def decode_append(payload: bytes | memoryview) -> AppendPayload:
+    """Read the directory of a payload whose checksum has been verified."""
+    stamp_ms, count = _HEAD.unpack_from(payload)
+    assert 0 < count <= ENTRY_SLICES_MAX, f"an APPEND payload with {count} slices"
+    assert len(payload) <= ENTRY_PAYLOAD_BYTES_MAX, f"an APPEND payload of {len(payload)} bytes"
+    start = _HEAD.size + count * _SLICE.size
+    slices = [
+        Slice._make(row) for row in _SLICE.iter_unpack(memoryview(payload)[_HEAD.size : start])
+    ]
+    return AppendPayload(stamp_ms, slices, start)

@@ -1,0 +1,31 @@
+"""The time, as a parameter.
+
+Nothing but this module asks the operating system for the time; everything else is handed a `Clock`,
+so tests and the simulator can move it. Wall time may jump and is used only to stamp log entries;
+monotonic time never jumps and is used for every timeout.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings of time, both in milliseconds."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump in either direction."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since an arbitrary start; never decreases; means nothing after a restart."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,34 @@
+"""The small words everybody uses: ids and counters that must not be mixed up.
+
+An `Index` counts entries of a shard's replicated log from 1; an `Offset` counts messages of one
+partition from 0. They are both integers and confusing them is the classic bug of this field, so the
+type checker keeps them apart.
+"""
+
+from typing import NewType
+
+NodeId = NewType("NodeId", int)
+"""A broker process. From 1; never reused: a node with a wiped disk gets a new id."""
+
+ShardId = NewType("ShardId", int)
+"""One Raft group of a cluster, from 0."""
+
+Term = NewType("Term", int)
+"""A Raft term, from 1; 0 before the first election."""
+
+Index = NewType("Index", int)
+"""A position in a shard's replicated log, from 1; 0 before the first entry."""
+
+PartitionId = NewType("PartitionId", int)
+"""A partition inside its shard; given by the catalog, never reused. 32 bits, unsigned."""
+
+Offset = NewType("Offset", int)
+"""A message's place in its partition, from 0."""
+
+ProducerId = NewType("ProducerId", int)
+"""An idempotent producer; -1 for a producer that is not."""
+
+NO_NODE = NodeId(0)
+NO_TERM = Term(0)
+NO_INDEX = Index(0)
+NO_PRODUCER = ProducerId(-1)

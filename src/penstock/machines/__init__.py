@@ -1,0 +1,65 @@
+"""What the entries of a log mean: deterministic state machines, and the protocol they follow."""
+
+from penstock.machines.appends import join_appends
+from penstock.machines.commands import (
+    Command,
+    CreatePartition,
+    DeletePartition,
+    ExpireProducers,
+    TrimPartition,
+    UseVersion,
+)
+from penstock.machines.machine import (
+    Append,
+    Appended,
+    Applied,
+    Effect,
+    Known,
+    Machine,
+    Plan,
+    Propose,
+    Reply,
+    Request,
+    WakeReaders,
+)
+from penstock.machines.partitions import (
+    AppendBatch,
+    Bounds,
+    PartitionCreated,
+    PartitionDeleted,
+    Partitions,
+    PartitionsSettings,
+    PartitionTrimmed,
+    ProducersExpired,
+    VersionInUse,
+)
+
+__all__ = [
+    "Append",
+    "AppendBatch",
+    "Appended",
+    "Applied",
+    "Bounds",
+    "Command",
+    "CreatePartition",
+    "DeletePartition",
+    "Effect",
+    "ExpireProducers",
+    "Known",
+    "Machine",
+    "PartitionCreated",
+    "PartitionDeleted",
+    "PartitionTrimmed",
+    "Partitions",
+    "PartitionsSettings",
+    "Plan",
+    "ProducersExpired",
+    "Propose",
+    "Reply",
+    "Request",
+    "TrimPartition",
+    "UseVersion",
+    "VersionInUse",
+    "WakeReaders",
+    "join_appends",
+]

@@ -1,0 +1,27 @@
+"""`core.limits`: bounds that lean on each other."""
+
+from penstock.core import limits
+
+
+def test_every_bound_is_a_positive_integer() -> None:
+    bounds = {name: value for name, value in vars(limits).items() if name.isupper()}
+    assert bounds
+    assert all(isinstance(value, int) and value > 0 for value in bounds.values())
+
+
+def test_a_gathered_entry_fits_an_entry() -> None:
+    # The batcher stops after the batch that reaches its bound, so one more may be in.
+    most = limits.GATHER_BYTES_MAX + limits.BATCH_BYTES_MAX
+    assert most < limits.ENTRY_PAYLOAD_BYTES_MAX
+
+
+def test_an_entry_fits_the_uncommitted_bound() -> None:
+    assert limits.ENTRY_PAYLOAD_BYTES_MAX <= limits.UNCOMMITTED_BYTES_MAX
+
+
+def test_votes_fit_into_the_ballast() -> None:
+    assert limits.BALLAST_BYTES > 2 * limits.SEGMENT_BYTES
+
+
+def test_heartbeats_are_ten_times_faster_than_elections() -> None:
+    assert limits.HEARTBEAT_TICKS * 10 <= limits.ELECTION_TICKS
