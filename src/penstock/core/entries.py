@@ -1,7 +1,7 @@
 """What the replicas of a shard agree on: entries, and the few facts a node must never forget.
 
-`raft` decides these, `storage` keeps them, `machines` give them meaning, and none of the three knows
-the others. Hence they live here.
+`raft` decides these, `storage` keeps them, `machines` give them meaning, and none of the three
+knows the others. Hence they live here.
 
 An entry is immutable and is identified by (index, term): two nodes that hold the same index and
 term hold the same payload, and the same entries before it (Raft §5.3, Log Matching).
@@ -67,7 +67,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotMark(msgspec.Struct, frozen=True, array_like=True):
-    """Where in the log a snapshot stands: the state after applying `index`, and who was a member."""
+    """Where in the log a snapshot stands: the state after `index`, and who was a member then."""
 
     index: Index = NO_INDEX
     term: Term = NO_TERM

@@ -1,0 +1,127 @@
+"""`penstock log …`: look into the directory of one shard's log, and repair it.
+
+`describe` and `verify` change nothing; `describe` also works while a node is running. `repair` is
+the way out for a cluster of one: it gives up what cannot be read. It shows what it found and asks
+before it does anything, because a replica of a cluster is better repaired by its leader.
+"""
+
+import sys
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from penstock.core.errors import LocalError
+from penstock.storage.disk import RealDisk
+from penstock.storage.repair import (
+    Finding,
+    describe_directory,
+    repair_directory,
+    verify_directory,
+)
+
+EXIT_DAMAGED = 1
+
+app = App(name="log", help="Look into the log of a shard on this machine, and repair it.")
+
+Directory = Annotated[str, Parameter(help="The directory of one shard's log.")]
+Json = Annotated[
+    bool,
+    Parameter(
+        name="--json",
+        negative="",
+        show_default=False,
+        help="Print one JSON document, for programs.",
+    ),
+]
+
+
+@app.command
+def describe(directory: Directory, /, *, json: Json = False) -> None:
+    """List the files of a log and what they hold. The node may be running."""
+    files = describe_directory(RealDisk(), directory)
+    if json:
+        _print_json(files)
+        return
+    rows = [("FILE", "KIND", "BYTES", "")]
+    rows += [(file.name, file.kind, f"{file.size_bytes:,}", file.facts) for file in files]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for name, kind, size, facts in rows:
+        line = f"{name:<{widths[0]}}  {kind:<{widths[1]}}  {size:>{widths[2]}}  {facts}"
+        print(line.rstrip())
+
+
+@app.command
+def verify(directory: Directory, /, *, json: Json = False) -> int:
+    """Read every byte of a log and check it. The node must be stopped.
+
+    The exit code is 0 if all is as promised, and 1 if anything is damaged.
+    """
+    findings = verify_directory(RealDisk(), directory)
+    if json:
+        _print_json(findings)
+    elif findings:
+        _print_findings(findings)
+        print(
+            "In a cluster, start the node: it repairs itself from the leader.\n"
+            f"If this is the only copy: penstock log repair {directory}",
+            file=sys.stderr,
+        )
+    else:
+        print(f"{directory} is whole")
+    return EXIT_DAMAGED if findings else 0
+
+
+@app.command
+def repair(
+    directory: Directory,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(negative="", show_default=False, help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Make a damaged log usable by giving up what cannot be read. The node must be stopped.
+
+    Only for a cluster of one, or when every replica is damaged: otherwise start the node, and it
+    repairs itself from the leader without losing anything. Files that are replaced are kept under
+    another name. A log that is whole is left alone.
+    """
+    disk = RealDisk()
+    if not yes:
+        findings = verify_directory(disk, directory)
+        if findings:
+            _print_findings(findings, to_stderr=True)
+            _ask(directory)
+    report = repair_directory(disk, directory)
+    if json:
+        _print_json(report)
+    else:
+        print("\n".join(report.describe()))
+
+
+def _ask(directory: str) -> None:
+    """Destructive verbs ask for the name back."""
+    if not sys.stdin.isatty():
+        raise LocalError(
+            f"repairing {directory} gives up what cannot be read; add --yes if you want that"
+        )
+    print(
+        "What cannot be read will be given up. Type the directory's name to go on: ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    if sys.stdin.readline().strip() != directory:
+        raise LocalError(f"that was not its name; {directory} is as it was")
+
+
+def _print_findings(findings: list[Finding], *, to_stderr: bool = False) -> None:
+    for finding in findings:
+        print(
+            f"damaged: {finding.path} at byte {finding.position}: {finding.problem}",
+            file=sys.stderr if to_stderr else sys.stdout,
+        )
+
+
+def _print_json(document: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

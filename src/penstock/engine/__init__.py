@@ -1,0 +1,1 @@
+"""The async shell: joins raft, storage and machines for one shard."""

@@ -1,0 +1,100 @@
+"""Many small requests become few entries and one disk sync.
+
+Plans are gathered in the order they were made while a write is under way and are proposed
+together when it ends: the busier the disk, the larger the groups, without a timer and without
+waiting when it is idle. Consecutive appends share one APPEND entry, which costs Raft and the disk
+as much as one request would; a command in between closes the entry, because the log must keep the
+order of plans.
+
+A request's answer belongs to the entry that carries it. Answers that need no entry ride on whatever
+was planned before them: a repeated batch must not be confirmed, nor a partition called existing,
+before the plan that this rests on is committed.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.core.entries import EntryKind
+from penstock.core.errors import PenstockError
+from penstock.core.limits import ENTRY_SLICES_MAX, GATHER_BYTES_MAX
+from penstock.machines.appends import join_appends
+from penstock.machines.machine import Append, Plan, Propose, Reply
+
+Answer = Callable[[Reply | PenstockError], None]
+"""Called exactly once for each request, with its reply or the reason there is none."""
+
+
+class Waiter(msgspec.Struct, frozen=True):
+    """One request that waits for its entry."""
+
+    answer: Answer
+    reply: Reply | PenstockError | None
+    """None: the reply is what applying the entry gives."""
+    size: int
+
+
+class GatheredEntry:
+    """An entry in the making."""
+
+    __slots__ = ("appends", "command", "size", "waiters")
+
+    def __init__(self, command: bytes | None) -> None:
+        self.command = command
+        self.appends: list[Append] = []
+        self.size = 0 if command is None else len(command)
+        self.waiters: list[Waiter] = []
+
+    def has_room(self, size: int) -> bool:
+        return (
+            self.command is None
+            and self.size + size <= GATHER_BYTES_MAX
+            and len(self.appends) < ENTRY_SLICES_MAX
+        )
+
+    def encode(self) -> tuple[EntryKind, bytes]:
+        """Kind and payload, as Raft takes them."""
+        if self.command is not None:
+            return EntryKind.COMMAND, self.command
+        return EntryKind.APPEND, join_appends(self.appends)
+
+
+class Batcher:
+    """Gathers plans between two proposals."""
+
+    def __init__(self) -> None:
+        self._entries: list[GatheredEntry] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def add(self, plan: Append | Propose, answer: Answer) -> int:
+        """Take a plan; returns the bytes it will add to the log."""
+        if isinstance(plan, Propose):
+            entry = GatheredEntry(plan.payload)
+            self._entries.append(entry)
+            entry.waiters.append(Waiter(answer, None, entry.size))
+            return entry.size
+        size = len(plan.batch)
+        if not self._entries or not self._entries[-1].has_room(size):
+            self._entries.append(GatheredEntry(None))
+        entry = self._entries[-1]
+        entry.appends.append(plan)
+        entry.size += size
+        entry.waiters.append(Waiter(answer, plan.reply, size))
+        return size
+
+    def ride(self, reply: Reply | PenstockError, answer: Answer) -> bool:
+        """Let an answer wait for the last gathered entry; False when nothing is gathered."""
+        if not self._entries:
+            return False
+        self._entries[-1].waiters.append(Waiter(answer, reply, 0))
+        return True
+
+    def take(self) -> list[GatheredEntry]:
+        """Everything gathered, in order; the batcher is empty afterwards."""
+        entries, self._entries = self._entries, []
+        return entries
+
+
+__all__ = ["Answer", "Batcher", "GatheredEntry", "Plan", "Waiter"]

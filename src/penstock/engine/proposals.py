@@ -1,0 +1,76 @@
+"""Requests between proposal and answer.
+
+Each proposed entry has the waiters of the requests it carries, filed under its index together
+with the term it was proposed in. When that index is applied, the term tells whether it is the
+same entry: if another leader's entry took the place, ours was never committed. When leadership
+ends first, the outcome is unknown and is reported as just that: the new leader may or may not
+hold the entry.
+"""
+
+from collections import deque
+
+import msgspec
+
+from penstock.core.entries import Entry
+from penstock.core.errors import NotLeader, OutcomeUnknown, PenstockError
+from penstock.core.types import Index, Term
+from penstock.engine.batcher import Answer, GatheredEntry, Waiter
+from penstock.machines.machine import Reply
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """The waiters of one proposed entry."""
+
+    index: Index
+    term: Term
+    waiters: list[Waiter]
+
+
+class Proposals:
+    """What this leader has proposed and not yet applied, oldest first."""
+
+    def __init__(self) -> None:
+        self._proposed: deque[Proposed] = deque()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._proposed)
+
+    def file(self, first: Index, term: Term, entries: list[GatheredEntry]) -> None:
+        """Note the waiters of entries that were proposed from index `first` on."""
+        for number, entry in enumerate(entries):
+            self._proposed.append(Proposed(Index(first + number), term, entry.waiters))
+            self.bytes += sum(waiter.size for waiter in entry.waiters)
+
+    def file_one(self, index: Index, term: Term, reply: Reply, answer: Answer) -> None:
+        """Note who waits for a single entry that was not gathered."""
+        self._proposed.append(Proposed(index, term, [Waiter(answer, reply, 0)]))
+
+    def ride(self, reply: Reply | PenstockError, answer: Answer) -> bool:
+        """Let an answer wait for the last proposed entry; False when there is none."""
+        if not self._proposed:
+            return False
+        self._proposed[-1].waiters.append(Waiter(answer, reply, 0))
+        return True
+
+    def applied(self, entry: Entry, replies: tuple[Reply, ...]) -> None:
+        """Answer whoever waited for this entry."""
+        while self._proposed and self._proposed[0].index <= entry.index:
+            proposed = self._proposed.popleft()
+            same = proposed.index == entry.index and proposed.term == entry.term
+            for waiter in proposed.waiters:
+                self.bytes -= waiter.size
+                if not same:
+                    waiter.answer(NotLeader("another leader's entry took this one's place"))
+                elif waiter.reply is not None:
+                    waiter.answer(waiter.reply)
+                else:
+                    waiter.answer(replies[0])
+
+    def abandon(self, reason: str) -> None:
+        """Leadership is over: nobody knows what becomes of these."""
+        proposed, self._proposed = self._proposed, deque()
+        self.bytes = 0
+        for one in proposed:
+            for waiter in one.waiters:
+                waiter.answer(OutcomeUnknown(reason))

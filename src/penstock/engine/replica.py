@@ -1,0 +1,531 @@
+"""One shard on one node: agreement, files and meaning joined.
+
+    request -> plan -> gather -> propose -> Ready -> send  \\
+                                             |        `-> peers
+                                             +-> disk -> promises -> peers
+                                             `-> apply -> answers, effects
+
+Rule 1: the order of disk, network and apply is decided here and nowhere else. What must not be said
+before it is durable (a vote, an acknowledgement) leaves this node only in `_written`.
+Rule 2: this code is the same in production and in the simulator. It never waits, reads no clock and
+opens no file: clock, disk, network, chance and the two workers are handed in, and whatever happens
+comes in as a call: `tick`, `receive`, `submit`, or a worker's completion.
+Rule 3: after a failed write or sync nothing is promised any more. The replica halts, its log is
+poisoned, and only a restart, which verifies what the disk really holds, brings it back.
+
+Theory of operation. Every call ends in a turn: gathered plans are proposed if the disk is free,
+Raft's duties are carried out until there are none, and if the disk is free all duties to persist
+that have piled up become one job. While that job runs, the next requests gather; that is the
+group commit.
+
+A leader plans only over a state that holds everything earlier leaders may have committed: not
+before the no-op of its own term is applied (Raft §8). Until then requests are answered
+`Unavailable`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.entries import Entry, HardState, Membership
+from penstock.core.errors import (
+    BatchTooLarge,
+    DamagedFile,
+    DiskFull,
+    InvalidBatch,
+    LocalError,
+    LogPoisoned,
+    NotLeader,
+    OffsetOutOfRange,
+    Overloaded,
+    PenstockError,
+    StorageError,
+    StorageFull,
+    Unavailable,
+    UnsupportedBatch,
+)
+from penstock.core.limits import PROPOSALS_WAITING_BYTES_MAX, SNAPSHOT_LOG_BYTES
+from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Term
+from penstock.engine.batcher import Answer, Batcher
+from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
+from penstock.engine.proposals import Proposals
+from penstock.engine.transfer import SnapshotFetch, SnapshotReceiver, SnapshotSource
+from penstock.engine.upkeep import Upkeep
+from penstock.engine.worker import Worker
+from penstock.machines.machine import Effect, Known, Reply, Request
+from penstock.machines.partitions import AppendBatch, Partitions
+from penstock.raft import RaftNode, RaftSettings, Random, Role
+from penstock.raft.messages import AnyMessage, Ready
+from penstock.storage import LogJob, ShardLog
+
+STATELESS_REFUSALS = (BatchTooLarge, InvalidBatch, UnsupportedBatch)
+
+
+class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may change about a replica."""
+
+    raft: RaftSettings
+    snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
+    waiting_bytes_max: int = PROPOSALS_WAITING_BYTES_MAX
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """The world a replica lives in; the simulator hands in its own."""
+
+    clock: Clock
+    random: Random
+    network: Network
+    writer: Worker
+    """Carries out what must be durable before a promise."""
+    background: Worker
+    """Carries out what nobody waits for: snapshots, reclaiming, receiving a snapshot's records."""
+    soon: Callable[[Callable[[], None]], object]
+    """Calls back on the same loop after the events at hand: requests of one moment share a turn."""
+    on_effect: Callable[[Effect], None] = lambda _effect: None
+    on_halt: Callable[[Exception], None] = lambda _error: None
+    announce: Callable[[str], None] = lambda _line: None
+    """Takes one readable line for each event an operator would want to know of."""
+
+
+class Done(Reply, frozen=True):
+    """It has happened and there is nothing more to say."""
+
+
+class Duty(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a Ready asked to persist, and what may be said once it is."""
+
+    sequence: int | None = None
+    """Tells Raft which Ready is durable now; None for the first part of one."""
+    hard_state: HardState | None = None
+    entries: tuple[Entry, ...] = ()
+    healed: bool = False
+    fetch: SnapshotFetch | None = None
+    promises: tuple[AnyMessage, ...] = ()
+
+
+class Replica:
+    """Drives one shard on one node; see the top of this module."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        log: ShardLog,
+        machine: Partitions,
+        settings: ReplicaSettings,
+        world: Surroundings,
+        bootstrap: Membership,
+    ) -> None:
+        """`bootstrap` is who is a member as long as neither log nor snapshot says otherwise."""
+        self.node = node
+        self.log = log
+        self.machine = machine
+        self.halted: Exception | None = None
+        self._settings = settings
+        self._world = world
+        self._batcher = Batcher()
+        self._gathered_bytes = 0
+        self._proposals = Proposals()
+        self._duties: deque[Duty] = deque()
+        self._writing = False
+        self._turn_due = False
+        self._reads: dict[int, Answer] = {}
+        self._reads_waiting: deque[tuple[Index, Answer]] = deque()
+        self.applied_index = NO_INDEX
+        mark = log.snapshot
+        if mark.index:
+            machine.restore(log.load_snapshot()[1])
+            self.applied_index = mark.index
+        self.raft = RaftNode(
+            settings.raft,
+            log=log,
+            hard_state=log.hard_state,
+            memberships=[(NO_INDEX, bootstrap), *log.memberships()],
+            random=world.random,
+            damaged=log.quarantine is not None,
+        )
+        self._source = SnapshotSource(log)
+        self._receiver = SnapshotReceiver(
+            node,
+            log=log,
+            raft=self.raft,
+            send=world.network.send,
+            run=self._in_background,
+            announce=world.announce,
+        )
+        self._upkeep = Upkeep(
+            log, machine, self.raft, settings.snapshot_log_bytes, run=self._in_background
+        )
+        self._leading: Term | None = None
+        self._plan_from = NO_INDEX
+        self._retiring: Answer | None = None
+
+    # What happens to a replica.
+
+    def tick(self) -> None:
+        """A tick of Raft's clock has passed."""
+        if self.halted is not None:
+            return
+        self.raft.tick()
+        self._receiver.tick()
+        if not self._receiver.busy:
+            self._upkeep.tick()
+        self._turn()
+
+    def receive(self, message: PeerMessage) -> None:
+        """A message of a peer has arrived."""
+        if self.halted is not None:
+            return
+        if isinstance(message, SnapshotRequest):
+            self._guard(lambda: self._world.network.send(self._source.answer(message)))
+        elif isinstance(message, SnapshotPart):
+            self._receiver.take(message)
+        else:
+            self.raft.step(message)
+        self._turn()
+
+    def submit(self, request: Request, answer: Answer) -> None:
+        """Ask for a change; `answer` is called exactly once, perhaps before this returns."""
+        try:
+            self._refuse_if_not_ready(request)
+            term = self.raft.term
+            plan = self.machine.plan(request, now_ms=self._world.clock.wall_ms(), term=term)
+        except PenstockError as refusal:
+            self._refuse(refusal, answer)
+            return
+        if isinstance(plan, Known):
+            if not self._ride(plan.reply, answer):
+                answer(plan.reply)
+            return
+        self._gathered_bytes += self._batcher.add(plan, answer)
+        self._turn_soon()
+
+    def read_barrier(self, answer: Answer) -> None:
+        """Answer `Done` once this node is sure to lead and to have applied everything that was
+        acknowledged, by whomever, before this call (Raft §6.4)."""
+        try:
+            self._refuse_if_halted()
+            read_id = self.raft.read()
+        except PenstockError as refusal:
+            answer(refusal)
+            return
+        self._reads[read_id] = answer
+        self._turn_soon()
+
+    def change_membership(self, membership: Membership, answer: Answer) -> None:
+        """Make this the membership; answered when it is committed."""
+        try:
+            self._refuse_if_halted()
+            self._propose_gathered()
+            index = self.raft.propose_membership(membership)
+        except PenstockError as refusal:
+            answer(refusal)
+            return
+        self._proposals.file_one(index, self.raft.term, Done(), answer)
+        self._turn_soon()
+
+    def transfer(self, target: NodeId) -> None:
+        """Hand leadership over; what was planned is proposed first."""
+        self._refuse_if_halted()
+        self._propose_gathered()
+        self.raft.transfer(target)
+        self._turn_soon()
+
+    def campaign(self) -> None:
+        """Stand for election without waiting for the timeout: a cluster of one need not wait."""
+        self.raft.campaign()
+        self._turn_soon()
+
+    def retire(self, answer: Answer) -> None:
+        """Answer `Done` when nothing is under way any more and the state is in a snapshot, so that
+        the next start has nothing to replay. Requests are refused from now on."""
+        self._retiring = answer
+        self._turn_soon()
+
+    def stop(self) -> None:
+        """Let go of everything at once; whoever waits does not learn the outcome."""
+        self.halted = Unavailable(f"node {self.node} is stopping")
+        if self._leading is not None:
+            self._lose_leadership()
+
+    # Reading.
+
+    def fetch(self, partition: PartitionId, offset: Offset, bytes_max: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, as far as they are committed."""
+        self._refuse_if_halted()
+        bounds = self.machine.bounds(partition)
+        if not bounds.log_start <= offset <= bounds.high_watermark:
+            raise OffsetOutOfRange(
+                f"partition {partition} holds {bounds.log_start} to {bounds.high_watermark},"
+                f" offset {offset} was asked for"
+            )
+        try:
+            return self.log.read(partition, offset, bytes_max, bounds.high_watermark)
+        except DamagedFile as damage:
+            self._halt(damage)
+            raise
+
+    def describe(self) -> str:
+        """One line on where this replica stands."""
+        return self.raft.describe() + (" halted" * (self.halted is not None))
+
+    # Refusals.
+
+    def _refuse_if_halted(self) -> None:
+        if self.halted is not None:
+            raise LogPoisoned(f"node {self.node} has stopped: {self.halted}")
+
+    def _refuse_if_not_ready(self, request: Request) -> None:
+        self._refuse_if_halted()
+        raft = self.raft
+        if raft.role is not Role.LEADER or self._leading != raft.term:
+            raise NotLeader(f"node {self.node} does not lead this shard", leader=raft.leader)
+        if self._retiring is not None:
+            raise Unavailable("this node is stopping")
+        if raft.transfer_target or self.node not in raft.membership.voters:
+            raise Unavailable("leadership is being handed over")
+        if self.applied_index < self._plan_from:
+            raise Unavailable("the new leader is still catching up with its predecessor")
+        if self._gathered_bytes + self._proposals.bytes > self._settings.waiting_bytes_max:
+            raise Overloaded("too many bytes wait to be replicated; slow down")
+        if self.log.full and isinstance(request, AppendBatch):
+            raise StorageFull("the disk is full; delete data or add space", retry_after_ms=1_000)
+
+    def _ride(self, reply: Reply | PenstockError, answer: Answer) -> bool:
+        """Let an answer wait until everything planned so far is applied; False: nothing is."""
+        return self._batcher.ride(reply, answer) or self._proposals.ride(reply, answer)
+
+    def _refuse(self, refusal: PenstockError, answer: Answer) -> None:
+        """A refusal that rests on state is given only when that state is committed and this node
+        is proven to lead. A leader that was replaced without knowing it would tell a producer
+        that its sequence is wrong, which ends it; one that plans ahead would call a partition
+        existing that never comes to be."""
+        if not isinstance(refusal, LocalError) or isinstance(refusal, STATELESS_REFUSALS):
+            answer(refusal)
+        elif not self._ride(refusal, answer):
+            self.read_barrier(
+                lambda reply: answer(reply if isinstance(reply, PenstockError) else refusal)
+            )
+
+    # A turn.
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._world.soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        if self.halted is None:
+            self._guard(self._carry_on)
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Damage met on the way, or an entry of a later version, ends this replica's part."""
+        try:
+            action()
+        except PenstockError as error:
+            self._halt(error)
+
+    def _carry_on(self) -> None:
+        self._observe_leadership()
+        if not self._writing:
+            self._propose_gathered()
+        while (ready := self.raft.ready()) is not None:
+            self._carry_out(ready)
+            self._observe_leadership()
+        self._write()
+        if not self._receiver.busy:
+            self._upkeep.keep_log_short(self.applied_index, now=self._retiring is not None)
+        self._retire_when_idle()
+
+    def _retire_when_idle(self) -> None:
+        busy = self._writing or self._upkeep.busy or self._batcher or self._duties
+        if self._retiring is not None and not busy and not self._proposals:
+            answer, self._retiring = self._retiring, None
+            answer(Done())
+
+    def _observe_leadership(self) -> None:
+        """Plans and waiters belong to one term of leadership; settle them when it ends."""
+        raft = self.raft
+        leading = raft.term if raft.role is Role.LEADER else None
+        if leading == self._leading:
+            return
+        if self._leading is not None:
+            self._lose_leadership()
+        self._leading = leading
+        if leading is not None:
+            self.machine.forget_plans()
+            self._plan_from = raft.last_index
+            self._world.announce(f"leads in term {leading}")
+
+    def _lose_leadership(self) -> None:
+        self._world.announce(f"no longer leads in term {self._leading}")
+        self.machine.forget_plans()
+        refusal = NotLeader("leadership was lost before this was proposed", leader=self.raft.leader)
+        for entry in self._batcher.take():
+            for waiter in entry.waiters:
+                waiter.answer(refusal)
+        self._gathered_bytes = 0
+        self._proposals.abandon("leadership was lost while this was being replicated")
+        reads, self._reads = self._reads, {}
+        waiting, self._reads_waiting = self._reads_waiting, deque()
+        for answer in [*reads.values(), *(answer for _, answer in waiting)]:
+            answer(refusal)
+
+    def _propose_gathered(self) -> None:
+        if not self._batcher:
+            return
+        entries = self._batcher.take()
+        self._gathered_bytes = 0
+        first = self.raft.propose([entry.encode() for entry in entries])
+        self._proposals.file(first, self.raft.term, entries)
+
+    def _carry_out(self, ready: Ready) -> None:
+        send = self._world.network.send
+        for message in ready.messages:
+            send(message)
+        if ready.must_persist:
+            self._file_duties(ready)
+        if ready.committed:
+            self._apply(ready.committed)
+        for read in ready.reads:
+            answer = self._reads.pop(read.read_id, None)
+            if answer is not None:
+                self._reads_waiting.append((read.index, answer))
+        while self._reads_waiting and self._reads_waiting[0][0] <= self.applied_index:
+            self._reads_waiting.popleft()[1](Done())
+        if ready.offered is not None:
+            self._receiver.offered(ready.offered)
+
+    def _apply(self, entries: tuple[Entry, ...]) -> None:
+        for entry in entries:
+            assert entry.index == self.applied_index + 1, f"applied {entry.index} out of order"
+            applied = self.machine.apply(entry)
+            self.applied_index = entry.index
+            self._upkeep.log_bytes += len(entry.payload)
+            self._proposals.applied(entry, applied.replies)
+            if self._leading is not None:
+                for effect in applied.effects:
+                    self._world.on_effect(effect)
+        self.raft.applied(self.applied_index)
+        self.log.note_commit(self.applied_index)
+
+    # Disk.
+
+    def _file_duties(self, ready: Ready) -> None:
+        """Installing a snapshot is a job of its own, with whatever belongs before and after it."""
+        if ready.snapshot is not None:
+            fetch = self._receiver.hand_over(ready.snapshot)
+            if ready.hard_state is not None:
+                self._duties.append(Duty(hard_state=ready.hard_state))
+            last = not ready.entries and not ready.healed
+            promises = ready.promises if last else ()
+            sequence = ready.sequence if last else None
+            self._duties.append(Duty(fetch=fetch, sequence=sequence, promises=promises))
+            if last:
+                return
+        self._duties.append(
+            Duty(
+                sequence=ready.sequence,
+                hard_state=ready.hard_state if ready.snapshot is None else None,
+                entries=ready.entries,
+                promises=ready.promises,
+                healed=ready.healed,
+            )
+        )
+
+    def _write(self) -> None:
+        """One job for all duties that have piled up; installing a snapshot is a job of its own."""
+        if self._writing:
+            return
+        duties: list[Duty] = []
+        job: LogJob | None
+        fetch = self._duties[0].fetch if self._duties else None
+        if fetch is not None:
+            if self._upkeep.busy:
+                return  # Both change which segments there are; the turn after the upkeep goes on.
+            duties.append(self._duties.popleft())
+            job = fetch.incoming.finish_job(fetch.state)
+        else:
+            while self._duties and self._duties[0].fetch is None:
+                duty = self._duties.popleft()
+                duties.append(duty)
+                self.log.stage(hard_state=duty.hard_state, entries=duty.entries, healed=duty.healed)
+            job = self.log.take_job()
+        if job is not None:
+            self._submit_write(job, duties)
+        else:
+            assert not duties, "duties without anything to write"
+
+    def _submit_write(self, job: LogJob, duties: list[Duty]) -> None:
+        self._writing = True
+        self._world.writer.submit(job, lambda error: self._written(job, duties, error))
+
+    def _written(self, job: LogJob, duties: list[Duty], error: Exception | None) -> None:
+        self._writing = False
+        if self.halted is not None:
+            return
+        if error is not None:
+            self.log.fail(job, error)
+            self._halt(error)
+            return
+        self.log.complete(job)
+        for duty in duties:
+            if duty.fetch is not None:
+                self._installed(duty.fetch)
+            if duty.sequence is not None:
+                self.raft.persisted(duty.sequence)
+            for message in duty.promises:
+                self._world.network.send(message)
+            if duty.healed:
+                self._world.announce("is repaired and counts again")
+        self._upkeep.after_write()
+        self._turn()
+
+    def _installed(self, fetch: SnapshotFetch) -> None:
+        self.machine.restore(fetch.state)
+        self.applied_index = fetch.mark.index
+        self._receiver.installed()
+        self._world.announce(f"installed the snapshot at {fetch.mark.index}")
+
+    def _halt(self, error: Exception) -> None:
+        """Stop for good: nothing is promised any more."""
+        if self.halted is not None:
+            return
+        self.halted = error
+        self._world.announce(f"halts: {error}")
+        if isinstance(error, DamagedFile):
+            try:
+                self.log.mark_damaged(error)
+            except StorageError as failure:
+                self._world.announce(
+                    f"cannot note the damage, so it must be found again: {failure}"
+                )
+        if self._leading is not None:
+            self._lose_leadership()
+            self._leading = None
+        self._world.on_halt(error)
+
+    def _in_background(self, job: LogJob, done: Callable[[bool], None]) -> None:
+        """Run a job that nobody waits for; `done` is told on the loop whether it worked.
+
+        For want of space it is given up and tried again some time. Anything else is the end."""
+
+        def finished(error: Exception | None) -> None:
+            if self.halted is not None:
+                return
+            if error is None:
+                self.log.complete(job)
+            else:
+                self.log.fail(job, error)
+                if self.log.poisoned or not isinstance(error, DiskFull):
+                    self._halt(error)
+                    return
+            done(error is None)
+            if self.log.scrub_finding is not None:
+                self._halt(self.log.scrub_finding)
+            self._turn()
+
+        self._world.background.submit(job, finished)

@@ -1,0 +1,178 @@
+"""One shard of this node, alive: a replica on an asyncio loop with real threads and a real disk.
+
+`Replica` decides and never waits; this module gives it a heartbeat (a timer), hands (two worker
+threads) and a voice (futures). There is nothing here to prove, so keep it thin.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.core.clock import Clock, SystemClock
+from penstock.core.entries import Membership
+from penstock.core.errors import PenstockError
+from penstock.core.limits import TICK_MS
+from penstock.core.types import Offset, PartitionId
+from penstock.engine.batcher import Answer
+from penstock.engine.peers import Network
+from penstock.engine.replica import Replica, ReplicaSettings, Surroundings
+from penstock.engine.worker import ThreadWorker
+from penstock.machines.machine import Appended, Effect, Reply, Request
+from penstock.machines.partitions import AppendBatch, Partitions
+from penstock.raft import RaftSettings
+from penstock.storage import Identity, LogSettings, RealDisk, ShardLog
+
+RETIRE_SECONDS_MAX = 10
+
+
+class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a shard lives and who shares it."""
+
+    directory: str
+    identity: Identity
+    members: Membership
+    """The founding members; once the log or a snapshot knows better, that counts."""
+    log: LogSettings = LogSettings()
+    snapshot_log_bytes: int | None = None
+    tick_ms: int = TICK_MS
+
+    @property
+    def solo(self) -> bool:
+        """A cluster of one has nobody to repair it from."""
+        return self.members.voters == (self.identity.node,)
+
+
+class Shard:
+    """A running replica; make one with `await Shard.open(...)`, end it with `await close()`."""
+
+    def __init__(
+        self,
+        settings: ShardSettings,
+        network: Network,
+        *,
+        clock: Clock,
+        on_effect: Callable[[Effect], None],
+        announce: Callable[[str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self.halted: asyncio.Future[BaseException] = self._loop.create_future()
+        """Done when the replica has stopped for good, with the reason."""
+        node = settings.identity.node
+        log = ShardLog.open(
+            RealDisk(),
+            settings.directory,
+            identity=settings.identity,
+            settings=settings.log,
+            solo=settings.solo,
+        )
+        name = f"penstock-{node}-{settings.identity.shard}"
+        self._writer = ThreadWorker(f"{name}-writer", self._loop.call_soon_threadsafe)
+        self._background = ThreadWorker(f"{name}-background", self._loop.call_soon_threadsafe)
+        raft = RaftSettings(node=node)
+        replica_settings = (
+            ReplicaSettings(raft=raft)
+            if settings.snapshot_log_bytes is None
+            else ReplicaSettings(raft=raft, snapshot_log_bytes=settings.snapshot_log_bytes)
+        )
+        self.replica = Replica(
+            node,
+            log=log,
+            machine=Partitions(),
+            settings=replica_settings,
+            world=Surroundings(
+                clock=clock,
+                random=random.SystemRandom(),
+                network=network,
+                writer=self._writer,
+                background=self._background,
+                soon=self._loop.call_soon,
+                on_effect=on_effect,
+                on_halt=self._note_halt,
+                announce=announce,
+            ),
+            bootstrap=settings.members,
+        )
+        if settings.solo:
+            self.replica.campaign()
+        self._timer = self._loop.call_later(settings.tick_ms / 1_000, self._tick)
+
+    @classmethod
+    async def open(
+        cls,
+        settings: ShardSettings,
+        network: Network,
+        *,
+        clock: Clock | None = None,
+        on_effect: Callable[[Effect], None] = lambda _effect: None,
+        announce: Callable[[str], None] = lambda _line: None,
+    ) -> "Shard":
+        """Recover the directory and start; raises what `ShardLog.open` raises."""
+        return cls(
+            settings, network, clock=clock or SystemClock(), on_effect=on_effect, announce=announce
+        )
+
+    async def append(self, partition: PartitionId, batch: bytearray) -> Appended:
+        """Append a record batch; returns when it is durable on a majority."""
+        reply = await self.change(AppendBatch(partition, batch))
+        assert isinstance(reply, Appended), f"an append was answered with {reply}"
+        return reply
+
+    async def change(self, request: Request) -> Reply:
+        """Carry out a request; returns when its outcome is durable on a majority."""
+        return await self._answer(lambda answer: self.replica.submit(request, answer))
+
+    async def change_members(self, membership: Membership) -> None:
+        """Make this the membership; returns when it is committed."""
+        await self._answer(lambda answer: self.replica.change_membership(membership, answer))
+
+    async def wait_current(self) -> None:
+        """Return once this node is sure to lead and to see everything acknowledged before."""
+        await self._answer(self.replica.read_barrier)
+
+    def fetch(self, partition: PartitionId, offset: Offset, bytes_max: int) -> bytes:
+        """Committed batches from the one that holds `offset` on."""
+        return self.replica.fetch(partition, offset, bytes_max)
+
+    async def close(self) -> None:
+        """Stop in good order: finish what is being written, snapshot, release the directory."""
+        self._timer.cancel()
+        if self.replica.halted is None:
+            with contextlib.suppress(TimeoutError, PenstockError):
+                # Without a majority there may be no end to wait for; nothing is lost by leaving.
+                async with asyncio.timeout(RETIRE_SECONDS_MAX):
+                    await self._answer(self.replica.retire)
+        self.abandon()
+        self.replica.log.close()
+
+    def abandon(self) -> None:
+        """Stop without any of that, as a crash would; the directory stays as it is."""
+        self._timer.cancel()
+        self.replica.stop()
+        self._writer.close()
+        self._background.close()
+
+    async def _answer(self, ask: Callable[[Answer], None]) -> Reply:
+        future: asyncio.Future[Reply] = self._loop.create_future()
+
+        def answer(reply: Reply | PenstockError) -> None:
+            if future.done():  # The caller has gone away.
+                return
+            if isinstance(reply, PenstockError):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+
+        ask(answer)
+        return await future
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
+        self.replica.tick()
+
+    def _note_halt(self, error: BaseException) -> None:
+        if not self.halted.done():
+            self.halted.set_result(error)

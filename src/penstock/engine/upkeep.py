@@ -1,0 +1,98 @@
+"""What a replica does when nobody is looking: snapshots, giving space back, looking for rot.
+
+All of it runs on the background worker, one piece at a time, and none of it is needed for an
+answer. A snapshot is taken after so much log, when a follower can be helped by nothing else, and
+before a clean stop. It counts once the log's next write has made it known; then segments below it
+may go.
+"""
+
+from collections.abc import Callable
+
+from penstock.core.entries import SnapshotMark
+from penstock.core.types import NO_INDEX, Index
+from penstock.machines.machine import Machine
+from penstock.raft import RaftNode
+from penstock.storage import LogJob, ShardLog
+
+UPKEEP_TICKS = 20
+"""How often dead segments, or a full disk, are looked at again."""
+SCRUB_TICKS = 100
+"""How often a sealed segment is read to find rot; a multiple of `UPKEEP_TICKS`."""
+SERVED_TICKS = 10
+"""A follower heard of within this many ticks is being served from the log."""
+
+
+class Upkeep:
+    """The background work of one replica."""
+
+    def __init__(
+        self,
+        log: ShardLog,
+        machine: Machine,
+        raft: RaftNode,
+        snapshot_log_bytes: int,
+        *,
+        run: Callable[[LogJob, Callable[[bool], None]], None],
+    ) -> None:
+        self._log = log
+        self._machine = machine
+        self._raft = raft
+        self._snapshot_log_bytes = snapshot_log_bytes
+        self._run = run
+        self._snapshot_index = log.snapshot.index
+        self._taken_index = NO_INDEX
+        self._ticks = 0
+        self.busy = False
+        self.log_bytes = 0
+        """Applied since the last snapshot."""
+
+    def tick(self) -> None:
+        """Now and then, look whether there is something to do."""
+        self._ticks += 1
+        if self._ticks % UPKEEP_TICKS or self.busy:
+            return
+        if self._log.full:
+            self._start(self._log.regain())
+        elif self._ticks % SCRUB_TICKS == 0:
+            self._start(self._log.scrub_job())
+        else:
+            self._reclaim()
+
+    def keep_log_short(self, applied: Index, *, now: bool) -> None:
+        """Take a snapshot if one is due, or wanted `now`."""
+        if self.busy or applied <= max(self._log.snapshot.index, self._taken_index):
+            return
+        due = self.log_bytes >= self._snapshot_log_bytes
+        if not (due or now or self._raft.snapshot_wanted):
+            return
+        self.log_bytes = 0
+        self._taken_index = applied
+        mark = SnapshotMark(applied, self._raft.term_at(applied), self._raft.membership_at(applied))
+        self._start(self._log.snapshot_job(mark, self._machine.snapshot()))
+
+    def after_write(self) -> None:
+        """A write may have made a new snapshot count."""
+        if self._log.snapshot.index > self._snapshot_index:
+            self._snapshot_index = self._log.snapshot.index
+            self._raft.compacted()
+            self._reclaim()
+
+    def _reclaim(self) -> None:
+        """Give back space; looks at a few segments each time, going round."""
+        if self.busy:
+            return
+        # A follower that is being served from the log must not lose the ground under its feet.
+        views = self._raft.progress()
+        served = [view.match for view in views if view.silence < SERVED_TICKS]
+        keep_from = Index(min([self._log.snapshot.index, *served]) + 1)
+        self._start(self._log.reclaim_job(self._machine.log_starts(), keep_from))
+
+    def _start(self, job: LogJob | None) -> None:
+        if job is not None:
+            self.busy = True
+            self._run(job, self._done)
+
+    def _done(self, worked: bool) -> None:
+        self.busy = False
+        if not worked:
+            self._taken_index = NO_INDEX

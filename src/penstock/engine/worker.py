@@ -1,0 +1,69 @@
+"""Where blocking disk work runs.
+
+The loop never blocks on the disk: it prepares a job (all decisions, all memory), a worker carries
+out the job's steps (files only), and the loop is told when it is done. Jobs of one worker run one
+after the other in the order they were given, which is what makes "the vote before the answer" and
+"the snapshot before the removal" hold without locks.
+
+In production a worker is one thread. In the simulator each step is an event of its own, with time
+in between in which the node may crash: so after any step the disk must be recoverable.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.storage import Job
+
+Done = Callable[[Exception | None], None]
+
+
+class Worker(Protocol):
+    """Runs jobs in order, elsewhere."""
+
+    def submit(self, job: Job, done: Done) -> None:
+        """Run the steps, then call `done` on the loop with None or the error that stopped them."""
+        ...
+
+
+class ThreadWorker:
+    """One thread; `call_on_loop` is typically `loop.call_soon_threadsafe`."""
+
+    def __init__(self, name: str, call_on_loop: Callable[[Callable[[], None]], object]) -> None:
+        self._call_on_loop = call_on_loop
+        self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job, done: Done) -> None:
+        self._jobs.put((job, done))
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            error: Exception | None = None
+            try:
+                for step in job.steps:
+                    step()
+            except Exception as caught:  # noqa: BLE001 - the loop decides what it means
+                error = caught
+            self._call_on_loop(_Completion(done, error))
+
+
+class _Completion:
+    """A call with its argument; cheaper to build than a closure and visible in a traceback."""
+
+    __slots__ = ("done", "error")
+
+    def __init__(self, done: Done, error: Exception | None) -> None:
+        self.done = done
+        self.error = error
+
+    def __call__(self) -> None:
+        self.done(self.error)

@@ -1,0 +1,37 @@
+"""The log of one shard on disk: see `storage.log`."""
+
+from penstock.storage.disk import Disk, File, Lock, RealDisk
+from penstock.storage.identity import Identity
+from penstock.storage.incoming import Incoming
+from penstock.storage.job import Job, LogJob, Step, run
+from penstock.storage.log import ShardLog
+from penstock.storage.quarantine import Quarantine
+from penstock.storage.repair import (
+    RepairReport,
+    describe_directory,
+    repair_directory,
+    verify_directory,
+)
+from penstock.storage.settings import LogSettings
+from penstock.storage.statistics import LogStatistics
+
+__all__ = [
+    "Disk",
+    "File",
+    "Identity",
+    "Incoming",
+    "Job",
+    "Lock",
+    "LogJob",
+    "LogSettings",
+    "LogStatistics",
+    "Quarantine",
+    "RealDisk",
+    "RepairReport",
+    "ShardLog",
+    "Step",
+    "describe_directory",
+    "repair_directory",
+    "run",
+    "verify_directory",
+]

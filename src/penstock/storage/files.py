@@ -1,0 +1,87 @@
+"""Open files for reading, and pages of index files, both bounded.
+
+`Files` keeps the most recently used segments and index files open. `Pages` keeps the most recently
+used pages of index files in memory, each verified once when it is read; its bound in bytes is what
+the indexes of all sealed segments may cost together.
+"""
+
+import os
+from collections import OrderedDict
+
+from crc32c import crc32c
+
+from penstock.storage.disk import Disk, File
+
+OPEN_FILES_MAX = 64
+PAGE_BYTES = 8192
+
+
+class Files:
+    """Files of one directory, opened when asked for."""
+
+    def __init__(self, disk: Disk, directory: str, *, count_max: int = OPEN_FILES_MAX) -> None:
+        self.disk = disk
+        self.directory = directory
+        self._count_max = count_max
+        self._open: OrderedDict[str, File] = OrderedDict()
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def get(self, name: str) -> File:
+        """The open file; valid until the next call for another one."""
+        file = self._open.get(name)
+        if file is not None:
+            self._open.move_to_end(name)
+            return file
+        file = self._open[name] = self.disk.open(self.path(name))
+        if len(self._open) > self._count_max:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def forget(self, name: str) -> None:
+        """The file is gone or was replaced."""
+        file = self._open.pop(name, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+class PageDamaged(Exception):
+    """A page of an index file is not what was written; the index must be made again."""
+
+
+class Pages:
+    """Verified pages of index files, least recently used out first."""
+
+    def __init__(self, files: Files, *, bytes_max: int) -> None:
+        self._files = files
+        self._count_max = max(4, bytes_max // PAGE_BYTES)
+        self._pages: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    def page(self, name: str, number: int, *, start: int, checksum: int) -> bytes:
+        """Page `number` of the paged part, which begins at byte `start` of the file."""
+        key = (name, number)
+        page = self._pages.get(key)
+        if page is not None:
+            self._pages.move_to_end(key)
+            return page
+        page = self._files.get(name).read(start + number * PAGE_BYTES, PAGE_BYTES)
+        if crc32c(page) != checksum:
+            raise PageDamaged(name)
+        self._pages[key] = page
+        if len(self._pages) > self._count_max:
+            self._pages.popitem(last=False)
+        return page
+
+    def forget(self, name: str) -> None:
+        for key in [key for key in self._pages if key[0] == name]:
+            del self._pages[key]
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._pages) * PAGE_BYTES

@@ -1,0 +1,33 @@
+"""What a user may change about a shard's log."""
+
+from dataclasses import dataclass
+
+from penstock.core.limits import (
+    BALLAST_BYTES,
+    GIB,
+    MIB,
+    SEGMENT_BYTES,
+    SEGMENT_REWRITE_LIVE_PERCENT_MAX,
+)
+
+INDEX_CACHE_BYTES = 16 * MIB
+OPEN_FILES_MAX = 64
+_SEGMENT_BYTES_MAX = 1 * GIB
+"""Positions in a segment are 32 bits wide in its index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Bounds of one shard's log."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    ballast_bytes: int = BALLAST_BYTES
+    rewrite_live_percent_max: int = SEGMENT_REWRITE_LIVE_PERCENT_MAX
+    index_cache_bytes: int = INDEX_CACHE_BYTES
+    """Pages of side indexes kept in memory."""
+    open_files_max: int = OPEN_FILES_MAX
+
+    def __post_init__(self) -> None:
+        assert 1024 <= self.segment_bytes <= _SEGMENT_BYTES_MAX, f"{self.segment_bytes=}"
+        assert self.ballast_bytes >= 0, f"{self.ballast_bytes=}"
+        assert 0 <= self.rewrite_live_percent_max < 100, f"{self.rewrite_live_percent_max=}"

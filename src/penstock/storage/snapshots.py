@@ -1,0 +1,130 @@
+"""The newest snapshot of a log: taking one, loading it, and sending it to others.
+
+A snapshot is made beside everything else by a job of its own, and becomes *the* snapshot with the
+next write job, which stores the manifest that names it and removes the one before. That one stays
+readable until the next change, because a follower may be in the middle of fetching it: its file is
+kept open, which on any POSIX system keeps its bytes.
+"""
+
+from collections.abc import Callable
+
+from penstock.core.entries import SnapshotMark
+from penstock.core.errors import DiskFull, Unavailable
+from penstock.storage.appender import Appender
+from penstock.storage.directory import LogDirectory
+from penstock.storage.disk import File
+from penstock.storage.job import LogJob
+from penstock.storage.manifest import SnapshotRow
+from penstock.storage.pen import Pen
+from penstock.storage.snapshot import (
+    SnapshotLayout,
+    find_snapshot_damage,
+    read_layout,
+    sync_file,
+    write_snapshot,
+)
+
+
+class Snapshots:
+    """The published snapshot and the one before it."""
+
+    def __init__(
+        self, home: LogDirectory, appender: Appender, pen: Pen, row: SnapshotRow | None
+    ) -> None:
+        self._home = home
+        self._appender = appender
+        self._pen = pen
+        self._row = row
+        self._file: File | None = None
+        self._layout: SnapshotLayout | None = None
+        self._before: tuple[SnapshotLayout, File] | None = None
+        if row is not None:
+            self._open(row)
+
+    def _open(self, row: SnapshotRow) -> None:
+        self._file = self._home.disk.open(self._home.path(row.name))
+        self._layout = read_layout(self._file)
+
+    @property
+    def mark(self) -> SnapshotMark:
+        return self._row.mark if self._row else SnapshotMark()
+
+    def publish(self, row: SnapshotRow | None) -> None:
+        """A write or install job has stored a manifest that names `row`."""
+        if row is None or row == self._row:
+            return
+        if self._before is not None:
+            self._before[1].close()
+        before = self._layout, self._file
+        self._before = (before[0], before[1]) if before[0] and before[1] else None
+        self._row = row
+        self._open(row)
+
+    def job(
+        self, mark: SnapshotMark, state: bytes, *, on_error: Callable[[Exception], None]
+    ) -> LogJob:
+        """Make a snapshot's file."""
+        row = SnapshotRow(number=self._home.take_number(), mark=mark)
+        self._home.borrowed.add(row.number)
+        disk, path, root = self._home.disk, self._home.path(row.name), self._home.root
+
+        def publish() -> None:
+            self._home.borrowed.discard(row.number)
+            planned = self._appender.snapshot
+            if self._appender.frozen or (planned and planned.mark.index >= mark.index):
+                self._appender.plan_removal([row.name])
+                return
+            self._appender.snapshot = row
+            self._appender.plan_manifest()
+            self._appender.plan_removal([planned.name] if planned else [])
+
+        def abandon(error: Exception) -> None:
+            self._home.borrowed.discard(row.number)
+            self._appender.plan_removal([row.name])
+            if isinstance(error, DiskFull):
+                self._appender.plan(self._pen.give_ballast)
+            else:
+                on_error(error)
+
+        steps = [
+            lambda: write_snapshot(disk, path, mark, state),
+            lambda: sync_file(disk, path),
+            lambda: disk.sync_directory(root),
+        ]
+        return LogJob("snapshot", steps, publish=publish, abandon=abandon)
+
+    def load(self) -> tuple[SnapshotMark, bytes]:
+        """The mark and the verified state; an empty state if there is no snapshot."""
+        if self._row is None:
+            return SnapshotMark(), b""
+        assert self._file is not None, "a snapshot without its file"
+        damage = find_snapshot_damage(self._file, self._row.mark)
+        if damage is not None or self._layout is None:
+            position, problem = damage or (0, "the snapshot's header is damaged")
+            raise self._home.damaged(self._row.name, position, problem)
+        return self._row.mark, self._file.read(self._layout.start, self._layout.length)
+
+    def size(self, mark: SnapshotMark) -> int:
+        """How many bytes the state at `mark` has."""
+        return self._source(mark)[0].length
+
+    def read(self, mark: SnapshotMark, position: int, length: int) -> bytes:
+        """A part of the state at `mark`; b"" at its end."""
+        layout, file = self._source(mark)
+        length = min(length, layout.length - position)
+        return file.read(layout.start + position, length) if length > 0 else b""
+
+    def _source(self, mark: SnapshotMark) -> tuple[SnapshotLayout, File]:
+        if self._layout is not None and self._file is not None and self._layout.mark == mark:
+            return self._layout, self._file
+        if self._before is not None and self._before[0].mark == mark:
+            return self._before
+        raise Unavailable(
+            f"the snapshot at {mark.index} has been replaced by one at {self.mark.index}; "
+            "begin again with that one"
+        )
+
+    def close(self) -> None:
+        for file in (self._file, self._before[1] if self._before else None):
+            if file is not None:
+                file.close()

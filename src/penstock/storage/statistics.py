@@ -1,0 +1,32 @@
+"""What a log can say about itself at a moment; read when asked, so counting costs nothing."""
+
+from dataclasses import dataclass
+
+from penstock.core.types import Index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStatistics:
+    """Counters since the log was opened, and sizes now."""
+
+    first_index: Index
+    last_index: Index
+    durable_index: Index
+    snapshot_index: Index
+    segments: int
+    size_bytes: int
+    staged_entries: int
+    index_cache_bytes: int
+    appended_records: int
+    appended_bytes: int
+    syncs: int
+    rolls: int
+    truncations: int
+    rewritten_segments: int
+    removed_segments: int
+    reclaimed_bytes: int
+    torn_bytes: int
+    """Cut off as a torn tail when the log was opened."""
+    full: bool
+    poisoned: bool
+    quarantined: bool

@@ -1,0 +1,75 @@
+"""Term and vote: the promise a node must never forget (Raft §5.2).
+
+It is kept in two files, written and synced one after the other before a promise built on them
+leaves the node. So a copy that rots, is cut short or is deleted later loses nothing; and a crash
+while the first is being written leaves the second with the promise made before, which still
+stands, since the new one was never given.
+
+If both are lost nobody knows what was promised, and nobody can repair it: a leader of an older
+term would be believed although this node may have helped to elect a newer one. Such a node is
+replaced by one with a new id. The other copies of its log are not in danger.
+"""
+
+from collections.abc import Callable
+
+from penstock.core.entries import HardState
+from penstock.core.errors import DamagedFile
+from penstock.core.types import NodeId, Term
+from penstock.storage.disk import Disk
+from penstock.storage.slots import SlotFile
+
+VOTE_NAME = "vote"
+VOTE_COPY_NAME = "vote.copy"
+VOTE_NAMES = (VOTE_NAME, VOTE_COPY_NAME)
+_MAGIC = 0x45544F56
+
+
+class VoteFile:
+    """The two files that hold a node's `HardState`."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        """Opens both; one that is missing is made, empty."""
+        self._copies = [
+            SlotFile.open(disk, path, _MAGIC, create=not disk.exists(path))
+            for path in (f"{directory}/{name}" for name in VOTE_NAMES)
+        ]
+
+    def load(self) -> HardState | None:
+        """What the files held when they were opened; None if both are lost."""
+        found = [copy for copy in self._copies if copy.numbers is not None]
+        if not found:
+            return None
+        numbers = max(found, key=lambda copy: copy.generation).numbers
+        assert numbers is not None, "a copy lost its content while it was compared"
+        return HardState(term=Term(numbers[0]), vote=NodeId(numbers[1]))
+
+    def steps(self, hard_state: HardState) -> list[Callable[[], None]]:
+        """Two steps, each durable when it returns."""
+        first, second = self._copies
+        numbers = (hard_state.term, hard_state.vote)
+
+        def write_first() -> None:
+            first.generation = second.generation = max(first.generation, second.generation) + 1
+            first.write_first(numbers)
+
+        return [write_first, lambda: second.write_first(numbers)]
+
+    def write(self, hard_state: HardState) -> None:
+        for step in self.steps(hard_state):
+            step()
+
+    def close(self) -> None:
+        for copy in self._copies:
+            copy.close()
+
+
+def lost_vote(directory: str, problem: str, *, solo: bool) -> DamagedFile:
+    """The error for a node that does not know what it promised."""
+    way_out = (
+        f"Run `penstock log repair {directory}` to go on in a new term"
+        if solo
+        else "Nobody can tell this node what it promised: remove it from the cluster and add a new "
+        "one, with a new id and an empty directory"
+    )
+    path = f"{directory}/{VOTE_NAME}"
+    return DamagedFile(path=path, position=0, problem=problem, way_out=way_out)

@@ -1,0 +1,36 @@
+"""What every test can ask for.
+
+`--rewrite` records scenario outputs anew instead of comparing them. Read the difference before you
+commit it: it is the change of behaviour you are signing for.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Properties run the same examples every time: a test passes or fails, it does not flicker. The
+# thorough profile (HYPOTHESIS_PROFILE=thorough) looks further, with fresh examples.
+settings.register_profile("house", derandomize=True, deadline=None, max_examples=50, database=None)
+settings.register_profile(
+    "thorough",
+    deadline=None,
+    max_examples=2000,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        default=False,
+        help="record the outputs of tests/scenarios anew",
+    )
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """True when recorded outputs are to be renewed."""
+    return bool(request.config.getoption("--rewrite"))

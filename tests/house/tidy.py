@@ -1,0 +1,261 @@
+"""The house style as code: each rule is a function from a file to its complaints.
+
+A complaint is `line: what is wrong`. A rule that needs to see all files at once takes the list. The
+rules are tried on bad samples in `test_tidy.py`: a rule that cannot fail is no rule.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator, Sequence
+
+from tests.house.sources import Source
+
+FUNCTION_LINES_MAX = 70
+LINE_COLUMNS_MAX = 100
+FILE_LINES_MAX = 1000
+FILE_LINES_WITHOUT_REASON_MAX = 600
+REASON = "Long because"
+
+_BANNED_WORDS = {
+    "common", "handler", "handlers", "helper", "helpers", "manager", "managers", "misc", "util",
+    "utils",
+}  # fmt: skip
+_BANNED_IMPORTS = {"cPickle", "dill", "marshal", "mock", "pickle", "shelve", "unittest.mock"}
+_BANNED_CALLS = {"__import__", "eval", "exec"}
+_SLEEPLESS = (
+    "tests/house",
+    "tests/properties",
+    "tests/scenarios",
+    "tests/simulation",
+    "tests/unit",
+)
+
+_MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|tmp)/[\w.]|\b[A-Z]:\\\\?[A-Za-z]")
+_MACHINE_HOST = re.compile(
+    r"\b(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d{1,3}\.\d{1,3}\b"
+    r"|\b[\w-]+\.(?:internal|corp|intra|lan)\b"
+)
+_MARK = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
+
+Complaints = Iterator[str]
+Rule = Callable[[Source], Complaints]
+WholeRule = Callable[[Sequence[Source]], Complaints]
+
+
+def functions_fit_a_screen(source: Source) -> Complaints:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def lines_fit(source: Source) -> Complaints:
+    for number, line in enumerate(source.lines, 1):
+        if len(line) > LINE_COLUMNS_MAX and "://" not in line:
+            yield f"{number}: {len(line)} columns, at most {LINE_COLUMNS_MAX}"
+
+
+def files_are_short_or_say_why(source: Source) -> Complaints:
+    lines = len(source.lines)
+    if lines > FILE_LINES_MAX:
+        yield f"1: {lines} lines, at most {FILE_LINES_MAX}"
+    elif lines > FILE_LINES_WITHOUT_REASON_MAX:
+        if REASON not in (ast.get_docstring(source.tree) or ""):
+            yield f'1: {lines} lines; say "{REASON} …" in the docstring, or split'
+
+
+def modules_open_with_a_docstring(source: Source) -> Complaints:
+    if source.text and not ast.get_docstring(source.tree):
+        yield "1: a module opens with a docstring: what it is and which rules hold in it"
+
+
+def names_are_nouns_of_the_domain(source: Source) -> Complaints:
+    names = [(1, part) for part in source.path.removesuffix(".py").split("/")]
+    names += [
+        (node.lineno, node.name)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    for line, name in names:
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
+        for word in sorted(_BANNED_WORDS.intersection(words)):
+            yield f'{line}: "{word}" in {name} says nothing; name it after what it is'
+
+
+def marks_have_an_issue(source: Source) -> Complaints:
+    for line, text in _comments(source):
+        if found := _MARK.search(text):
+            yield f"{line}: {found.group()} without an issue number, as in {found.group()}(#12)"
+
+
+def comments_are_sentences_not_code(source: Source) -> Complaints:
+    for line, text in _comments(source):
+        if text.startswith(("noqa", "type:", "fmt:", "ruff:", "pragma:", "!")):
+            continue
+        try:
+            statements = ast.parse(text).body
+        except (SyntaxError, ValueError):
+            continue
+        if any(_is_code(statement) for statement in statements):
+            yield f"{line}: commented-out code: {text}"
+
+
+def _is_code(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call | ast.Await | ast.Yield)
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is not None  # `Note: this` parses as an annotation.
+    return True
+
+
+def _comments(source: Source) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ").rstrip()
+
+
+def exceptions_are_named(source: Source) -> Complaints:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield f"{node.lineno}: a bare except; catch what you can act on"
+
+
+def nothing_is_executed_that_was_read(source: Source) -> Complaints:
+    for node in ast.walk(source.tree):
+        for name in sorted(_imported(node)):
+            if name in _BANNED_IMPORTS:
+                yield f"{node.lineno}: {name} is not used here"  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in _BANNED_CALLS:
+                yield f"{node.lineno}: {node.func.id}() is not used here"
+
+
+def only_programs_print(source: Source) -> Complaints:
+    if source.within("src/penstock/cli", "tests", "benchmarks", "examples"):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "print":
+                yield f"{node.lineno}: only the command line prints"
+
+
+def tests_never_sleep(source: Source) -> Complaints:
+    if not source.within(*_SLEEPLESS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "sleep" and [ast.unparse(part) for part in node.args] != ["0"]:
+                yield f"{node.lineno}: a test does not sleep; it moves the clock"
+
+
+def whitespace_is_plain(source: Source) -> Complaints:
+    if source.within("tests/scenarios") and source.path.endswith(".txt"):
+        return  # Recorded output is kept to the last space.
+    for number, line in enumerate(source.text.split("\n"), 1):
+        if line != line.rstrip():
+            yield f"{number}: whitespace at the end of the line"
+        if "\t" in line and not source.path.endswith("Makefile"):
+            yield f"{number}: a tab"
+    if source.text and not source.text.endswith("\n"):
+        yield f"{len(source.lines)}: the last line has no end"
+
+
+def nothing_belongs_to_a_machine(source: Source) -> Complaints:
+    for number, line in enumerate(source.lines, 1):
+        for pattern, what in ((_MACHINE_PATH, "path"), (_MACHINE_HOST, "host")):
+            if found := pattern.search(line):
+                yield f"{number}: {found.group()} is a {what} of some machine"
+
+
+def locks_name_no_host(source: Source) -> Complaints:
+    for number, line in enumerate(source.lines, 1):
+        if "://" in line or "index-url" in line or "find-links" in line:
+            yield f"{number}: a lock file names no place to fetch from"
+
+
+def markdown_has_one_title(source: Source) -> Complaints:
+    fenced = False
+    titles = []
+    for number, line in enumerate(source.lines, 1):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and line.startswith("# "):
+            titles.append(number)
+    if titles != [1]:
+        where = ", ".join(map(str, titles)) or "nowhere"
+        yield f"1: a page has one title, on its first line; found on: {where}"
+
+
+def no_module_is_dead(sources: Sequence[Source]) -> Complaints:
+    """Every module is imported by another one, or is run.
+
+    A module of the package counts as alive only if the package itself uses it; `testing` is there
+    for tests, so theirs count. A module that is run says so with `__main__`, or is named in
+    pyproject.toml or as the target of a lazy import (`"penstock.cli.log:app"`).
+    """
+    users: dict[str, set[str]] = {}
+    named = ""
+    for source in sources:
+        if source.is_python:
+            for node in ast.walk(source.tree):
+                for name in _imported(node):
+                    users.setdefault(name, set()).add(source.path)
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    if re.fullmatch(r"[\w.]+:\w+", node.value):
+                        named += f" {node.value}"
+        elif source.path in ("Makefile", "pyproject.toml"):
+            named += source.text
+    for source in sources:
+        name = source.path.rsplit("/", 1)[-1]
+        if not source.is_python or name.startswith(("test_", "conftest", "__")):
+            continue
+        by = users.get(source.module, set()) - {source.path}
+        if source.within("src") and not source.within("src/penstock/testing"):
+            by = {path for path in by if path.startswith("src/")}
+        runs = 'if __name__ == "__main__"' in source.text
+        if not by and not runs and not re.search(rf"\b{re.escape(source.module)}\b", named):
+            yield f"{source.path}: nobody imports it and nobody runs it"
+
+
+def _imported(node: ast.AST) -> set[str]:
+    """The modules an import statement may mean; `from a import b` may mean a or a.b."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module is not None:
+        return {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return set()
+
+
+PYTHON_RULES: tuple[Rule, ...] = (
+    functions_fit_a_screen,
+    lines_fit,
+    files_are_short_or_say_why,
+    modules_open_with_a_docstring,
+    names_are_nouns_of_the_domain,
+    marks_have_an_issue,
+    comments_are_sentences_not_code,
+    exceptions_are_named,
+    nothing_is_executed_that_was_read,
+    only_programs_print,
+    tests_never_sleep,
+)
+TEXT_RULES: tuple[Rule, ...] = (whitespace_is_plain, nothing_belongs_to_a_machine)
+MARKDOWN_RULES: tuple[Rule, ...] = (markdown_has_one_title,)
+LOCK_RULES: tuple[Rule, ...] = (locks_name_no_host,)
+WHOLE_RULES: tuple[WholeRule, ...] = (no_module_is_dead,)
+
+
+def rules_for(source: Source) -> tuple[Rule, ...]:
+    """The rules a file must follow."""
+    rules = TEXT_RULES
+    if source.is_python:
+        rules += PYTHON_RULES
+    if source.is_markdown:
+        rules += MARKDOWN_RULES
+    if source.path.endswith(".lock"):
+        rules += LOCK_RULES
+    return rules
