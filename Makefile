@@ -19,6 +19,8 @@ LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-h
 # make sim SEED=7, make test TESTS=tests/unit/raft, make soak ARGS="--cuts 100"
 SEED ?=
 TESTS ?= tests
+# Which five planted bugs are tried: it moves on with every commit.
+TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 ARGS ?=
 
 .PHONY: help
@@ -41,7 +43,15 @@ run: setup ## Show Penstock at work: a cluster in one process that survives kill
 	$(BIN)/penstock demo $(ARGS)
 
 .PHONY: test
-test: lint ## Check the style, then run every test but the soak tests (TESTS=path for some)
+test: lint simulate pytest ## Everything CI needs: style, simulated seeds, planted bugs, tests
+
+.PHONY: simulate
+simulate: setup ## 300 simulated clusters, each twice, and five planted bugs that must be caught
+	$(BIN)/python -m tests.simulation.run --seeds 0-299 --quiet
+	$(BIN)/python -m tests.simulation.run --mutations $(TURN)
+
+.PHONY: pytest
+pytest: setup ## The tests but those marked soak (TESTS=path for some)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(TESTS) $(ARGS)
 
 .PHONY: lint

@@ -1,0 +1,432 @@
+"""Planted bugs. Each must be caught by the simulator, or the simulator proves nothing.
+
+A mutation replaces a method of the production code while it is planted; the code itself knows
+nothing of it. Each is a mistake that a real system has made, or one line that looks harmless to
+drop.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.core.entries import Entry, HardState
+from penstock.core.errors import NotLeader
+from penstock.core.types import Index, NodeId
+from penstock.engine import replica as replica_module
+from penstock.engine.proposals import Proposals
+from penstock.engine.replica import Replica
+from penstock.engine.transfer import SnapshotSource
+from penstock.machines.partitions import Partitions
+from penstock.raft.following import Following
+from penstock.raft.leadership import Leadership
+from penstock.raft.log import RaftLog
+from penstock.raft.messages import AppendRequest, AppendResponse, Ready, VoteResponse
+from penstock.raft.node import RaftNode
+from penstock.raft.outbox import Outbox
+from penstock.raft.quorum import reached
+from penstock.raft.reads import ReadQueue
+from penstock.raft.state import RaftState
+
+Patch = tuple[Any, str, object]
+MUTATIONS: dict[str, Callable[[], list[Patch]]] = {}
+
+
+def mutation(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+    """Register a planted bug under the name of the function that makes it."""
+    MUTATIONS[make.__name__] = make
+    return make
+
+
+@contextmanager
+def plant(name: str | None) -> Iterator[None]:
+    """Run with the named bug in place; None plants nothing."""
+    patches = MUTATIONS[name]() if name is not None else []
+    originals = [(owner, attribute, vars(owner)[attribute]) for owner, attribute, _ in patches]
+    for owner, attribute, replacement in patches:
+        setattr(owner, attribute, replacement)
+    try:
+        yield
+    finally:
+        for owner, attribute, original in originals:
+            setattr(owner, attribute, original)
+
+
+# The order of disk and network.
+
+
+def _say_early(kind: type) -> list[Patch]:
+    original = Replica._carry_out
+
+    def carry_out(self: Replica, ready: Ready) -> None:
+        for message in ready.promises:
+            if isinstance(message, kind):
+                self._world.network.send(message)
+        original(self, ready)
+
+    return [(Replica, "_carry_out", carry_out)]
+
+
+@mutation
+def vote_before_it_is_durable() -> list[Patch]:
+    """A vote leaves before it is on disk: after a crash the node votes again."""
+    return _say_early(VoteResponse)
+
+
+@mutation
+def acknowledge_before_sync() -> list[Patch]:
+    """A follower acknowledges what it has only received."""
+    return _say_early(AppendResponse)
+
+
+@mutation
+def forget_the_vote() -> list[Patch]:
+    """Only the term is saved, not whom the vote went to."""
+    original = RaftState.issue_hard_state
+
+    def issue(self: RaftState, sequence: int) -> HardState | None:
+        hard_state = original(self, sequence)
+        return hard_state and HardState(hard_state.term)
+
+    return [(RaftState, "issue_hard_state", issue)]
+
+
+@mutation
+def ignore_a_failed_sync() -> list[Patch]:
+    """A job that failed is treated as one that worked, as if the next sync would mend it."""
+    original = Replica._written
+
+    def written(self: Replica, job: Any, duties: Any, error: BaseException | None) -> None:
+        original(self, job, duties, None)
+
+    return [(Replica, "_written", written)]
+
+
+@mutation
+def count_a_late_write() -> list[Patch]:
+    """A write that was overtaken by a truncation still counts when it ends (ABA)."""
+    original = RaftLog._truncate
+
+    def truncate(self: RaftLog, index: Index) -> None:
+        writes = list(self._writes)
+        original(self, index)
+        self._writes = type(self._writes)(writes)
+
+    return [(RaftLog, "_truncate", truncate)]
+
+
+# Committing.
+
+
+def _advance_commit(own: Callable[[RaftLog], Index], old_terms: bool) -> list[Patch]:
+    def advance(self: Leadership) -> None:
+        state, log = self._state, self._state.log
+        agreed = reached(
+            own(log) if node == state.me else self.progress[node].counted_match
+            for node in state.membership.voters
+        )
+        index = Index(agreed)
+        if index > log.committed and (old_terms or log.term(index) == state.term):
+            log.commit_to(index)
+
+    return [(Leadership, "_advance_commit", advance)]
+
+
+@mutation
+def commit_old_terms_by_counting() -> list[Patch]:
+    """Figure 8 of the Raft paper."""
+    return _advance_commit(lambda log: log.durable, True)
+
+
+@mutation
+def count_self_before_durable() -> list[Patch]:
+    """The leader counts what its own disk does not hold yet."""
+    return _advance_commit(lambda log: log.last_index, False)
+
+
+@mutation
+def half_is_a_majority() -> list[Patch]:
+    """Two of four, one of three: not more than half."""
+    from penstock.raft import leadership
+
+    def too_easily(values: Any) -> int:
+        ordered = sorted(values)
+        return int(ordered[len(ordered) // 2 + (len(ordered) > 2)]) if ordered else 0
+
+    return [(leadership, "reached", too_easily)]
+
+
+@mutation
+def heartbeat_commits_everything() -> list[Patch]:
+    """A heartbeat tells the leader's commit index, whatever the follower holds."""
+    original = Leadership._beat
+
+    def beat(self: Leadership, node: NodeId, progress: Any) -> None:
+        match, progress.match = progress.match, self._state.log.commit
+        try:
+            original(self, node, progress)
+        finally:
+            progress.match = match
+
+    def commit_to(self: RaftLog, index: Index) -> bool:
+        if index <= self.committed:
+            return False
+        self.committed = min(index, self._last_index)
+        return True
+
+    return [(Leadership, "_beat", beat), (RaftLog, "commit_to", commit_to)]
+
+
+@mutation
+def follower_commits_beyond_the_message() -> list[Patch]:
+    """A follower commits up to the leader's index although its tail may be somebody else's."""
+
+    def take(self: Following, message: AppendRequest) -> None:
+        original(self, message)
+        log = self._state.log
+        log.commit_to(Index(min(message.commit, log.last_index)))
+
+    original = Following._take
+    return [(Following, "_take", take)]
+
+
+# Elections.
+
+
+@mutation
+def vote_for_anybody() -> list[Patch]:
+    """The candidate's log is not compared."""
+    return [(RaftState, "up_to_date", lambda *_: True)]
+
+
+@mutation
+def vote_twice() -> list[Patch]:
+    """A vote does not bind."""
+    original = RaftNode._vote_asked
+
+    def vote_asked(self: RaftNode, message: Any) -> None:
+        if not message.pre and self._leadership is None:
+            self._state.vote = NodeId(0)
+            self._state.leader = NodeId(0)
+        original(self, message)
+
+    return [(RaftNode, "_vote_asked", vote_asked)]
+
+
+@mutation
+def damaged_nodes_vote() -> list[Patch]:
+    """A node that lost what it had promised goes on as if it had not."""
+    original = RaftNode.__init__
+
+    def init(self: RaftNode, *arguments: Any, damaged: bool = False, **options: Any) -> None:
+        original(self, *arguments, damaged=False, **options)
+
+    return [(RaftNode, "__init__", init)]
+
+
+@mutation
+def damaged_nodes_count() -> list[Patch]:
+    """A damaged node is called whole as soon as it has installed something."""
+
+    def check_healed(self: Following) -> None:
+        if self._state.log.snapshot.index and not self.healed and not self.healing_sequence:
+            self.healed = True
+
+    return [(Following, "check_healed", check_healed)]
+
+
+# Followers.
+
+
+@mutation
+def truncate_on_a_stale_append() -> list[Patch]:
+    """A message that is shorter than the log cuts it, conflict or not."""
+    original = Following._take
+
+    def take(self: Following, message: AppendRequest) -> None:
+        log = self._state.log
+        end = message.entries[-1].index if message.entries else message.previous_index
+        if log.committed < end < log.last_index:
+            log._truncate(Index(end + 1))
+        original(self, message)
+
+    return [(Following, "_take", take)]
+
+
+@mutation
+def accept_without_matching() -> list[Patch]:
+    """Entries are taken although the one before them is another."""
+    original = RaftLog.matches
+
+    def matches(self: RaftLog, index: Index, term: Any) -> bool:
+        return original(self, index, term) or self.first_index - 1 <= index <= self._last_index
+
+    return [(RaftLog, "matches", matches)]
+
+
+# Reads.
+
+
+@mutation
+def read_without_a_round() -> list[Patch]:
+    """A leader believes that it still leads."""
+    original = ReadQueue.start
+
+    def start(self: ReadQueue, round_: int, commit: Index) -> None:
+        original(self, round_, commit)
+        self.confirm(round_)
+
+    return [(ReadQueue, "start", start)]
+
+
+@mutation
+def read_rounds_are_reused() -> list[Patch]:
+    """An answer to an earlier heartbeat confirms a later read (etcd #20418)."""
+    original = Leadership._start_round
+
+    def start_round(self: Leadership) -> None:
+        if self._round:
+            self._round -= 1
+        original(self)
+
+    return [(Leadership, "_start_round", start_round)]
+
+
+@mutation
+def read_before_the_first_commit() -> list[Patch]:
+    """A new leader trusts a commit index that may be old."""
+    return [(Leadership, "established", property(lambda _self: True))]
+
+
+@mutation
+def answer_reads_before_applying() -> list[Patch]:
+    """The state is read before it has reached the read's index."""
+    original = Replica._carry_out
+
+    def carry_out(self: Replica, ready: Ready) -> None:
+        for read in ready.reads:
+            answer = self._reads.pop(read.read_id, None)
+            if answer is not None:
+                answer(replica_module.Done())
+        original(self, ready)
+
+    return [(Replica, "_carry_out", carry_out)]
+
+
+# Answers and plans.
+
+
+@mutation
+def unknown_is_called_failed() -> list[Patch]:
+    """Whoever waits when leadership ends is told that it did not happen."""
+
+    def abandon(self: Proposals, reason: str) -> None:
+        proposed, self._proposed = self._proposed, type(self._proposed)()
+        self.bytes = 0
+        for one in proposed:
+            for waiter in one.waiters:
+                waiter.answer(NotLeader(reason))
+
+    return [(Proposals, "abandon", abandon)]
+
+
+@mutation
+def repeated_batches_are_confirmed_early() -> list[Patch]:
+    """A repeated batch is acknowledged while the original is still on its way."""
+    return [(Replica, "_ride", lambda *_: False)]
+
+
+@mutation
+def plan_before_settled() -> list[Patch]:
+    """A new leader plans on a state that lacks its predecessor's last entries."""
+    original = Replica._observe_leadership
+
+    def observe(self: Replica) -> None:
+        original(self)
+        self._plan_from = Index(0)
+
+    return [(Replica, "_observe_leadership", observe)]
+
+
+@mutation
+def plans_outlive_leadership() -> list[Patch]:
+    """What a deposed leader had planned still counts when it leads again."""
+    return [(Partitions, "forget_plans", lambda _self: None)]
+
+
+@mutation
+def stale_leaders_refuse() -> list[Patch]:
+    """A replaced leader tells a producer that its sequence is wrong."""
+    return [(Replica, "_refuse", lambda _self, refusal, answer: answer(refusal))]
+
+
+@mutation
+def answer_when_proposed() -> list[Patch]:
+    """A request is answered when it is proposed, not when it is committed."""
+    original = Proposals.file
+
+    def file(self: Proposals, first: Index, term: Any, entries: Any) -> None:
+        original(self, first, term, entries)
+        for entry in entries:
+            for waiter in entry.waiters:
+                if waiter.reply is not None:
+                    waiter.answer(waiter.reply)
+
+    def applied(self: Proposals, entry: Entry, replies: Any) -> None:
+        while self._proposed and self._proposed[0].index <= entry.index:
+            for waiter in self._proposed.popleft().waiters:
+                if waiter.reply is None:
+                    waiter.answer(replies[0])
+
+    return [(Proposals, "file", file), (Proposals, "applied", applied)]
+
+
+# Snapshots.
+
+
+@mutation
+def snapshot_without_producers() -> list[Patch]:
+    """A snapshot forgets which batches producers have sent."""
+    original = Partitions.snapshot
+
+    def snapshot(self: Partitions) -> bytes:
+        kept = {number: partition.producers for number, partition in self._partitions.items()}
+        for partition in self._partitions.values():
+            partition.producers = None
+        try:
+            return original(self)
+        finally:
+            for number, producers in kept.items():
+                self._partitions[number].producers = producers
+
+    return [(Partitions, "snapshot", snapshot)]
+
+
+@mutation
+def snapshot_without_records() -> list[Patch]:
+    """A snapshot is sent without the records that only its segments hold."""
+    original = SnapshotSource.answer
+
+    def answer(self: SnapshotSource, request: Any) -> Any:
+        part = original(self, request)
+        if part.entries:
+            import msgspec
+
+            part = msgspec.structs.replace(part, entries=())
+        return part
+
+    return [(SnapshotSource, "answer", answer)]
+
+
+@mutation
+def promises_ignore_earlier_writes() -> list[Patch]:
+    """A promise that needs no write of its own does not wait for one that is under way."""
+
+    def take(self: Outbox, *, must_persist: bool) -> Any:
+        promises = tuple(self._promises) if must_persist else ()
+        messages = tuple(self._messages) + (() if must_persist else tuple(self._promises))
+        self._promises.clear()
+        self._messages.clear()
+        self.sequence += must_persist
+        return messages, promises
+
+    return [(Outbox, "take", take)]

@@ -1,0 +1,268 @@
+"""One simulated node: a real replica on a faulty disk, with a clock of its own and a supervisor.
+
+The replica, its log, its machine and its Raft are the production code. Simulated is only what was
+handed in: clock, disk, network, workers. A node can be killed (the page cache survives), lose
+power (it does not), be paused (everything that arrives waits until it goes on) and halt by itself
+(its supervisor starts it again after a while, as an operator's would).
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from penstock.core.entries import Entry, Membership
+from penstock.core.errors import PenstockError
+from penstock.core.types import NodeId, ShardId
+from penstock.engine.peers import PeerMessage
+from penstock.engine.replica import Duty, Replica, ReplicaSettings, Surroundings
+from penstock.machines.partitions import Partitions
+from penstock.raft import RaftSettings
+from penstock.raft.messages import Ready
+from penstock.storage import Identity, LogJob, LogSettings, ShardLog
+from penstock.testing.disk import FaultyDisk
+from tests.simulation.timeline import MILLISECOND, SECOND, Timeline
+from tests.simulation.worker import DiskPace, SimulatedWorker
+
+if TYPE_CHECKING:
+    from tests.simulation.checkers import Watch
+
+TICK_US = 100 * MILLISECOND
+DIRECTORY = "/shard"
+EPOCH_MS = 1_700_000_000_000
+
+LOG_SETTINGS = LogSettings(segment_bytes=32 * 1024, ballast_bytes=64 * 1024)
+
+
+class SimulatedClock:
+    """A clock that is wrong by an offset and runs at its own rate."""
+
+    def __init__(self, timeline: Timeline, random: Random) -> None:
+        self._timeline = timeline
+        self.offset_ms = random.choice([0, 0, random.randrange(-3_600_000, 3_600_000)])
+        self.rate = random.choice([1.0, 1.0, random.uniform(0.95, 1.05)])
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self.offset_ms + int(self._timeline.now * self.rate) // 1_000
+
+    def monotonic_ms(self) -> int:
+        return int(self._timeline.now * self.rate) // 1_000
+
+
+class ObservedReplica(Replica):
+    """The production replica; the watch sees each duty as it is carried out."""
+
+    watch: "Watch"
+    place: "SimulatedNode"
+
+    def _carry_out(self, ready: Ready) -> None:
+        self.watch.saw_ready(self.place, ready)
+        super()._carry_out(ready)
+
+    def _apply(self, entries: tuple[Entry, ...]) -> None:
+        for entry in entries:
+            super()._apply((entry,))
+            self.watch.saw_applied(self.place, entry)
+
+    def _submit_write(self, job: LogJob, duties: list[Duty]) -> None:
+        self.watch.saw_writing(self.place, duties)
+        super()._submit_write(job, duties)
+
+    def _written(self, job: LogJob, duties: list[Duty], error: Exception | None) -> None:
+        self.watch.saw_written(self.place, duties, error)
+        super()._written(job, duties, error)
+
+
+class SimulatedNode:
+    """A place where a replica lives, dies and lives again."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        timeline: Timeline,
+        send: Callable[[PeerMessage], None],
+        watch: "Watch",
+        bootstrap: Membership,
+        snapshot_log_bytes: int,
+        solo: bool,
+    ) -> None:
+        self.number = number
+        self.name = f"n{number}"
+        self.timeline = timeline
+        self.random = timeline.random(self.name)
+        self.clock = SimulatedClock(timeline, self.random)
+        self.pace = DiskPace(self.random)
+        self.disk = FaultyDisk()
+        self.replica: ObservedReplica | None = None
+        self.paused = False
+        self.keeps_one_copy = False
+        """A file that is kept twice has rotted since the last start."""
+        self.life = 0
+        self._send = send
+        self._watch = watch
+        self._bootstrap = bootstrap
+        self._snapshot_log_bytes = snapshot_log_bytes
+        self._solo = solo
+        self._held: list[Callable[[], None]] = []
+
+    # Life and death.
+
+    def start(self) -> None:
+        """Open the directory and go; what cannot be opened is tried again later."""
+        self.life += 1
+        try:
+            log = ShardLog.open(
+                self.disk,
+                DIRECTORY,
+                identity=Identity("simulated", ShardId(0), NodeId(self.number)),
+                settings=LOG_SETTINGS,
+                solo=self._solo,
+            )
+        except PenstockError as error:
+            self.line(f"cannot start: {error}")
+            self.disk.kill()
+            self.timeline.count("start refused")
+            self.schedule(2 * SECOND, self.start)
+            return
+        self.keeps_one_copy = False
+        if log.quarantine is not None:
+            self.timeline.count("quarantine")
+            self.line(f"starts in quarantine: {log.quarantine.reason}")
+        self.replica = ObservedReplica.__new__(ObservedReplica)
+        self.replica.watch = self._watch
+        self.replica.place = self
+        self.replica.__init__(  # type: ignore[misc]
+            NodeId(self.number),
+            log=log,
+            machine=Partitions(),
+            settings=ReplicaSettings(
+                raft=RaftSettings(
+                    node=NodeId(self.number),
+                    append_bytes_max=8 * 1024,
+                    inflight_messages_max=8,
+                    inflight_bytes_max=32 * 1024,
+                    cache_bytes_max=16 * 1024,
+                ),
+                snapshot_log_bytes=self._snapshot_log_bytes,
+            ),
+            world=self._world(),
+            bootstrap=self._bootstrap,
+        )
+        self.line(f"starts: {self.replica.describe()}")
+        self._watch.saw_start(self)
+        self._tick_later()
+
+    def kill(self) -> None:
+        """The process dies; the page cache, and so every write, survives."""
+        self._die("killed")
+        self.disk.kill()
+
+    def cut_power(self) -> None:
+        """The machine dies; what was not synced is lost, torn, or by luck still there."""
+        self._die("loses power")
+        self.disk.crash(self.random)
+
+    def pause(self) -> None:
+        self.line("paused")
+        self.paused = True
+
+    def resume(self) -> None:
+        """Everything that arrived meanwhile is handled now."""
+        self.line("goes on")
+        self.paused = False
+        held, self._held = self._held, []
+        for action in held:
+            self._run(self.life, action)
+
+    @property
+    def running(self) -> bool:
+        return self.replica is not None and not self.paused
+
+    # Events.
+
+    def schedule(self, delay: int, action: Callable[[], None]) -> None:
+        """Run an action of this life of the node; a pause holds it back, a death drops it."""
+        life = self.life
+        self.timeline.after(delay, lambda: self._run(life, action))
+
+    def deliver(self, message: PeerMessage) -> None:
+        """A message has arrived at this node's door."""
+        self._run(self.life, lambda: self._receive(message))
+
+    def line(self, what: str) -> None:
+        self.timeline.line(self.name, what)
+
+    def _run(self, life: int, action: Callable[[], None]) -> None:
+        if life != self.life:
+            return
+        if self.paused:
+            self._held.append(action)
+            return
+        self._watch.touched.append(self)
+        action()
+
+    def _receive(self, message: PeerMessage) -> None:
+        if self.replica is not None:
+            self.line(f"<- n{message.source} {message.describe()}")
+            self.replica.receive(message)
+
+    def _tick_later(self) -> None:
+        self.schedule(int(TICK_US / self.clock.rate), self._tick)
+
+    def _tick(self) -> None:
+        if self.replica is not None:
+            self.replica.tick()
+            self._tick_later()
+
+    def _die(self, how: str) -> None:
+        self.line(how)
+        self.life += 1
+        self.replica = None
+        self.paused = False
+        self._held.clear()
+        self._watch.saw_death(self)
+
+    def _halted(self, _error: Exception) -> None:
+        self.timeline.count("halt")
+        life = self.life
+        self.timeline.after(0, lambda: self._restart_after_halt(life))
+
+    def _restart_after_halt(self, life: int) -> None:
+        if life == self.life:
+            self.kill()
+            self.schedule(self.random.randrange(100, 3_000) * MILLISECOND, self.start)
+
+    def _world(self) -> Surroundings:
+        life = self.life
+
+        def slow() -> None:
+            self.timeline.count("slow sync")
+
+        def send(message: PeerMessage) -> None:
+            if life == self.life:
+                self._watch.saw_send(self, message)
+                self._send(message)
+
+        return Surroundings(
+            clock=self.clock,
+            random=self.timeline.random(f"{self.name} life {self.life}"),
+            network=_Sender(send),
+            writer=SimulatedWorker(self.pace, self.schedule, slow),
+            background=SimulatedWorker(self.pace, self.schedule, slow),
+            soon=lambda action: self.schedule(0, action),
+            on_halt=self._halted,
+            announce=self._announced,
+        )
+
+    def _announced(self, line: str) -> None:
+        self.line(line)
+        for rare in ("installed the snapshot", "is repaired", "no longer leads"):
+            if line.startswith(rare):
+                self.timeline.count(rare)
+
+
+class _Sender:
+    """A network of one function."""
+
+    def __init__(self, send: Callable[[PeerMessage], None]) -> None:
+        self.send = send
