@@ -101,6 +101,10 @@ class Watch:
         raft, log = node.replica.raft, node.replica.log
         if raft.term < self.promised_terms.get(node.number, 0):
             raise broken("MonotonicTerm", f"{node.name} restarts in an older term {raft.term}")
+        if log.quarantine is not None and not node.rotten:
+            raise broken(
+                "DamageHasACause", f"{node.name} found damage and none was done: {log.quarantine}"
+            )
         start = log.first_index - 1
         recovered = LogView(
             start, [log.term(Index(i)) for i in range(start + 1, log.last_index + 1)]
@@ -255,6 +259,8 @@ class Watch:
                 self._check_new_leader(node, now)
         if before is None or now.commit > before.commit:
             self._check_commit(node, now.commit)
+            if before is not None and now.leading and before.leading:
+                self._check_own_term(node, now)
 
     def _check_new_leader(self, node: SimulatedNode, now: View) -> None:
         log = self.logs[node.number]
@@ -264,6 +270,11 @@ class Watch:
                 f"{node.name} leads term {now.term} without committed entry"
                 f" {self.commit}/{self.committed[self.commit]}",
             )
+
+    def _check_own_term(self, node: SimulatedNode, now: View) -> None:
+        """Raft §5.4.2: only an entry of the leader's own term is committed by counting."""
+        if self.logs[node.number].term(now.commit) != now.term:
+            raise broken("CommitInOwnTerm", f"{node.name} commits {now.commit} in term {now.term}")
 
     def _check_commit(self, node: SimulatedNode, commit: int) -> None:
         log = self.logs[node.number]

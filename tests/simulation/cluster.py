@@ -59,6 +59,7 @@ class Cluster:
         spares = 2 if "change members" in self.faults and members > 1 else 0
         bootstrap = Membership(tuple(NodeId(n) for n in range(1, members + 1)))
         snapshot_log_bytes = random.choice([4_000, 20_000, 100_000, 1_000_000])
+        append_bytes_max = random.choice([400, 2_000, 8_000])
         self._rot_max = (members - 1) // 2
         if self._rot_max == 0:
             unfit = {"rot", "isolate", "split", "one way", "ring", "clog", "transfer"}
@@ -72,6 +73,7 @@ class Cluster:
                 watch=self.watch,
                 bootstrap=bootstrap if number <= members else Membership(),
                 snapshot_log_bytes=snapshot_log_bytes,
+                append_bytes_max=append_bytes_max,
                 solo=members == 1,
             )
             self.nodes.append(node)
@@ -175,7 +177,8 @@ class Cluster:
                     producer_id=producer_id,
                 )
             )
-        clients.append(Reader("r0", timeline, self, history, PARTITIONS))
+        for name in ("r0", "r1"):
+            clients.append(Reader(name, timeline, self, history, PARTITIONS))
 
         def created() -> None:
             for client in clients[1:]:

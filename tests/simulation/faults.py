@@ -118,6 +118,7 @@ def rot(cluster: "Cluster", random: Random) -> None:
     if not paths:
         return
     path = random.choice(paths)
+    node.rotten = True
     # What is kept twice survives one fault; the next start mends it.
     node.keeps_one_copy = node.keeps_one_copy or not path.endswith(REPAIRABLE)
     size = len(node.disk.image(path))

@@ -26,6 +26,13 @@ from penstock.raft.outbox import Outbox
 from penstock.raft.quorum import reached
 from penstock.raft.reads import ReadQueue
 from penstock.raft.state import RaftState
+from penstock.storage import envelope, incoming, manifest, reclaim, recovery, snapshots
+from penstock.storage.marker import Marker
+from penstock.storage.partitions import PartitionReader
+from penstock.storage.pen import Pen
+from penstock.storage.record import Scan
+from penstock.storage.recovery import Recovery
+from penstock.storage.slots import SlotFile
 
 Patch = tuple[Any, str, object]
 MUTATIONS: dict[str, Callable[[], list[Patch]]] = {}
@@ -139,8 +146,9 @@ def commit_old_terms_by_counting() -> list[Patch]:
 
 @mutation
 def count_self_before_durable() -> list[Patch]:
-    """The leader counts what its own disk does not hold yet."""
-    return _advance_commit(lambda log: log.last_index, False)
+    """The leader counts what its own disk does not hold yet, and acts on it."""
+    committed = property(lambda self: self.committed)
+    return [*_advance_commit(lambda log: log.last_index, False), (RaftLog, "commit", committed)]
 
 
 @mutation
@@ -221,17 +229,6 @@ def damaged_nodes_vote() -> list[Patch]:
         original(self, *arguments, damaged=False, **options)
 
     return [(RaftNode, "__init__", init)]
-
-
-@mutation
-def damaged_nodes_count() -> list[Patch]:
-    """A damaged node is called whole as soon as it has installed something."""
-
-    def check_healed(self: Following) -> None:
-        if self._state.log.snapshot.index and not self.healed and not self.healing_sequence:
-            self.healed = True
-
-    return [(Following, "check_healed", check_healed)]
 
 
 # Followers.
@@ -430,3 +427,102 @@ def promises_ignore_earlier_writes() -> list[Patch]:
         return messages, promises
 
     return [(Outbox, "take", take)]
+
+
+# Files.
+
+
+@mutation
+def sync_is_skipped() -> list[Patch]:
+    """Entries are written and never synced: only power cuts can tell."""
+    return [(Pen, "sync", lambda _self, _name: None)]
+
+
+@mutation
+def vote_is_not_synced() -> list[Patch]:
+    """Term and vote are written and never synced."""
+
+    def write_first(self: SlotFile, numbers: Any) -> None:
+        self._file.write(0, [self._encode(numbers)])
+
+    return [(SlotFile, "write_first", write_first)]
+
+
+@mutation
+def renames_are_not_synced() -> list[Patch]:
+    """A small file is replaced, but the directory is not synced: the old one may come back."""
+
+    def replace_whole(disk: Any, path: str, data: bytes) -> None:
+        envelope.write_aside(disk, path, [data])
+        disk.rename(path + envelope.ASIDE, path)
+
+    return [(manifest, "replace_whole", replace_whole)]
+
+
+@mutation
+def snapshots_are_not_synced() -> list[Patch]:
+    """A snapshot is named before its bytes are durable."""
+    nothing = lambda _disk, _path: None  # noqa: E731
+    return [(snapshots, "sync_file", nothing), (incoming, "sync_file", nothing)]
+
+
+@mutation
+def lost_promises_are_torn_tails() -> list[Patch]:
+    """Recovery does not ask the marker, nor the records behind: whatever is bad is cut off."""
+    original = Recovery.examine
+
+    def examine(self: Recovery, _marker: Marker) -> None:
+        original(self, Marker(Index(0), Index(0)))
+
+    return [(Recovery, "examine", examine), (recovery, "later_headers", lambda *_, **__: ())]
+
+
+@mutation
+def damage_is_forgotten() -> list[Patch]:
+    """Recovery finds damage and goes on with what is left of the log."""
+
+    def damage(self: Recovery, name: str, position: int, problem: str, good: int) -> None:
+        del self, name, position, problem, good
+
+    return [(Recovery, "_damage", damage)]
+
+
+@mutation
+def rotten_records_are_believed() -> list[Patch]:
+    """Checksums of payloads are not compared when entries are read."""
+    original = Scan._check
+
+    def check(self: Scan, header: Any, payload: memoryview) -> str:
+        problem = original(self, header, payload)
+        return "" if "CRC-32C" in problem else problem
+
+    def load(self: PartitionReader, segment: Any, rows: Any) -> Any:
+        file = self._home.files.get(segment.name)
+        for row in rows:
+            yield row, memoryview(file.read(row.position, row.length))
+
+    return [(Scan, "_check", check), (PartitionReader, "_load", load)]
+
+
+@mutation
+def living_segments_are_removed() -> list[Patch]:
+    """Reclaiming does not ask whether anything in a segment is alive."""
+    return [(reclaim, "_has_life", lambda _index, _starts: False)]
+
+
+@mutation
+def rewriting_drops_the_living() -> list[Patch]:
+    """A mostly dead segment is rewritten without what was alive in it."""
+    original = reclaim._living_positions
+
+    def living(index: Any, starts: Any, *, bytes_max: int) -> set[int] | None:
+        found = original(index, starts, bytes_max=bytes_max)
+        return found if not found else set(sorted(found)[:-1])
+
+    return [(reclaim, "_living_positions", living)]
+
+
+@mutation
+def cuts_are_not_made() -> list[Patch]:
+    """A truncation leaves the stale records behind the new tail."""
+    return [(Pen, "cut", lambda _self, _name, _end, _capacity: None)]

@@ -84,6 +84,7 @@ class SimulatedNode:
         watch: "Watch",
         bootstrap: Membership,
         snapshot_log_bytes: int,
+        append_bytes_max: int,
         solo: bool,
     ) -> None:
         self.number = number
@@ -95,6 +96,8 @@ class SimulatedNode:
         self.disk = FaultyDisk()
         self.replica: ObservedReplica | None = None
         self.paused = False
+        self.rotten = False
+        """Bits have turned over on its disk, or files have lost their end."""
         self.keeps_one_copy = False
         """A file that is kept twice has rotted since the last start."""
         self.life = 0
@@ -102,6 +105,7 @@ class SimulatedNode:
         self._watch = watch
         self._bootstrap = bootstrap
         self._snapshot_log_bytes = snapshot_log_bytes
+        self._append_bytes_max = append_bytes_max
         self._solo = solo
         self._held: list[Callable[[], None]] = []
 
@@ -138,7 +142,7 @@ class SimulatedNode:
             settings=ReplicaSettings(
                 raft=RaftSettings(
                     node=NodeId(self.number),
-                    append_bytes_max=8 * 1024,
+                    append_bytes_max=self._append_bytes_max,
                     inflight_messages_max=8,
                     inflight_bytes_max=32 * 1024,
                     cache_bytes_max=16 * 1024,
@@ -167,10 +171,11 @@ class SimulatedNode:
         self.paused = True
 
     def resume(self) -> None:
-        """Everything that arrived meanwhile is handled now."""
+        """Everything that arrived meanwhile is handled now, in any order: sockets are many."""
         self.line("goes on")
         self.paused = False
         held, self._held = self._held, []
+        self.random.shuffle(held)
         for action in held:
             self._run(self.life, action)
 

@@ -154,10 +154,20 @@ def _two_commands(watch: Watch, place: Any) -> None:
     watch.saw_applied(place, _entry(3, 1, b"b"))
 
 
+def _old_term(watch: Watch, place: Any) -> None:
+    for number in (1, 2, 3):
+        watch.logs[number].put(3, 1)
+        watch.durable[number].put(3, 1)
+    before = _view(term=2, leading=True, last=3, durable=3)
+    watch._check_view(place, None, before)
+    watch._check_view(place, before, before._replace(commit=Index(3)))
+
+
 BREAKS: dict[str, Callable[[Watch, Any], None]] = {
     "OneVotePerTerm": _double_vote,
     "AckIsDurable": _early_ack,
     "MessageTerm": _message_from_the_future,
+    "CommitInOwnTerm": _old_term,
     "LogMatching": _other_entry,
     "ElectionSafety": _second_leader,
     "LeaderCompleteness": _incomplete_leader,

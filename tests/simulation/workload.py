@@ -174,7 +174,7 @@ class Producer(Client):
 class Reader(Client):
     """Reads partitions behind a barrier and checks what it sees."""
 
-    pause_us = 200 * MILLISECOND
+    pause_us = 100 * MILLISECOND
 
     def __init__(
         self, name: str, timeline: Timeline, door: Door, history: History, partitions: list[int]

@@ -52,7 +52,11 @@ class Upkeep:
         if self._ticks % UPKEEP_TICKS or self.busy:
             return
         if self._log.full:
-            self._start(self._log.regain())
+            # In turns: only what is given back makes room for the ballast.
+            if self._ticks % (2 * UPKEEP_TICKS) == 0:
+                self._start(self._log.regain())
+            else:
+                self._reclaim()
         elif self._ticks % SCRUB_TICKS == 0:
             self._start(self._log.scrub_job())
         else:
@@ -63,6 +67,8 @@ class Upkeep:
         if self.busy or applied <= max(self._log.snapshot.index, self._taken_index):
             return
         due = self.log_bytes >= self._snapshot_log_bytes
+        if self._log.full and self.log_bytes > 0:
+            due = True  # What was just deleted can go only when it is below a snapshot.
         if not (due or now or self._raft.snapshot_wanted):
             return
         self.log_bytes = 0

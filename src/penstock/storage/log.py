@@ -358,7 +358,7 @@ class ShardLog(LogView):
 
     def scrub_job(self) -> LogJob | None:
         """Verify one sealed segment, in turn; then look at `scrub_finding`."""
-        return self._scrubber.job()
+        return self._scrubber.job(self.committed_hint)
 
     @property
     def scrub_finding(self) -> DamagedFile | None:
@@ -367,7 +367,7 @@ class ShardLog(LogView):
 
     def find_damage(self) -> DamagedFile | None:
         """Verify one sealed segment here and now; blocks for as long as reading it takes."""
-        segment = self._scrubber.take_next()
+        segment = self._scrubber.take_next(self.committed_hint)
         return self._scrubber.verify(segment) if segment else None
 
     def mark_damaged(self, damage: DamagedFile) -> None:

@@ -24,9 +24,12 @@ class Scrubber:
         self._next_base = Index(0)
         self.last_finding: DamagedFile | None = None
 
-    def take_next(self) -> Segment | None:
-        """The next segment in turn; None if none is sealed."""
-        sealed = [segment for segment in self._segments if segment.sealed]
+    def take_next(self, through: Index) -> Segment | None:
+        """The next sealed segment in turn with nothing after `through`; None if there is none.
+
+        `through` is durable and committed: a later segment may be sealed in memory and not written
+        yet, or be cut by a truncation while it is read."""
+        sealed = [s for s in self._segments if s.sealed and s.last <= through]
         if not sealed:
             return None
         following = [segment for segment in sealed if segment.base >= self._next_base] or sealed
@@ -59,7 +62,8 @@ class Scrubber:
         self, name: str, position: int, *, suspects: Sequence[Segment] = ()
     ) -> Index | None:
         """The last entry that lies wholly before a position of a file; None if it is no segment."""
-        for segment in [*self._segments, *suspects]:
+        segments: list[Segment] = [*self._segments, *suspects]
+        for segment in segments:
             if segment.name == name:
                 file = self._home.files.get(name)
                 scan = segment.scan(file, end=min(position, segment.end))
@@ -68,9 +72,9 @@ class Scrubber:
                 return scan.last
         return None
 
-    def job(self) -> LogJob | None:
+    def job(self, through: Index) -> LogJob | None:
         """The same as a job; `last_finding` has the result once it is complete."""
-        segment = self.take_next()
+        segment = self.take_next(through)
         if segment is None:
             return None
         found: list[DamagedFile | None] = []

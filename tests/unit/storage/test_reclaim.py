@@ -142,6 +142,7 @@ def test_rot_met_while_rewriting_is_reported(place: Place) -> None:
         run(job)
     log.fail(job, failure.value)
     assert not log.poisoned
+    log.note_commit(log.last_index)
     assert log.find_damage() is not None
 
 
