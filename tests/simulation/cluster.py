@@ -126,10 +126,7 @@ class Cluster:
             if node.replica is not None:
                 action(node.replica)
 
-        def at_the_door() -> None:
-            node.schedule(0, arrive)
-
-        self.timeline.after(self._fault_random.randrange(200, 3_000), at_the_door)
+        self.timeline.after(self._fault_random.randrange(200, 3_000), lambda: node.ask(arrive))
 
     # The run.
 

@@ -107,7 +107,7 @@ class SimulatedNode:
         self._snapshot_log_bytes = snapshot_log_bytes
         self._append_bytes_max = append_bytes_max
         self._solo = solo
-        self._held: list[Callable[[], None]] = []
+        self._held: list[tuple[Callable[[], None], bool]] = []
 
     # Life and death.
 
@@ -171,13 +171,17 @@ class SimulatedNode:
         self.paused = True
 
     def resume(self) -> None:
-        """Everything that arrived meanwhile is handled now, in any order: sockets are many."""
+        """What arrived meanwhile is handled now, bit by bit, in any order: sockets are many."""
         self.line("goes on")
         self.paused = False
         held, self._held = self._held, []
         self.random.shuffle(held)
-        for action in held:
-            self._run(self.life, action)
+        if self.random.random() < 0.5:  # What clients asked meanwhile is read before the peers.
+            held.sort(key=lambda item: not item[1])
+        delay = 0
+        for action, _ in held:
+            self.schedule(delay, action)
+            delay += self.random.randrange(100)
 
     @property
     def running(self) -> bool:
@@ -190,6 +194,10 @@ class SimulatedNode:
         life = self.life
         self.timeline.after(delay, lambda: self._run(life, action))
 
+    def ask(self, action: Callable[[], None]) -> None:
+        """A client's request has arrived at this node's door."""
+        self._run(self.life, action, by_client=True)
+
     def deliver(self, message: PeerMessage) -> None:
         """A message has arrived at this node's door."""
         self._run(self.life, lambda: self._receive(message))
@@ -197,11 +205,11 @@ class SimulatedNode:
     def line(self, what: str) -> None:
         self.timeline.line(self.name, what)
 
-    def _run(self, life: int, action: Callable[[], None]) -> None:
+    def _run(self, life: int, action: Callable[[], None], *, by_client: bool = False) -> None:
         if life != self.life:
             return
         if self.paused:
-            self._held.append(action)
+            self._held.append((action, by_client))
             return
         self._watch.touched.append(self)
         action()

@@ -18,8 +18,10 @@ ENTRY_SLICES_MAX = 65_536
 """How many batches one APPEND entry may carry."""
 
 # Batching of proposals.
-GATHER_BYTES_MAX = 8 * MIB
+GATHER_BYTES_MAX = 1 * MIB
 """How much the batcher packs into one entry."""
+WRITE_BYTES_MAX = 4 * MIB
+"""How much of what is gathered one disk write takes; the rest is made ready meanwhile."""
 PROPOSALS_WAITING_MAX = 100_000
 """How many requests a shard holds between arrival and answer before it pushes back."""
 PROPOSALS_WAITING_BYTES_MAX = 256 * MIB

@@ -1,10 +1,11 @@
 """Many small requests become few entries and one disk sync.
 
-Plans are gathered in the order they were made while a write is under way and are proposed
-together when it ends: the busier the disk, the larger the groups, without a timer and without
-waiting when it is idle. Consecutive appends share one APPEND entry, which costs Raft and the disk
-as much as one request would; a command in between closes the entry, because the log must keep the
-order of plans.
+Plans are gathered in the order they were made while a write is under way and are proposed together
+when it ends: the busier the disk, the larger the groups, without a timer and without waiting when
+it is idle. What one write takes is bounded: of very large groups a part stays here, so that the
+next write is at hand when this one ends, and disk and processor work at the same time. Consecutive
+appends share one APPEND entry, which costs Raft and the disk as much as one request would; a
+command in between closes the entry, because the log must keep the order of plans.
 
 A request's answer belongs to the entry that carries it. Answers that need no entry ride on whatever
 was planned before them: a repeated batch must not be confirmed, nor a partition called existing,
@@ -91,10 +92,16 @@ class Batcher:
         self._entries[-1].waiters.append(Waiter(answer, reply, 0))
         return True
 
-    def take(self) -> list[GatheredEntry]:
-        """Everything gathered, in order; the batcher is empty afterwards."""
-        entries, self._entries = self._entries, []
-        return entries
+    def take(self, bytes_max: int) -> list[GatheredEntry]:
+        """The oldest entries: at least one if there is any, then up to `bytes_max` bytes."""
+        size = count = 0
+        for entry in self._entries:
+            size += entry.size
+            if count and size > bytes_max:
+                break
+            count += 1
+        taken, self._entries = self._entries[:count], self._entries[count:]
+        return taken
 
 
 __all__ = ["Answer", "Batcher", "GatheredEntry", "Plan", "Waiter"]

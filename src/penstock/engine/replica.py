@@ -46,7 +46,7 @@ from penstock.core.errors import (
     Unavailable,
     UnsupportedBatch,
 )
-from penstock.core.limits import PROPOSALS_WAITING_BYTES_MAX, SNAPSHOT_LOG_BYTES
+from penstock.core.limits import PROPOSALS_WAITING_BYTES_MAX, SNAPSHOT_LOG_BYTES, WRITE_BYTES_MAX
 from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Term
 from penstock.engine.batcher import Answer, Batcher
 from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
@@ -69,6 +69,7 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     raft: RaftSettings
     snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
     waiting_bytes_max: int = PROPOSALS_WAITING_BYTES_MAX
+    write_bytes_max: int = WRITE_BYTES_MAX
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,7 +219,7 @@ class Replica:
         """Make this the membership; answered when it is committed."""
         try:
             self._refuse_if_halted()
-            self._propose_gathered()
+            self._propose_gathered(self._gathered_bytes)
             index = self.raft.propose_membership(membership)
         except PenstockError as refusal:
             answer(refusal)
@@ -229,7 +230,7 @@ class Replica:
     def transfer(self, target: NodeId) -> None:
         """Hand leadership over; what was planned is proposed first."""
         self._refuse_if_halted()
-        self._propose_gathered()
+        self._propose_gathered(self._gathered_bytes)
         self.raft.transfer(target)
         self._turn_soon()
 
@@ -331,7 +332,7 @@ class Replica:
     def _carry_on(self) -> None:
         self._observe_leadership()
         if not self._writing:
-            self._propose_gathered()
+            self._propose_gathered(self._settings.write_bytes_max)
         while (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
             self._observe_leadership()
@@ -364,7 +365,7 @@ class Replica:
         self._world.announce(f"no longer leads in term {self._leading}")
         self.machine.forget_plans()
         refusal = NotLeader("leadership was lost before this was proposed", leader=self.raft.leader)
-        for entry in self._batcher.take():
+        for entry in self._batcher.take(self._gathered_bytes):
             for waiter in entry.waiters:
                 waiter.answer(refusal)
         self._gathered_bytes = 0
@@ -374,11 +375,11 @@ class Replica:
         for answer in [*reads.values(), *(answer for _, answer in waiting)]:
             answer(refusal)
 
-    def _propose_gathered(self) -> None:
-        if not self._batcher:
+    def _propose_gathered(self, bytes_max: int) -> None:
+        entries = self._batcher.take(bytes_max)
+        if not entries:
             return
-        entries = self._batcher.take()
-        self._gathered_bytes = 0
+        self._gathered_bytes -= sum(entry.size for entry in entries)
         first = self.raft.propose([entry.encode() for entry in entries])
         self._proposals.file(first, self.raft.term, entries)
 

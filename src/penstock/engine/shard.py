@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -117,7 +118,10 @@ class Shard:
 
     async def append(self, partition: PartitionId, batch: bytearray) -> Appended:
         """Append a record batch; returns when it is durable on a majority."""
-        reply = await self.change(AppendBatch(partition, batch))
+        # `change` written out: two coroutines less are a twelfth of what an append costs.
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        self.replica.submit(AppendBatch(partition, batch), partial(_settle, future))
+        reply = await future
         assert isinstance(reply, Appended), f"an append was answered with {reply}"
         return reply
 
@@ -157,16 +161,7 @@ class Shard:
 
     async def _answer(self, ask: Callable[[Answer], None]) -> Reply:
         future: asyncio.Future[Reply] = self._loop.create_future()
-
-        def answer(reply: Reply | PenstockError) -> None:
-            if future.done():  # The caller has gone away.
-                return
-            if isinstance(reply, PenstockError):
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
-
-        ask(answer)
+        ask(partial(_settle, future))
         return await future
 
     def _tick(self) -> None:
@@ -176,3 +171,13 @@ class Shard:
     def _note_halt(self, error: BaseException) -> None:
         if not self.halted.done():
             self.halted.set_result(error)
+
+
+def _settle(future: asyncio.Future[Reply], reply: Reply | PenstockError) -> None:
+    """Give the answer to whoever waits for it."""
+    if future.done():  # The caller has gone away.
+        return
+    if isinstance(reply, PenstockError):
+        future.set_exception(reply)
+    else:
+        future.set_result(reply)

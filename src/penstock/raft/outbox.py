@@ -2,7 +2,7 @@
 
 A promise is a message that would be a lie after a crash: an acknowledgement of entries, a vote, a
 request for votes in a term we might forget. It leaves when everything that was to be written when
-it was made is durable (Raft §3.8; RELIABILITY P1, P2). Three cases, decided when a `Ready` is
+it was made is durable (Raft §3.8). Three cases, decided when a `Ready` is
 taken:
 
 - This `Ready` has something to persist: the promise rides in it, and the caller sends it after.

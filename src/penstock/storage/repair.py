@@ -16,13 +16,19 @@ What a repair keeps, with S the index of the snapshot:
 from dataclasses import dataclass, field
 
 from penstock.core.entries import HardState
-from penstock.core.errors import DirectoryRefused
+from penstock.core.errors import DirectoryRefused, DiskFailed
 from penstock.core.types import NO_INDEX, NO_NODE, NO_TERM, Index, Term
 from penstock.storage.copying import copy_records
 from penstock.storage.directory import DAMAGED_SUFFIX, LOCK_NAME, LogDirectory
 from penstock.storage.disk import Disk, Lock
-from penstock.storage.envelope import read_whole, replace_whole, seal, unseal
-from penstock.storage.identity import FORMAT, IDENTITY_NAME, Identity, StoredIdentity
+from penstock.storage.envelope import read_whole, replace_whole, seal, sealed_format, unseal
+from penstock.storage.identity import (
+    FORMAT,
+    IDENTITY_NAME,
+    Identity,
+    StoredIdentity,
+    check_format,
+)
 from penstock.storage.index import GrowingIndex
 from penstock.storage.manifest import (
     MANIFEST_NAME,
@@ -42,7 +48,7 @@ from penstock.storage.segment import SEGMENT_HEADER_BYTES, Segment, decode_segme
 from penstock.storage.segments import SegmentList
 from penstock.storage.settings import LogSettings
 from penstock.storage.snapshot import find_snapshot_damage, read_layout
-from penstock.storage.vote import VOTE_NAME, VOTE_NAMES, VoteFile
+from penstock.storage.vote import VOTE_NAME, VOTE_NAMES, VoteFile, read_vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,18 @@ def describe_directory(disk: Disk, directory: str) -> list[FileDescription]:
     home = _home(disk, directory, _identity(disk, directory))
     manifest = load_manifest(disk, directory)
     named = named_files(manifest) if manifest else set()
+    rows = []
     try:
-        return [
-            _describe(home, name, manifest, named=name in named) for name in disk.list(directory)
-        ]
+        for name in disk.list(directory):
+            try:
+                rows.append(_describe(home, name, manifest, named=name in named))
+            except DiskFailed:
+                if disk.exists(home.path(name)):
+                    raise
+                # The log is open, and its process has just removed or replaced this file.
     finally:
         home.files.close()
+    return rows
 
 
 def verify_directory(disk: Disk, directory: str) -> list[Finding]:
@@ -122,16 +134,12 @@ class _Examination:
         self.home = _home(disk, directory, _identity(disk, directory), settings)
         self._lock: Lock = disk.lock(self.home.path(LOCK_NAME))
         damages: list[Damage] = []
-        self.hard_state = _load_vote(self.home)
+        self.hard_state = read_vote(self.home.disk, self.home.root)
         if self.hard_state is None:
-            damages.append(
-                Damage(VOTE_NAME, 0, "it is missing or both slots are damaged", NO_INDEX)
-            )
+            damages.append(Damage(VOTE_NAME, 0, "both copies are lost", NO_INDEX))
         marker = _load_marker(self.home)
         if marker is None:
-            damages.append(
-                Damage(MARKER_NAME, 0, "it is missing or both slots are damaged", NO_INDEX)
-            )
+            damages.append(Damage(MARKER_NAME, 0, "both copies are lost", NO_INDEX))
         self.marker = marker or Marker(NO_INDEX, NO_INDEX)
         manifest = load_manifest(disk, directory)
         if manifest is None:
@@ -300,7 +308,10 @@ def _home(
 
 def _identity(disk: Disk, directory: str) -> Identity:
     """Whose log it is, from the identity file or the manifest."""
-    data = read_whole(disk, f"{directory}/{IDENTITY_NAME}")
+    path = f"{directory}/{IDENTITY_NAME}"
+    data = read_whole(disk, path)
+    if data is not None:
+        check_format(path, sealed_format(data) or 0)
     stored = unseal(data, StoredIdentity) if data is not None else None
     if stored is not None:
         return stored.identity
@@ -311,14 +322,6 @@ def _identity(disk: Disk, directory: str) -> Identity:
             "check the path, or restore it from a backup"
         )
     return manifest.identity
-
-
-def _load_vote(home: LogDirectory) -> HardState | None:
-    if not any(home.disk.exists(home.path(name)) for name in VOTE_NAMES):
-        return None
-    vote = VoteFile(home.disk, home.root)
-    vote.close()
-    return vote.load()
 
 
 def _load_marker(home: LogDirectory) -> Marker | None:
@@ -409,7 +412,7 @@ def _describe_segment(name: str, manifest: Manifest) -> str:
 
 def _describe_small(home: LogDirectory, name: str, size: int) -> tuple[str, int, str]:
     if name in VOTE_NAMES:
-        state = _load_vote(home)
+        state = read_vote(home.disk, home.root)
         return "vote", size, f"term {state.term}, vote {state.vote}" if state else "unreadable"
     if name == MARKER_NAME:
         marker = _load_marker(home)

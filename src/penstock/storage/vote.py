@@ -36,12 +36,7 @@ class VoteFile:
 
     def load(self) -> HardState | None:
         """What the files held when they were opened; None if both are lost."""
-        found = [copy for copy in self._copies if copy.numbers is not None]
-        if not found:
-            return None
-        numbers = max(found, key=lambda copy: copy.generation).numbers
-        assert numbers is not None, "a copy lost its content while it was compared"
-        return HardState(term=Term(numbers[0]), vote=NodeId(numbers[1]))
+        return _newest(self._copies)
 
     def steps(self, hard_state: HardState) -> list[Callable[[], None]]:
         """Two steps, each durable when it returns."""
@@ -61,6 +56,23 @@ class VoteFile:
     def close(self) -> None:
         for copy in self._copies:
             copy.close()
+
+
+def read_vote(disk: Disk, directory: str) -> HardState | None:
+    """Look without touching: what the copies that are there say."""
+    paths = [f"{directory}/{name}" for name in VOTE_NAMES]
+    copies = [SlotFile.open(disk, path, _MAGIC) for path in paths if disk.exists(path)]
+    for copy in copies:
+        copy.close()
+    return _newest(copies)
+
+
+def _newest(copies: list[SlotFile]) -> HardState | None:
+    found = [(copy.generation, copy.numbers) for copy in copies if copy.numbers is not None]
+    if not found:
+        return None
+    _, (term, vote, *_) = max(found)
+    return HardState(term=Term(term), vote=NodeId(vote))
 
 
 def lost_vote(directory: str, problem: str, *, solo: bool) -> DamagedFile:

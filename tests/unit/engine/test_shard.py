@@ -40,7 +40,7 @@ async def until_led(ask: Callable[[], Awaitable[object]]) -> None:
         try:
             await ask()
         except PenstockError:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # Other tasks, and the timer, have their turn.
         else:
             return
 

@@ -1,0 +1,188 @@
+"""The long tests:  make soak ARGS="--hours 8 --seed 7 --cuts 100"
+
+One round after the other until the time is up, each of another kind in turn:
+
+    simulate    simulated clusters, each seed twice
+    power       real power cuts on a mounted image; the first round makes as many as `--cuts`
+    memory      a power cut and an error at every disk operation of the script
+    killed      SIGKILL at every system call of the script
+    damage      bit flips, truncations and worse on one of three replicas
+    repair      a power cut at every disk operation of a repair
+
+Every round has a seed of its own, drawn from `--seed`, and says one line. Everything goes to a
+directory: `history.jsonl` has a line for each round, `verdict.json` the sum. The exit code is 0 if
+nothing failed and every kind of round that can be done here was done; what cannot be done here is
+said, and is in the verdict. `--hours 0` does each kind once.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from penstock.core.errors import DiskFailed, DiskFull
+from tests.crash.damages import WOUNDS, cut_power_in_repair, damage_rounds
+from tests.crash.images import mounting_missing
+from tests.crash.power import FORGED_LATER, cut_power
+from tests.crash.processes import strace_missing
+from tests.crash.sweeps import CALLS, Sweep, sweep_errors, sweep_killed, sweep_memory
+from tests.simulation.run import Failure, simulate_many
+
+CUTS_PER_ROUND = 25
+SEEDS_PER_ROUND = 200
+DAMAGES_PER_ROUND = 500
+
+
+@dataclass
+class Round:
+    """One piece of work and what came of it."""
+
+    kind: str
+    seed: int
+    counts: Counter[str] = field(default_factory=Counter)
+    complaints: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def describe(self) -> str:
+        counted = ", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items()))
+        verdict = f"{len(self.complaints)} FAILED" if self.complaints else "holds"
+        return f"{self.kind:<8} seed {self.seed:<10} {verdict:<9} {self.seconds:6.0f} s  {counted}"
+
+
+Work = Callable[[Round, argparse.Namespace], None]
+
+
+def simulate(this: Round, options: argparse.Namespace) -> None:
+    first = this.seed * 1_000
+    seeds = range(first, first + SEEDS_PER_ROUND)
+    for outcome in simulate_many(seeds, jobs=options.jobs):
+        if isinstance(outcome, Failure):
+            this.complaints.append(outcome.report())
+        else:
+            this.counts.update(histories=1, events=2 * outcome.events, acks=outcome.acked)
+
+
+def power(this: Round, options: argparse.Namespace) -> None:
+    cuts, options.cuts = options.cuts, CUTS_PER_ROUND
+    verdict = cut_power(this.seed, cuts)
+    this.counts.update(cuts=verdict.cuts, acks=verdict.acked)
+    this.complaints += verdict.complaints
+    if strace_missing() is None:
+        forged = cut_power(this.seed, 1, forged=FORGED_LATER)
+        this.counts["forged cuts noticed"] += bool(forged.complaints)
+        if not forged.complaints:
+            this.complaints.append("syncs were forged and nobody noticed")
+
+
+def memory(this: Round, options: argparse.Namespace) -> None:
+    _count(this, sweep_memory(seeds=16, shift=this.seed))
+    _count(this, sweep_errors(DiskFailed))
+    _count(this, sweep_errors(DiskFull))
+
+
+def killed(this: Round, options: argparse.Namespace) -> None:
+    for call in CALLS:
+        _count(this, sweep_killed(call))
+
+
+def damage(this: Round, options: argparse.Namespace) -> None:
+    for wild in (False, True):
+        tally = damage_rounds(this.seed, range(DAMAGES_PER_ROUND), wild=wild)
+        this.complaints += tally.complaints + tally.refusals
+        for (_, outcome), count in tally.rounds.items():
+            this.counts[outcome] += count
+
+
+def repair(this: Round, options: argparse.Namespace) -> None:
+    for wound in WOUNDS:
+        operation = 1
+        while cut_power_in_repair(wound, operation, shift=this.seed):
+            operation += 1
+        this.counts["cuts"] += operation - 1
+
+
+def _count(this: Round, sweep: Sweep) -> None:
+    this.counts.update({"crash points": sweep.points, "recoveries": sweep.recoveries})
+    this.complaints += sweep.complaints
+
+
+WORKS: dict[str, Work] = {
+    "simulate": simulate,
+    "power": power,
+    "memory": memory,
+    "killed": killed,
+    "damage": damage,
+    "repair": repair,
+}
+
+
+def impossible() -> dict[str, str]:
+    """Kinds of rounds that cannot be done on this machine, and why."""
+    reasons = {"power": mounting_missing(), "killed": strace_missing()}
+    return {kind: reason for kind, reason in reasons.items() if reason is not None}
+
+
+def rounds(options: argparse.Namespace) -> Iterator[Round]:
+    """Round after round, until the time is up and each kind has had its turn."""
+    end = time.monotonic() + options.hours * 3_600
+    random = Random(options.seed)
+    kinds = [kind for kind in options.only or WORKS if kind not in impossible()]
+    turn = 0
+    while kinds and (turn < len(kinds) or time.monotonic() < end):
+        this = Round(kinds[turn % len(kinds)], random.randrange(1 << 20))
+        began = time.monotonic()
+        try:
+            WORKS[this.kind](this, options)
+        except Exception as error:  # noqa: BLE001 - a soak goes on, and tells in the end
+            this.complaints.append(repr(error))
+        this.seconds = time.monotonic() - began
+        yield this
+        turn += 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="make soak", description=__doc__.split("\n")[0])
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--cuts", type=int, default=100, help="power cuts in the first round")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", choices=sorted(WORKS), action="append", help="this kind alone")
+    parser.add_argument("--output", default="build/soak", help="where history and verdict go")
+    options = parser.parse_args(arguments)
+    os.makedirs(options.output, exist_ok=True)
+    print(f"seed {options.seed}; history and verdict in {options.output}", flush=True)
+    skipped = {kind: why for kind, why in impossible().items() if kind in (options.only or WORKS)}
+    for kind, why in skipped.items():
+        print(f"{kind:<8} NOT DONE: {why}", flush=True)
+    total: Counter[str] = Counter()
+    failures: list[str] = []
+    done: Counter[str] = Counter()
+    with open(os.path.join(options.output, "history.jsonl"), "w", encoding="utf-8") as history:
+        for this in rounds(options):
+            done[this.kind] += 1
+            total.update({f"{this.kind}: {what}": count for what, count in this.counts.items()})
+            failures += [f"{this.kind} seed {this.seed}: {c}" for c in this.complaints]
+            history.write(json.dumps(this.__dict__) + "\n")
+            history.flush()
+            print("\n".join([*this.complaints, this.describe()]), flush=True)
+    verdict = {
+        "held": not failures and bool(done),
+        "seed": options.seed,
+        "rounds": dict(done),
+        "total": dict(total),
+        "failures": failures,
+        "not done": skipped,
+    }
+    with open(os.path.join(options.output, "verdict.json"), "w", encoding="utf-8") as file:
+        json.dump(verdict, file, indent=2)
+    print("everything held" if verdict["held"] else f"{len(failures)} FAILURES")
+    return 0 if verdict["held"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
