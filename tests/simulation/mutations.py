@@ -184,19 +184,6 @@ def heartbeat_commits_everything() -> list[Patch]:
     return [(Leadership, "_beat", beat), (RaftLog, "commit_to", commit_to)]
 
 
-@mutation
-def follower_commits_beyond_the_message() -> list[Patch]:
-    """A follower commits up to the leader's index although its tail may be somebody else's."""
-
-    def take(self: Following, message: AppendRequest) -> None:
-        original(self, message)
-        log = self._state.log
-        log.commit_to(Index(min(message.commit, log.last_index)))
-
-    original = Following._take
-    return [(Following, "_take", take)]
-
-
 # Elections.
 
 

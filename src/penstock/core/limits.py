@@ -50,6 +50,8 @@ BALLAST_BYTES = 160 * MIB
 """Held back on disk so that votes, acknowledgements and deletes still work when it is full."""
 SNAPSHOT_LOG_BYTES = 64 * MIB
 """A new snapshot is taken after this much log."""
+RETENTION_PARTITIONS_PER_LOOK = 1_000
+"""How many partitions one look at what is too old or too large may cover."""
 SNAPSHOT_BYTES_MAX = 1 * GIB
 SNAPSHOT_PART_BYTES = 1 * MIB
 """How much of a snapshot, or of the records below it, one transfer message carries."""

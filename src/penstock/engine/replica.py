@@ -51,6 +51,7 @@ from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Te
 from penstock.engine.batcher import Answer, Batcher
 from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.engine.proposals import Proposals
+from penstock.engine.retention import Retention
 from penstock.engine.transfer import SnapshotFetch, SnapshotReceiver, SnapshotSource
 from penstock.engine.upkeep import Upkeep
 from penstock.engine.worker import Worker
@@ -60,6 +61,8 @@ from penstock.raft import RaftNode, RaftSettings, Random, Role
 from penstock.raft.messages import AnyMessage, Ready
 from penstock.storage import LogJob, ShardLog
 
+RETENTION_TICKS = 100
+"""How often the leader looks for messages that are too old or too many."""
 STATELESS_REFUSALS = (BatchTooLarge, InvalidBatch, UnsupportedBatch)
 
 
@@ -159,6 +162,8 @@ class Replica:
         self._upkeep = Upkeep(
             log, machine, self.raft, settings.snapshot_log_bytes, run=self._in_background
         )
+        self.retention = Retention(log, machine)
+        self._ticks = 0
         self._leading: Term | None = None
         self._plan_from = NO_INDEX
         self._retiring: Answer | None = None
@@ -173,6 +178,9 @@ class Replica:
         self._receiver.tick()
         if not self._receiver.busy:
             self._upkeep.tick()
+        self._ticks += 1
+        if self._ticks % RETENTION_TICKS == 0 and self._leading is not None:
+            self._guard(self._forget_old_messages)
         self._turn()
 
     def receive(self, message: PeerMessage) -> None:
@@ -271,6 +279,11 @@ class Replica:
     def describe(self) -> str:
         """One line on where this replica stands."""
         return self.raft.describe() + (" halted" * (self.halted is not None))
+
+    def _forget_old_messages(self) -> None:
+        for trim in self.retention.due(self._world.clock.wall_ms()):
+            # Refused or unknown, it is simply looked at again.
+            self.submit(trim, lambda _answer: None)
 
     # Refusals.
 
