@@ -60,6 +60,7 @@ class Cluster:
         bootstrap = Membership(tuple(NodeId(n) for n in range(1, members + 1)))
         snapshot_log_bytes = random.choice([4_000, 20_000, 100_000, 1_000_000])
         append_bytes_max = random.choice([400, 2_000, 8_000])
+        write_bytes_max = random.choice([200, 4_000, 1_000_000])
         self._rot_max = (members - 1) // 2
         if self._rot_max == 0:
             unfit = {"rot", "isolate", "split", "one way", "ring", "clog", "transfer"}
@@ -74,6 +75,7 @@ class Cluster:
                 bootstrap=bootstrap if number <= members else Membership(),
                 snapshot_log_bytes=snapshot_log_bytes,
                 append_bytes_max=append_bytes_max,
+                write_bytes_max=write_bytes_max,
                 solo=members == 1,
             )
             self.nodes.append(node)

@@ -85,6 +85,7 @@ class SimulatedNode:
         bootstrap: Membership,
         snapshot_log_bytes: int,
         append_bytes_max: int,
+        write_bytes_max: int,
         solo: bool,
     ) -> None:
         self.number = number
@@ -106,6 +107,7 @@ class SimulatedNode:
         self._bootstrap = bootstrap
         self._snapshot_log_bytes = snapshot_log_bytes
         self._append_bytes_max = append_bytes_max
+        self._write_bytes_max = write_bytes_max
         self._solo = solo
         self._held: list[tuple[Callable[[], None], bool]] = []
 
@@ -148,6 +150,7 @@ class SimulatedNode:
                     cache_bytes_max=16 * 1024,
                 ),
                 snapshot_log_bytes=self._snapshot_log_bytes,
+                write_bytes_max=self._write_bytes_max,
             ),
             world=self._world(),
             bootstrap=self._bootstrap,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from crc32c import crc32c
 
 from penstock.core.entries import Membership
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PartitionExists, PenstockError
 from penstock.core.records import BATCH_HEADER_BYTES, read_header
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId
 from penstock.engine.loopback import LoopbackNetwork
@@ -61,6 +61,10 @@ class _Demo:
         writer = asyncio.create_task(self._write())
         try:
             await self._trouble()
+        except asyncio.CancelledError:
+            for node in list(self._shards):
+                self._crash(node)
+            raise
         finally:
             writer.cancel()
         return await self._read_everything_back()
@@ -172,6 +176,8 @@ class _Demo:
             if leader is not None:
                 try:
                     await self._shards[leader].change(CreatePartition(partition=PARTITION))
+                except PartitionExists:
+                    return  # Of an earlier demonstration in the same directory.
                 except PenstockError:
                     pass
                 else:

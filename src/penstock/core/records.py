@@ -30,9 +30,9 @@ from penstock.core.types import Offset, ProducerId, Term
 
 BATCH_HEADER_BYTES = 61
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_OUTLINE = struct.Struct(">qi11xi8xqq")
 _STAMP = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
-_PREFIX = struct.Struct(">qi")
 _CRC_FROM = 21
 _LENGTH_FROM = 12
 _SEQUENCES = 1 << 31
@@ -104,7 +104,9 @@ def stamp_batch(batch: bytearray | memoryview, *, base_offset: Offset, epoch: Te
     _EPOCH.pack_into(batch, _LENGTH_FROM, epoch)
 
 
-def batch_size(data: bytes | memoryview, position: int) -> tuple[Offset, int]:
-    """Base offset and whole size of the batch at `position` of stored, already verified bytes."""
-    base_offset, length = _PREFIX.unpack_from(data, position)
-    return Offset(base_offset), length + _LENGTH_FROM
+def read_outline(data: bytes | memoryview, position: int) -> tuple[int, int, int, int, int]:
+    """Base offset, whole size, record count, highest timestamp and producer id of a stored batch.
+
+    The little that most code asks of one, at a third of the cost of `read_header`."""
+    base_offset, length, delta, max_timestamp, producer_id = _OUTLINE.unpack_from(data, position)
+    return base_offset, length + _LENGTH_FROM, delta + 1, max_timestamp, producer_id

@@ -53,7 +53,10 @@ class ThreadWorker:
                     step()
             except Exception as caught:  # noqa: BLE001 - the loop decides what it means
                 error = caught
-            self._call_on_loop(_Completion(done, error))
+            try:
+                self._call_on_loop(_Completion(done, error))
+            except RuntimeError:
+                return  # The loop is closed: the process is on its way out and nobody listens.
 
 
 class _Completion:

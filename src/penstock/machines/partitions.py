@@ -45,6 +45,7 @@ from penstock.core.records import (
     BatchHeader,
     check_batch,
     read_header,
+    read_outline,
     stamp_batch,
 )
 from penstock.core.types import Offset, PartitionId, ProducerId, Term
@@ -410,14 +411,15 @@ class Partitions:
         assert part.base_offset == offset, f"{part} does not start at offset {offset}"
         end = position + part.length
         for _ in range(part.batch_count):
-            header = read_header(payload, position)
-            assert header.base_offset == offset, f"{header} does not start at offset {offset}"
-            if header.producer_id >= 0:
+            base_offset, size, count, _, producer_id = read_outline(payload, position)
+            assert base_offset == offset, f"a batch at {base_offset} where {offset} belongs"
+            if producer_id >= 0:
+                header = read_header(payload, position)
                 _apply_producer(partition, header, self._time_ms)
                 if planned is not None:
                     planned.settle_batch(header.producer_id)
-            offset = Offset(offset + header.record_count)
-            position += header.size
+            offset = Offset(offset + count)
+            position += size
         assert position == end, f"the batches of {part} end at byte {position}, not {end}"
         assert offset == part.end_offset, f"the batches of {part} end at offset {offset}"
         partition.next_offset = offset

@@ -278,7 +278,8 @@ class RaftLog:
         # Down to three quarters, so that the list is moved once in a while and not each time.
         excess = self._bytes - self._cache_bytes_max * 3 // 4
         held = self._entries
-        droppable = min(self.durable + 1 - self._base, len(held))
+        # What is not applied yet would only have to be read again.
+        droppable = min(min(self.durable, self.applied) + 1 - self._base, len(held))
         count = 0
         while count < droppable and excess > 0:
             size = entry_bytes(held[count])

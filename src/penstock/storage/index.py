@@ -36,7 +36,7 @@ from crc32c import crc32c
 from penstock.core.append_payload import decode_append
 from penstock.core.entries import EntryKind
 from penstock.core.limits import KIB
-from penstock.core.records import read_header
+from penstock.core.records import read_outline
 from penstock.core.types import Index, Offset, PartitionId
 from penstock.storage.record import RECORD_HEADER_BYTES
 
@@ -271,16 +271,16 @@ def _add_split(rows: bytearray, position: int, data: memoryview) -> None:
     start = stop = 0
     base_offset = end_offset = highest = -1
     while stop < len(data):
-        header = read_header(data, stop)
-        if stop > start and stop + header.size - start > _SLICE_BYTES_MAX:
+        offset, size, records, timestamp, _ = read_outline(data, stop)
+        if stop > start and stop + size - start > _SLICE_BYTES_MAX:
             count = end_offset - base_offset
             _add_row(rows, base_offset, count, highest, position + start, data[start:stop])
             start = stop
         if start == stop:
-            base_offset, highest = header.base_offset, header.max_timestamp
-        highest = max(highest, header.max_timestamp)
-        end_offset = header.last_offset + 1
-        stop += header.size
+            base_offset, highest = offset, timestamp
+        highest = max(highest, timestamp)
+        end_offset = offset + records
+        stop += size
     _add_row(rows, base_offset, end_offset - base_offset, highest, position + start, data[start:])
 
 

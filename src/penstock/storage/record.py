@@ -46,6 +46,7 @@ _CHECKSUM = struct.Struct("<I")
 _HEADER = struct.Struct("<HBBIQQIIIII")
 _CHAIN_FROM = 3
 _CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
 
 
 class RecordHeader(NamedTuple):
@@ -213,11 +214,13 @@ def later_headers(file: File, *, position: int, end: int, salt: int) -> Iterator
         if not read:
             return
         position += len(read)
-        data = overlap + read
+        # Most of an active segment is allocated and empty: comparing is far cheaper than searching.
+        empty = read == _ZEROS[: len(read)]
+        data = overlap + (read[:RECORD_HEADER_BYTES] if empty else read)
         at = data.find(_MAGIC_BYTES)
         while 0 <= at <= len(data) - RECORD_HEADER_BYTES:
             header = decode_header(data, at, salt)
             if header is not None:
                 yield header
             at = data.find(_MAGIC_BYTES, at + 1)
-        overlap = data[-(RECORD_HEADER_BYTES - 1) :]
+        overlap = b"" if empty else data[-(RECORD_HEADER_BYTES - 1) :]

@@ -41,6 +41,7 @@ from penstock.storage.segments import SegmentList
 from penstock.storage.snapshot import find_snapshot_damage
 
 _CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,7 @@ def _last_nonzero(file: File, position: int, end: int) -> int:
         chunk = file.read(position, min(_CHUNK_BYTES, end - position))
         if not chunk:
             break
-        if chunk.count(0) != len(chunk):
+        if chunk != _ZEROS[: len(chunk)]:
             found = position + len(chunk.rstrip(b"\0"))
         position += len(chunk)
     return found

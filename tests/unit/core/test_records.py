@@ -8,9 +8,9 @@ from penstock.core.errors import BatchTooLarge, InvalidBatch, LocalError
 from penstock.core.limits import BATCH_BYTES_MAX
 from penstock.core.records import (
     BATCH_HEADER_BYTES,
-    batch_size,
     check_batch,
     read_header,
+    read_outline,
     stamp_batch,
 )
 from penstock.core.types import Offset, ProducerId, Term
@@ -79,7 +79,13 @@ def test_stamping_works_in_a_larger_buffer() -> None:
     stamp_batch(memoryview(buffer)[7:-7], base_offset=Offset(5), epoch=Term(1))
     assert buffer[:7] == buffer[-7:] == bytes(7)
     assert read_header(buffer, 7).base_offset == 5
-    assert batch_size(bytes(buffer), 7) == (5, len(buffer) - 14)
+
+
+def test_the_outline_is_what_the_header_says() -> None:
+    batch = build_batch(3, timestamp=77, producer_id=ProducerId(9), epoch=1, sequence=4)
+    stamp_batch(batch, base_offset=Offset(5), epoch=Term(1))
+    header = read_header(batch)
+    assert read_outline(bytes(7) + batch, 7) == (5, len(batch), 3, header.max_timestamp, 9)
 
 
 LIES = {

@@ -113,15 +113,21 @@ def test_what_is_applied_comes_in_portions() -> None:
         log.apply_to(Index(4))
 
 
-def test_the_cache_drops_old_durable_entries_only() -> None:
+def test_the_cache_drops_old_durable_and_applied_entries_only() -> None:
     disk = memory()
     log = RaftLog(disk, cache_bytes_max=10 * entry_bytes(run(1, 1, 1)[0]))
     log.append(run(1, 50, 1))
     assert log.memory_bytes > 10 * entry_bytes(run(1, 1, 1)[0])
     write(log, disk, 1)
     log.persisted(1)
+    assert log.memory_bytes > 10 * entry_bytes(run(1, 1, 1)[0]), "none of them is applied yet"
+    log.commit_to(Index(50))
+    log.apply_to(log.hand_over(10**6)[-1].index)
+    log.append(run(51, 51, 1))
+    write(log, disk, 2)
+    log.persisted(2)
     assert log.memory_bytes <= 10 * entry_bytes(run(1, 1, 1)[0])
-    assert [e.index for e in log.entries(Index(2), 10**6, high=Index(51))] == list(range(2, 44))
+    assert [e.index for e in log.entries(Index(2), 10**6, high=Index(51))] == list(range(2, 45))
     assert log.entries(Index(49), 10**6, high=Index(51)) == run(49, 50, 1)
     assert log.term(Index(3)) == 1
 

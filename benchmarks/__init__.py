@@ -1,0 +1,1 @@
+"""What Penstock costs, measured: `make bench`."""
