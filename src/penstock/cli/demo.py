@@ -34,9 +34,20 @@ LOG = LogSettings(segment_bytes=1 << 20, ballast_bytes=1 << 20)
 def run_demo(seconds: float, data: str | None) -> int:
     """Run the demonstration; 0 if nothing acknowledged was lost."""
     if data is not None:
-        return asyncio.run(_Demo(data, seconds).run())
+        return _run_on_loop(_Demo(data, seconds))
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        return asyncio.run(_Demo(directory, seconds).run())
+        return _run_on_loop(_Demo(directory, seconds))
+
+
+def _run_on_loop(demo: "_Demo") -> int:
+    """On uvloop where it is to be had, as the broker will be."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if sys.platform == "linux":
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(demo.run())
 
 
 class _Demo:

@@ -65,12 +65,14 @@ class Batcher:
 
     def __init__(self) -> None:
         self._entries: list[GatheredEntry] = []
+        self.waiters = 0
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
     def add(self, plan: Append | Propose, answer: Answer) -> int:
         """Take a plan; returns the bytes it will add to the log."""
+        self.waiters += 1
         if isinstance(plan, Propose):
             entry = GatheredEntry(plan.payload)
             self._entries.append(entry)
@@ -90,6 +92,7 @@ class Batcher:
         if not self._entries:
             return False
         self._entries[-1].waiters.append(Waiter(answer, reply, 0))
+        self.waiters += 1
         return True
 
     def take(self, bytes_max: int) -> list[GatheredEntry]:
@@ -101,6 +104,7 @@ class Batcher:
                 break
             count += 1
         taken, self._entries = self._entries[:count], self._entries[count:]
+        self.waiters -= sum(len(entry.waiters) for entry in taken)
         return taken
 
 

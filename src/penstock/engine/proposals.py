@@ -32,6 +32,7 @@ class Proposals:
     def __init__(self) -> None:
         self._proposed: deque[Proposed] = deque()
         self.bytes = 0
+        self.waiters = 0
 
     def __len__(self) -> int:
         return len(self._proposed)
@@ -41,22 +42,26 @@ class Proposals:
         for number, entry in enumerate(entries):
             self._proposed.append(Proposed(Index(first + number), term, entry.waiters))
             self.bytes += sum(waiter.size for waiter in entry.waiters)
+            self.waiters += len(entry.waiters)
 
     def file_one(self, index: Index, term: Term, reply: Reply, answer: Answer) -> None:
         """Note who waits for a single entry that was not gathered."""
         self._proposed.append(Proposed(index, term, [Waiter(answer, reply, 0)]))
+        self.waiters += 1
 
     def ride(self, reply: Reply | PenstockError, answer: Answer) -> bool:
         """Let an answer wait for the last proposed entry; False when there is none."""
         if not self._proposed:
             return False
         self._proposed[-1].waiters.append(Waiter(answer, reply, 0))
+        self.waiters += 1
         return True
 
     def applied(self, entry: Entry, replies: tuple[Reply, ...]) -> None:
         """Answer whoever waited for this entry."""
         while self._proposed and self._proposed[0].index <= entry.index:
             proposed = self._proposed.popleft()
+            self.waiters -= len(proposed.waiters)
             same = proposed.index == entry.index and proposed.term == entry.term
             for waiter in proposed.waiters:
                 self.bytes -= waiter.size
@@ -70,7 +75,7 @@ class Proposals:
     def abandon(self, reason: str) -> None:
         """Leadership is over: nobody knows what becomes of these."""
         proposed, self._proposed = self._proposed, deque()
-        self.bytes = 0
+        self.bytes = self.waiters = 0
         for one in proposed:
             for waiter in one.waiters:
                 waiter.answer(OutcomeUnknown(reason))

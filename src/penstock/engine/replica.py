@@ -46,7 +46,13 @@ from penstock.core.errors import (
     Unavailable,
     UnsupportedBatch,
 )
-from penstock.core.limits import PROPOSALS_WAITING_BYTES_MAX, SNAPSHOT_LOG_BYTES, WRITE_BYTES_MAX
+from penstock.core.limits import (
+    ENTRY_PAYLOAD_BYTES_MAX,
+    PROPOSALS_WAITING_BYTES_MAX,
+    PROPOSALS_WAITING_MAX,
+    SNAPSHOT_LOG_BYTES,
+    WRITE_BYTES_MAX,
+)
 from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Term
 from penstock.engine.batcher import Answer, Batcher
 from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
@@ -142,8 +148,10 @@ class Replica:
         if mark.index:
             machine.restore(log.load_snapshot()[1])
             self.applied_index = mark.index
+        # What is planned must find room: the bound is kept before planning, not by Raft after it.
+        room = 2 * settings.waiting_bytes_max + ENTRY_PAYLOAD_BYTES_MAX
         self.raft = RaftNode(
-            settings.raft,
+            msgspec.structs.replace(settings.raft, uncommitted_bytes_max=room),
             log=log,
             hard_state=log.hard_state,
             memberships=[(NO_INDEX, bootstrap), *log.memberships()],
@@ -216,6 +224,7 @@ class Replica:
         acknowledged, by whomever, before this call (Raft §6.4)."""
         try:
             self._refuse_if_halted()
+            self._refuse_if_crowded()
             read_id = self.raft.read()
         except PenstockError as refusal:
             answer(refusal)
@@ -304,8 +313,14 @@ class Replica:
             raise Unavailable("the new leader is still catching up with its predecessor")
         if self._gathered_bytes + self._proposals.bytes > self._settings.waiting_bytes_max:
             raise Overloaded("too many bytes wait to be replicated; slow down")
+        self._refuse_if_crowded()
         if self.log.full and isinstance(request, AppendBatch):
             raise StorageFull("the disk is full; delete data or add space", retry_after_ms=1_000)
+
+    def _refuse_if_crowded(self) -> None:
+        waiting = self._batcher.waiters + self._proposals.waiters
+        if waiting + len(self._reads) + len(self._reads_waiting) >= PROPOSALS_WAITING_MAX:
+            raise Overloaded("too many requests wait for an answer; slow down")
 
     def _ride(self, reply: Reply | PenstockError, answer: Answer) -> bool:
         """Let an answer wait until everything planned so far is applied; False: nothing is."""
@@ -520,6 +535,9 @@ class Replica:
         if self._leading is not None:
             self._lose_leadership()
             self._leading = None
+        if self._retiring is not None:
+            self._retiring(LogPoisoned(f"node {self.node} has stopped: {error}"))
+            self._retiring = None
         self._world.on_halt(error)
 
     def _in_background(self, job: LogJob, done: Callable[[bool], None]) -> None:

@@ -19,6 +19,7 @@ from penstock.core.errors import (
     UnknownPartition,
 )
 from penstock.core.types import NodeId, Offset, PartitionId, Term
+from penstock.engine import replica as replica_module
 from penstock.engine.replica import Done
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.machine import Appended
@@ -190,6 +191,30 @@ def test_too_much_waiting_is_refused() -> None:
     while place.work():
         pass
     assert any(isinstance(answer[0], Appended) for answer in answers)
+
+
+def test_too_many_waiting_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_module, "PROPOSALS_WAITING_MAX", 4)
+    _, place = with_partition()
+    answers = [ask(place, batch(producer=7, sequence=0)) for _ in range(5)]
+    assert [isinstance(answer[0], Overloaded) for answer in answers if answer] == [True]
+    reads: list[Answer] = []
+    place.replica.read_barrier(reads.append)
+    assert isinstance(reads[0], Overloaded)
+    while place.work():
+        pass
+    assert len(ask(place, batch(producer=7, sequence=0))) == 1, "there is room again"
+
+
+def test_a_halt_ends_a_retirement() -> None:
+    _, place = with_partition()
+    place.disk.fail_next("sync", "/shard/*", DiskFailed)
+    ask(place, batch())
+    answers: list[Answer] = []
+    place.replica.retire(answers.append)
+    while place.work():
+        pass
+    assert isinstance(answers[0], LogPoisoned)
 
 
 def test_a_read_barrier_needs_a_quorum() -> None:
