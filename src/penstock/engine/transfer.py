@@ -13,6 +13,8 @@ installed; it starts afresh when the leader has moved on to a newer snapshot.
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from penstock.core.entries import SnapshotMark
 from penstock.core.errors import DamagedFile
 from penstock.core.limits import SNAPSHOT_BYTES_MAX, SNAPSHOT_PART_BYTES
@@ -35,7 +37,7 @@ class SnapshotSource:
     def answer(self, request: SnapshotRequest) -> SnapshotPart:
         """The part that follows what the follower has."""
         mark, after, position = request.mark, request.records_after, request.state_position
-        part = SnapshotPart(
+        gone = SnapshotPart(
             source=request.target,
             target=request.source,
             mark=mark,
@@ -45,29 +47,12 @@ class SnapshotSource:
             records_through=after,
         )
         if mark != self._log.snapshot:
-            return part
+            return gone
         if after < mark.index:
             entries, through = self._log.live_records(after, mark.index, self._part_bytes)
-            return SnapshotPart(
-                source=part.source,
-                target=part.target,
-                mark=mark,
-                records_after=after,
-                state_position=position,
-                entries=entries,
-                records_through=through,
-            )
+            return replace(gone, gone=False, entries=entries, records_through=through)
         state = self._log.read_snapshot(mark, position, self._part_bytes)
-        return SnapshotPart(
-            source=part.source,
-            target=part.target,
-            mark=mark,
-            records_after=after,
-            state_position=position,
-            records_through=after,
-            state=state,
-            complete=len(state) < self._part_bytes,
-        )
+        return replace(gone, gone=False, state=state, complete=len(state) < self._part_bytes)
 
 
 class SnapshotFetch:
