@@ -61,6 +61,7 @@ class Cluster:
         snapshot_log_bytes = random.choice([4_000, 20_000, 100_000, 1_000_000])
         append_bytes_max = random.choice([400, 2_000, 8_000])
         write_bytes_max = random.choice([200, 4_000, 1_000_000])
+        snapshot_part_bytes = random.choice([100, 3_000, 1_000_000])
         self._rot_max = (members - 1) // 2
         if self._rot_max == 0:
             unfit = {"rot", "isolate", "split", "one way", "ring", "clog", "transfer"}
@@ -76,6 +77,7 @@ class Cluster:
                 snapshot_log_bytes=snapshot_log_bytes,
                 append_bytes_max=append_bytes_max,
                 write_bytes_max=write_bytes_max,
+                snapshot_part_bytes=snapshot_part_bytes,
                 solo=members == 1,
             )
             self.nodes.append(node)

@@ -86,6 +86,7 @@ class SimulatedNode:
         snapshot_log_bytes: int,
         append_bytes_max: int,
         write_bytes_max: int,
+        snapshot_part_bytes: int,
         solo: bool,
     ) -> None:
         self.number = number
@@ -108,6 +109,7 @@ class SimulatedNode:
         self._snapshot_log_bytes = snapshot_log_bytes
         self._append_bytes_max = append_bytes_max
         self._write_bytes_max = write_bytes_max
+        self._snapshot_part_bytes = snapshot_part_bytes
         self._solo = solo
         self._held: list[tuple[Callable[[], None], bool]] = []
 
@@ -151,6 +153,7 @@ class SimulatedNode:
                 ),
                 snapshot_log_bytes=self._snapshot_log_bytes,
                 write_bytes_max=self._write_bytes_max,
+                snapshot_part_bytes=self._snapshot_part_bytes,
             ),
             world=self._world(),
             bootstrap=self._bootstrap,

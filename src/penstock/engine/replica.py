@@ -51,6 +51,7 @@ from penstock.core.limits import (
     PROPOSALS_WAITING_BYTES_MAX,
     PROPOSALS_WAITING_MAX,
     SNAPSHOT_LOG_BYTES,
+    SNAPSHOT_PART_BYTES,
     WRITE_BYTES_MAX,
 )
 from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Term
@@ -79,6 +80,7 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
     waiting_bytes_max: int = PROPOSALS_WAITING_BYTES_MAX
     write_bytes_max: int = WRITE_BYTES_MAX
+    snapshot_part_bytes: int = SNAPSHOT_PART_BYTES
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +160,7 @@ class Replica:
             random=world.random,
             damaged=log.quarantine is not None,
         )
-        self._source = SnapshotSource(log)
+        self._source = SnapshotSource(log, settings.snapshot_part_bytes)
         self._receiver = SnapshotReceiver(
             node,
             log=log,
