@@ -12,7 +12,7 @@ import hashlib
 import zlib
 from typing import NamedTuple
 
-from penstock.core.entries import Entry, EntryKind, Membership
+from penstock.core.entries import Entry, EntryKind, HardState, Membership
 from penstock.core.types import Index, Term
 from penstock.engine.peers import PeerMessage
 from penstock.engine.replica import Duty
@@ -84,7 +84,8 @@ class Watch:
         self.durable: dict[int, LogView] = {}
         self.replacing: dict[int, int] = {}
         """From which index on a write that is under way replaces a node's log."""
-        self.promised_terms: dict[int, int] = {}
+        self.promised: dict[int, HardState] = {}
+        """Term and vote as they are on each node's disk."""
         self.entries: dict[tuple[int, int], tuple[int, int | None]] = {}
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], int] = {}
@@ -99,7 +100,7 @@ class Watch:
         """A restart forgets nothing it promised: the recovered log is compared at once."""
         assert node.replica is not None
         raft, log = node.replica.raft, node.replica.log
-        if raft.term < self.promised_terms.get(node.number, 0):
+        if raft.term < self.promised.get(node.number, HardState()).term:
             raise broken("MonotonicTerm", f"{node.name} restarts in an older term {raft.term}")
         if log.quarantine is not None and not node.rotten:
             raise broken(
@@ -119,6 +120,7 @@ class Watch:
                         "DurableSurvives",
                         f"{node.name} lost entry {index}/{before.term(index)}, which was durable",
                     )
+        self.promised[node.number] = log.hard_state
         self.logs[node.number] = recovered
         self.durable[node.number] = recovered.copy()
         self.touched.append(node)
@@ -164,7 +166,7 @@ class Watch:
         durable = self.durable[node.number]
         for duty in duties:
             if duty.hard_state is not None:
-                self.promised_terms[node.number] = duty.hard_state.term
+                self.promised[node.number] = duty.hard_state
             if duty.fetch is not None:
                 self.durable[node.number] = durable = LogView(duty.fetch.mark.index, [])
             for entry in duty.entries:
@@ -202,6 +204,9 @@ class Watch:
     def _saw_vote(self, node: SimulatedNode, term: int, candidate: int) -> None:
         if self.votes.setdefault((node.number, term), candidate) != candidate:
             raise broken("OneVotePerTerm", f"{node.name} votes twice in term {term}")
+        durable = self.promised.get(node.number, HardState())
+        if (durable.term, durable.vote) != (term, candidate):
+            raise broken("VoteIsDurable", f"{node.name} votes in term {term}, durable {durable}")
 
     def _saw_ack(self, node: SimulatedNode, message: AppendResponse) -> None:
         """An acknowledgement speaks only of what is on disk. (A damaged node's does not count.)"""

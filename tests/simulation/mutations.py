@@ -26,7 +26,7 @@ from penstock.raft.outbox import Outbox
 from penstock.raft.quorum import reached
 from penstock.raft.reads import ReadQueue
 from penstock.raft.state import RaftState
-from penstock.storage import envelope, incoming, manifest, reclaim, recovery, snapshots
+from penstock.storage import incoming, reclaim, recovery, snapshots
 from penstock.storage.marker import Marker
 from penstock.storage.partitions import PartitionReader
 from penstock.storage.pen import Pen
@@ -436,17 +436,6 @@ def vote_is_not_synced() -> list[Patch]:
 
 
 @mutation
-def renames_are_not_synced() -> list[Patch]:
-    """A small file is replaced, but the directory is not synced: the old one may come back."""
-
-    def replace_whole(disk: Any, path: str, data: bytes) -> None:
-        envelope.write_aside(disk, path, [data])
-        disk.rename(path + envelope.ASIDE, path)
-
-    return [(manifest, "replace_whole", replace_whole)]
-
-
-@mutation
 def snapshots_are_not_synced() -> list[Patch]:
     """A snapshot is named before its bytes are durable."""
     nothing = lambda _disk, _path: None  # noqa: E731
@@ -507,9 +496,3 @@ def rewriting_drops_the_living() -> list[Patch]:
         return found if not found else set(sorted(found)[:-1])
 
     return [(reclaim, "_living_positions", living)]
-
-
-@mutation
-def cuts_are_not_made() -> list[Patch]:
-    """A truncation leaves the stale records behind the new tail."""
-    return [(Pen, "cut", lambda _self, _name, _end, _capacity: None)]

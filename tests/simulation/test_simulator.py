@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.entries import Entry, EntryKind, Membership
+from penstock.core.entries import Entry, EntryKind, HardState, Membership
 from penstock.core.types import Index, NodeId, Term
 from penstock.raft.messages import AppendResponse, Ready, VoteResponse
 from penstock.testing.disk import FaultyDisk
@@ -94,8 +94,16 @@ def _watch() -> tuple[Watch, Any]:
     return watch, place
 
 
+def _early_vote(watch: Watch, place: Any) -> None:
+    watch.saw_send(
+        place,
+        VoteResponse(source=NodeId(1), target=NodeId(2), term=Term(1), pre=False, granted=True),
+    )
+
+
 def _double_vote(watch: Watch, place: Any) -> None:
     for target in (2, 3):
+        watch.promised[1] = HardState(Term(1), NodeId(target))
         watch.saw_send(
             place,
             VoteResponse(
@@ -164,6 +172,7 @@ def _old_term(watch: Watch, place: Any) -> None:
 
 
 BREAKS: dict[str, Callable[[Watch, Any], None]] = {
+    "VoteIsDurable": _early_vote,
     "OneVotePerTerm": _double_vote,
     "AckIsDurable": _early_ack,
     "MessageTerm": _message_from_the_future,
