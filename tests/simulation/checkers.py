@@ -205,7 +205,8 @@ class Watch:
         if self.votes.setdefault((node.number, term), candidate) != candidate:
             raise broken("OneVotePerTerm", f"{node.name} votes twice in term {term}")
         durable = self.promised.get(node.number, HardState())
-        if (durable.term, durable.vote) != (term, candidate):
+        # A later term may have become durable in the same write; then this vote binds nobody.
+        if durable.term < term or (durable.term == term and durable.vote != candidate):
             raise broken("VoteIsDurable", f"{node.name} votes in term {term}, durable {durable}")
 
     def _saw_ack(self, node: SimulatedNode, message: AppendResponse) -> None:
