@@ -16,7 +16,7 @@ from collections.abc import Callable
 from crc32c import crc32c
 
 from penstock.core.entries import Membership
-from penstock.core.errors import PartitionExists, PenstockError
+from penstock.core.errors import DamagedFile, PartitionExists, PenstockError
 from penstock.core.records import BATCH_HEADER_BYTES, read_header
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId
 from penstock.engine.loopback import LoopbackNetwork
@@ -59,6 +59,7 @@ class _Demo:
             lambda action, *arguments: asyncio.get_running_loop().call_soon(action, *arguments)
         )
         self._shards: dict[NodeId, Shard] = {}
+        self._supervisors: list[asyncio.Task[None]] = []
         self._acked: dict[int, bytes] = {}
         self._unknown = 0
         self._answered_at = self._began
@@ -133,23 +134,25 @@ class _Demo:
         for node in NODES:
             if node not in self._shards:
                 await self._start(node)
-                damage = self._shards[node].replica.log.quarantine
-                if damage is not None:
-                    self._say(
-                        node, f"finds the damage and neither votes nor leads: {damage.reason}"
-                    )
 
     async def _read_everything_back(self) -> int:
         await self._wait_agreed()
         lost = 0
         for node in NODES:
-            seen = self._read_node(self._shards[node])
+            try:
+                seen = self._read_node(self._shards[node])
+            except DamagedFile:  # The reader came upon it first: the node restarts and is repaired.
+                await asyncio.sleep(0.1)
+                await self._wait_agreed()
+                seen = self._read_node(self._shards[node])
             missing = [offset for offset, value in self._acked.items() if seen.get(offset) != value]
             lost += len(missing)
             verdict = "none is missing" if not missing else f"{len(missing)} ARE MISSING"
             self._say(
                 node, f"holds {len(seen)} batches; of {len(self._acked)} acknowledged {verdict}"
             )
+        for supervisor in self._supervisors:
+            supervisor.cancel()
         for node in NODES:
             await self._shards[node].close()
         self._say("", f"{self._unknown} batches had an unknown outcome, as they should say")
@@ -170,6 +173,16 @@ class _Demo:
         self._shards[node] = shard
         self._network.attach(node, shard.replica.receive)
         self._say(node, f"starts with {shard.replica.log.last_index} entries on disk")
+        damage = shard.replica.log.quarantine
+        if damage is not None:
+            self._say(node, f"finds the damage and neither votes nor leads: {damage.reason}")
+        self._supervisors.append(asyncio.create_task(self._supervise(node, shard)))
+
+    async def _supervise(self, node: NodeId, shard: Shard) -> None:
+        """A node that halts by itself is started again, as an operator's supervisor would."""
+        await shard.halted
+        self._crash(node)
+        await self._start(node)
 
     def _crash(self, node: NodeId) -> None:
         self._network.detach(node)
@@ -225,8 +238,9 @@ class _Demo:
             leader = self._leader()
             if leader is not None and len(self._shards) == len(NODES):
                 raft = self._shards[leader].replica.raft
-                applied = {shard.replica.applied_index for shard in self._shards.values()}
-                if applied == {raft.last_index}:
+                replicas = [shard.replica for shard in self._shards.values()]
+                whole = all(r.halted is None and not r.raft.damaged for r in replicas)
+                if whole and {r.applied_index for r in replicas} == {raft.last_index}:
                     return
             await asyncio.sleep(0.05)
 
