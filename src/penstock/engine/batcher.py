@@ -13,6 +13,7 @@ before the plan that this rests on is committed.
 """
 
 from collections.abc import Callable
+from enum import Enum
 
 import msgspec
 
@@ -26,6 +27,15 @@ Answer = Callable[[Reply | PenstockError], None]
 """Called exactly once for each request, with its reply or the reason there is none."""
 
 
+class Promise(Enum):
+    """What must be true before a request is answered."""
+
+    COMMITTED = "durable on a majority"
+    DURABLE = "durable on this node; another leader may not have it"
+    WRITTEN = "handed to this node's operating system; a power cut may lose it"
+    PLANNED = "in this node's memory; a crash may lose it"
+
+
 class Waiter(msgspec.Struct, frozen=True):
     """One request that waits for its entry."""
 
@@ -33,6 +43,7 @@ class Waiter(msgspec.Struct, frozen=True):
     reply: Reply | PenstockError | None
     """None: the reply is what applying the entry gives."""
     size: int
+    promise: Promise = Promise.COMMITTED
 
 
 class GatheredEntry:
@@ -70,7 +81,9 @@ class Batcher:
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def add(self, plan: Append | Propose, answer: Answer) -> int:
+    def add(
+        self, plan: Append | Propose, answer: Answer, promise: Promise = Promise.COMMITTED
+    ) -> int:
         """Take a plan; returns the bytes it will add to the log."""
         self.waiters += 1
         if isinstance(plan, Propose):
@@ -84,7 +97,7 @@ class Batcher:
         entry = self._entries[-1]
         entry.appends.append(plan)
         entry.size += size
-        entry.waiters.append(Waiter(answer, plan.reply, size))
+        entry.waiters.append(Waiter(answer, plan.reply, size, promise))
         return size
 
     def ride(self, reply: Reply | PenstockError, answer: Answer) -> bool:
@@ -108,4 +121,4 @@ class Batcher:
         return taken
 
 
-__all__ = ["Answer", "Batcher", "GatheredEntry", "Plan", "Waiter"]
+__all__ = ["Answer", "Batcher", "GatheredEntry", "Plan", "Promise", "Waiter"]

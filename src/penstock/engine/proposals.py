@@ -5,6 +5,10 @@ with the term it was proposed in. When that index is applied, the term tells whe
 same entry: if another leader's entry took the place, ours was never committed. When leadership
 ends first, the outcome is unknown and is reported as just that: the new leader may or may not
 hold the entry.
+
+A request may ask for less than that (`Promise`): its answer comes as soon as this node's own disk,
+or only its operating system, has the entry. Such an answer is given once; what becomes of the entry
+later is not told any more.
 """
 
 from collections import deque
@@ -14,7 +18,7 @@ import msgspec
 from penstock.core.entries import Entry
 from penstock.core.errors import NotLeader, OutcomeUnknown, PenstockError
 from penstock.core.types import Index, Term
-from penstock.engine.batcher import Answer, GatheredEntry, Waiter
+from penstock.engine.batcher import Answer, GatheredEntry, Promise, Waiter
 from penstock.machines.machine import Reply
 
 
@@ -33,6 +37,10 @@ class Proposals:
         self._proposed: deque[Proposed] = deque()
         self.bytes = 0
         self.waiters = 0
+        self._early: dict[Promise, deque[tuple[Index, list[Waiter]]]] = {
+            Promise.DURABLE: deque(),
+            Promise.WRITTEN: deque(),
+        }
 
     def __len__(self) -> int:
         return len(self._proposed)
@@ -40,9 +48,26 @@ class Proposals:
     def file(self, first: Index, term: Term, entries: list[GatheredEntry]) -> None:
         """Note the waiters of entries that were proposed from index `first` on."""
         for number, entry in enumerate(entries):
-            self._proposed.append(Proposed(Index(first + number), term, entry.waiters))
+            index = Index(first + number)
+            self._proposed.append(Proposed(index, term, entry.waiters))
+            if any(waiter.promise is not Promise.COMMITTED for waiter in entry.waiters):
+                self._file_early(index, entry.waiters)
             self.bytes += sum(waiter.size for waiter in entry.waiters)
             self.waiters += len(entry.waiters)
+
+    def _file_early(self, index: Index, waiters: list[Waiter]) -> None:
+        for promise, queue in self._early.items():
+            early = [waiter for waiter in waiters if waiter.promise is promise]
+            if early:
+                queue.append((index, early))
+
+    def reached(self, promise: Promise, index: Index) -> None:
+        """This node has written, or made durable, everything up to `index`."""
+        queue = self._early[promise]
+        while queue and queue[0][0] <= index:
+            for waiter in queue.popleft()[1]:
+                assert waiter.reply is not None, "only appends are answered early"
+                waiter.answer(waiter.reply)
 
     def file_one(self, index: Index, term: Term, reply: Reply, answer: Answer) -> None:
         """Note who waits for a single entry that was not gathered."""
@@ -65,6 +90,8 @@ class Proposals:
             same = proposed.index == entry.index and proposed.term == entry.term
             for waiter in proposed.waiters:
                 self.bytes -= waiter.size
+                if waiter.promise is not Promise.COMMITTED:
+                    continue  # Answered when this node had it: before it was applied.
                 if not same:
                     waiter.answer(NotLeader("another leader's entry took this one's place"))
                 elif waiter.reply is not None:
@@ -78,4 +105,10 @@ class Proposals:
         self.bytes = self.waiters = 0
         for one in proposed:
             for waiter in one.waiters:
-                waiter.answer(OutcomeUnknown(reason))
+                if waiter.promise is Promise.COMMITTED:
+                    waiter.answer(OutcomeUnknown(reason))
+        for queue in self._early.values():
+            for _, waiters in queue:
+                for waiter in waiters:
+                    waiter.answer(OutcomeUnknown(reason))
+            queue.clear()

@@ -55,15 +55,15 @@ from penstock.core.limits import (
     WRITE_BYTES_MAX,
 )
 from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Term
-from penstock.engine.batcher import Answer, Batcher
+from penstock.engine.batcher import Answer, Batcher, Promise
 from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.engine.proposals import Proposals
 from penstock.engine.retention import Retention
 from penstock.engine.transfer import SnapshotFetch, SnapshotReceiver, SnapshotSource
 from penstock.engine.upkeep import Upkeep
 from penstock.engine.worker import Worker
-from penstock.machines.machine import Effect, Known, Reply, Request
-from penstock.machines.partitions import AppendBatch, Partitions
+from penstock.machines.machine import Append, Effect, Known, Reply, Request
+from penstock.machines.partitions import AppendBatch, HoldsPartitions
 from penstock.raft import RaftNode, RaftSettings, Random, Role
 from penstock.raft.messages import AnyMessage, Ready
 from penstock.storage import LogJob, ShardLog
@@ -97,6 +97,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Calls back on the same loop after the events at hand: requests of one moment share a turn."""
     on_effect: Callable[[Effect], None] = lambda _effect: None
     on_halt: Callable[[Exception], None] = lambda _error: None
+    on_leadership: Callable[[bool], None] = lambda _leads: None
+    """Told True when this replica leads and knows all that was committed before, False after."""
     announce: Callable[[str], None] = lambda _line: None
     """Takes one readable line for each event an operator would want to know of."""
 
@@ -125,7 +127,7 @@ class Replica:
         node: NodeId,
         *,
         log: ShardLog,
-        machine: Partitions,
+        machine: HoldsPartitions,
         settings: ReplicaSettings,
         world: Surroundings,
         bootstrap: Membership,
@@ -176,7 +178,13 @@ class Replica:
         self._ticks = 0
         self._leading: Term | None = None
         self._plan_from = NO_INDEX
+        self._in_office = False
         self._retiring: Answer | None = None
+
+    @property
+    def leads(self) -> bool:
+        """This replica leads and has applied everything that was committed before its term."""
+        return self._in_office
 
     # What happens to a replica.
 
@@ -205,8 +213,12 @@ class Replica:
             self.raft.step(message)
         self._turn()
 
-    def submit(self, request: Request, answer: Answer) -> None:
-        """Ask for a change; `answer` is called exactly once, perhaps before this returns."""
+    def submit(
+        self, request: Request, answer: Answer, promise: Promise = Promise.COMMITTED
+    ) -> None:
+        """Ask for a change; `answer` is called exactly once, perhaps before this returns.
+
+        Only appends may ask for a lesser promise than a commit."""
         try:
             self._refuse_if_not_ready(request)
             term = self.raft.term
@@ -218,7 +230,10 @@ class Replica:
             if not self._ride(plan.reply, answer):
                 answer(plan.reply)
             return
-        self._gathered_bytes += self._batcher.add(plan, answer)
+        if promise is Promise.PLANNED and isinstance(plan, Append):
+            answer(plan.reply)
+            answer, promise = _ignore, Promise.COMMITTED
+        self._gathered_bytes += self._batcher.add(plan, answer, promise)
         self._turn_soon()
 
     def read_barrier(self, answer: Answer) -> None:
@@ -294,7 +309,7 @@ class Replica:
     def _forget_old_messages(self) -> None:
         for trim in self.retention.due(self._world.clock.wall_ms()):
             # Refused or unknown, it is simply looked at again.
-            self.submit(trim, lambda _answer: None)
+            self.submit(trim, _ignore)
 
     # Refusals.
 
@@ -366,6 +381,8 @@ class Replica:
         while (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
             self._observe_leadership()
+        if self._leading is not None and not self._in_office:
+            self._take_office()
         self._write()
         if not self._receiver.busy:
             self._upkeep.keep_log_short(self.applied_index, now=self._retiring is not None)
@@ -391,7 +408,15 @@ class Replica:
             self._plan_from = raft.last_index
             self._world.announce(f"leads in term {leading}")
 
+    def _take_office(self) -> None:
+        if self.applied_index >= self._plan_from:
+            self._in_office = True
+            self._world.on_leadership(True)
+
     def _lose_leadership(self) -> None:
+        if self._in_office:
+            self._in_office = False
+            self._world.on_leadership(False)
         self._world.announce(f"no longer leads in term {self._leading}")
         self.machine.forget_plans()
         refusal = NotLeader("leadership was lost before this was proposed", leader=self.raft.leader)
@@ -503,6 +528,8 @@ class Replica:
             self._halt(error)
             return
         self.log.complete(job)
+        self._proposals.reached(Promise.WRITTEN, self.log.durable_index)
+        self._proposals.reached(Promise.DURABLE, self.log.durable_index)
         for duty in duties:
             if duty.fetch is not None:
                 self._installed(duty.fetch)
@@ -563,3 +590,7 @@ class Replica:
             self._turn()
 
         self._world.background.submit(job, finished)
+
+
+def _ignore(_answer: Reply | PenstockError) -> None:
+    """Nobody waits for this answer."""
