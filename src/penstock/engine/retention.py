@@ -16,7 +16,7 @@ import msgspec
 from penstock.core.limits import RETENTION_PARTITIONS_PER_LOOK
 from penstock.core.types import Offset, PartitionId
 from penstock.machines.commands import TrimPartition
-from penstock.machines.partitions import Partitions
+from penstock.machines.partitions import HoldsPartitions
 from penstock.storage import ShardLog
 
 
@@ -37,7 +37,7 @@ KEEP_EVERYTHING = RetentionPolicy()
 class Retention:
     """The policies of one shard, and what they ask for now."""
 
-    def __init__(self, log: ShardLog, machine: Partitions) -> None:
+    def __init__(self, log: ShardLog, machine: HoldsPartitions) -> None:
         self._log = log
         self._machine = machine
         self._policies: dict[PartitionId, RetentionPolicy] = {}

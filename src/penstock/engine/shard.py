@@ -2,6 +2,9 @@
 
 `Replica` decides and never waits; this module gives it a heartbeat (a timer), hands (two worker
 threads) and a voice (futures). There is nothing here to prove, so keep it thin.
+
+Several shards of one node are ticked together by the node, so that their heartbeats to a peer leave
+in one frame; a shard that is alone ticks itself.
 """
 
 import asyncio
@@ -17,12 +20,13 @@ from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
 from penstock.core.limits import TICK_MS
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.batcher import Answer
+from penstock.engine.batcher import Answer, Promise
 from penstock.engine.peers import Network
 from penstock.engine.replica import Replica, ReplicaSettings, Surroundings
 from penstock.engine.worker import ThreadWorker
 from penstock.machines.machine import Appended, Effect, Reply, Request
-from penstock.machines.partitions import AppendBatch, Partitions
+from penstock.machines.partitions import AppendBatch
+from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
 from penstock.storage import Identity, LogSettings, RealDisk, ShardLog
 
@@ -38,7 +42,8 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The founding members; once the log or a snapshot knows better, that counts."""
     log: LogSettings = LogSettings()
     snapshot_log_bytes: int | None = None
-    tick_ms: int = TICK_MS
+    tick_ms: int | None = TICK_MS
+    """None: somebody else calls `tick`."""
 
     @property
     def solo(self) -> bool:
@@ -52,24 +57,20 @@ class Shard:
     def __init__(
         self,
         settings: ShardSettings,
+        log: ShardLog,
         network: Network,
         *,
         clock: Clock,
         on_effect: Callable[[Effect], None],
+        on_leadership: Callable[[bool], None],
         announce: Callable[[str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
+        self.shard = settings.identity.shard
         self.halted: asyncio.Future[BaseException] = self._loop.create_future()
         """Done when the replica has stopped for good, with the reason."""
         node = settings.identity.node
-        log = ShardLog.open(
-            RealDisk(),
-            settings.directory,
-            identity=settings.identity,
-            settings=settings.log,
-            solo=settings.solo,
-        )
         name = f"penstock-{node}-{settings.identity.shard}"
         self._writer = ThreadWorker(f"{name}-writer", self._loop.call_soon_threadsafe)
         self._background = ThreadWorker(f"{name}-background", self._loop.call_soon_threadsafe)
@@ -79,10 +80,11 @@ class Shard:
             if settings.snapshot_log_bytes is None
             else ReplicaSettings(raft=raft, snapshot_log_bytes=settings.snapshot_log_bytes)
         )
+        self.machine = ShardMachine()
         self.replica = Replica(
             node,
             log=log,
-            machine=Partitions(),
+            machine=self.machine,
             settings=replica_settings,
             world=Surroundings(
                 clock=clock,
@@ -93,13 +95,16 @@ class Shard:
                 soon=self._loop.call_soon,
                 on_effect=on_effect,
                 on_halt=self._note_halt,
+                on_leadership=on_leadership,
                 announce=announce,
             ),
             bootstrap=settings.members,
         )
         if settings.solo:
             self.replica.campaign()
-        self._timer = self._loop.call_later(settings.tick_ms / 1_000, self._tick)
+        self._timer: asyncio.TimerHandle | None = None
+        if settings.tick_ms is not None:
+            self._timer = self._loop.call_later(settings.tick_ms / 1_000, self._tick)
 
     @classmethod
     async def open(
@@ -109,12 +114,35 @@ class Shard:
         *,
         clock: Clock | None = None,
         on_effect: Callable[[Effect], None] = lambda _effect: None,
+        on_leadership: Callable[[bool], None] = lambda _leads: None,
         announce: Callable[[str], None] = lambda _line: None,
     ) -> "Shard":
         """Recover the directory and start; raises what `ShardLog.open` raises."""
-        return cls(
-            settings, network, clock=clock or SystemClock(), on_effect=on_effect, announce=announce
+        log = await asyncio.to_thread(
+            ShardLog.open,
+            RealDisk(),
+            settings.directory,
+            identity=settings.identity,
+            settings=settings.log,
+            solo=settings.solo,
         )
+        return cls(
+            settings,
+            log,
+            network,
+            clock=clock or SystemClock(),
+            on_effect=on_effect,
+            on_leadership=on_leadership,
+            announce=announce,
+        )
+
+    def submit(self, request: Request, answer: Answer, promise: Promise) -> None:
+        """Carry out a request and call back; the order of calls is the order of the log."""
+        self.replica.submit(request, answer, promise)
+
+    def tick(self) -> None:
+        """Time passes; only for a shard that does not tick itself."""
+        self.replica.tick()
 
     async def append(self, partition: PartitionId, batch: bytearray) -> Appended:
         """Append a record batch; returns when it is durable on a majority."""
@@ -143,7 +171,7 @@ class Shard:
 
     async def close(self) -> None:
         """Stop in good order: finish what is being written, snapshot, release the directory."""
-        self._timer.cancel()
+        self._stop_ticking()
         if self.replica.halted is None:
             with contextlib.suppress(TimeoutError, PenstockError):
                 # Without a majority there may be no end to wait for; nothing is lost by leaving.
@@ -154,7 +182,7 @@ class Shard:
 
     def abandon(self) -> None:
         """Stop without any of that, as a crash would; the directory stays as it is."""
-        self._timer.cancel()
+        self._stop_ticking()
         self.replica.stop()
         self._writer.close()
         self._background.close()
@@ -164,7 +192,13 @@ class Shard:
         ask(partial(_settle, future))
         return await future
 
+    def _stop_ticking(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _tick(self) -> None:
+        assert self._settings.tick_ms is not None, "somebody else ticks this shard"
         self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
         self.replica.tick()
 

@@ -20,7 +20,7 @@ a record.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -65,6 +65,7 @@ from penstock.machines.machine import (
     Applied,
     Effect,
     Known,
+    Machine,
     Plan,
     Propose,
     Reply,
@@ -134,6 +135,14 @@ class Bounds(NamedTuple):
 
     log_start: Offset
     high_watermark: Offset
+
+
+class HoldsPartitions(Machine, Protocol):
+    """A machine that has partitions, perhaps among other things."""
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        """Log start and high watermark."""
+        ...
 
 
 class Partition(msgspec.Struct, array_like=True, gc=False):

@@ -1,0 +1,318 @@
+"""What an operator asks of the cluster as a whole, from any node: look, add, remove, transfer.
+
+Asking changes what should be, in the catalog; the stewards of the shards then bring it about. A
+node that is to go is first marked as leaving: it is placed nowhere any more, its shards move, and
+when none of them counts it as a member the catalog's leader strikes it off. A node that is dead
+goes the same way. Asked twice, nothing happens twice.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from penstock.core.errors import (
+    InvalidRequest,
+    MembershipRefused,
+    PenstockError,
+    Unavailable,
+    UnknownNode,
+)
+from penstock.core.limits import TICK_MS
+from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.engine.engine import Engine
+from penstock.engine.links import Links
+from penstock.engine.local_shards import LocalShards
+from penstock.engine.placement import CATALOG_SHARD, led_by
+from penstock.engine.shard import Shard
+from penstock.engine.status import (
+    ClusterStatus,
+    FollowerStatus,
+    NodeHealth,
+    NodeStatus,
+    ShardStatus,
+)
+from penstock.machines.catalog_commands import AddNode, DrainNode, PlaceShard
+
+SHARD_METHOD = "shard"
+TRANSFER_METHOD = "transfer"
+ASK_SECONDS = 3.0
+REMOVAL_SECONDS = 20.0
+PAUSE_SECONDS = 0.1
+LAG_ENTRIES_MAX = 10_000
+SILENCE_TICKS_MAX = 20
+
+
+T = TypeVar("T")
+
+
+class _Transfer(msgspec.Struct, array_like=True):
+    shard: ShardId
+    target: NodeId
+
+
+class _Shard(msgspec.Struct, array_like=True):
+    shard: ShardId
+
+
+class Cluster:
+    """The cluster as an operator sees it."""
+
+    def __init__(self, engine: Engine, shards: LocalShards, links: Links) -> None:
+        self._engine = engine
+        self._shards = shards
+        self._links = links
+
+    # Change.
+
+    async def add_node(self, node: NodeId, peer: str) -> None:
+        """Let a node join; it comes in when it is started with an empty directory."""
+        if node < 1:
+            raise InvalidRequest(f"node ids start at 1, {node} was asked for")
+        await self._engine.change_catalog(AddNode(node=node, peer=peer))
+
+    async def remove_node(self, node: NodeId) -> bool:
+        """Let a node go; True if it is gone already, False if its shards are still moving."""
+        catalog = self._engine.catalog
+        if node in catalog.retired:
+            return True
+        if node not in catalog.nodes:
+            raise UnknownNode(f"there is no node {node}")
+        staying = [one for one, record in catalog.nodes.items() if not record.leaving]
+        if staying == [node]:
+            raise MembershipRefused(f"node {node} is the last one; stop it instead")
+        await self._engine.change_catalog(DrainNode(node=node))
+        deadline = self._engine.clock.monotonic_ms() + int(REMOVAL_SECONDS * 1_000)
+        while self._engine.clock.monotonic_ms() < deadline:
+            if node in self._engine.catalog.retired:
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+    async def transfer(self, shard: ShardId, target: NodeId) -> None:
+        """Make a node lead a shard, now and whenever it can."""
+        engine = self._engine
+        if shard not in engine.shards():
+            raise InvalidRequest(f"there are shards 0 to {len(engine.shards()) - 1}, not {shard}")
+        holders = engine.replicas(shard)
+        if target not in holders:
+            places = " ".join(map(str, holders))
+            raise InvalidRequest(f"node {target} does not hold shard {shard}; nodes {places} do")
+        if shard != CATALOG_SHARD:
+            await engine.change_catalog(PlaceShard(shard=shard, nodes=led_by(target, holders)))
+        leader = engine.leader(shard).node
+        if leader == target:
+            return
+        if leader == NO_NODE:
+            raise Unavailable(f"shard {shard} has no leader now")
+        body = msgspec.msgpack.encode(_Transfer(shard, target))
+        if leader == engine.node_id:
+            await self.answer_transfer(body)
+        else:
+            await self._links.ask(leader, TRANSFER_METHOD, body, timeout=ASK_SECONDS)
+
+    async def answer_transfer(self, body: bytes) -> bytes:
+        """Hand over a shard that we lead."""
+        asked = _decode(body, _Transfer)
+        running = self._shards.get(asked.shard)
+        if running is None or not running.replica.leads:
+            raise Unavailable(f"node {self._engine.node_id} does not lead shard {asked.shard} now")
+        running.replica.transfer(asked.target)
+        return b""
+
+    async def hand_over_everything(self, seconds: float) -> None:
+        """Before a stop: let others lead what we lead, as far as there is somebody who can."""
+        heirs: dict[ShardId, NodeId] = {}
+        for shard in self._shards:
+            running = self._shards.get(shard)
+            if running is None or not running.replica.leads:
+                continue
+            fit = fit_to_lead(running) & self._links.connected()
+            if fit:
+                preferred = [node for node in self._engine.replicas(shard) if node in fit]
+                heirs[shard] = preferred[0] if preferred else min(fit)
+                try:
+                    running.replica.transfer(heirs[shard])
+                except PenstockError:
+                    del heirs[shard]  # It has become unfit this moment; the others will elect.
+        deadline = self._engine.clock.monotonic_ms() + int(seconds * 1_000)
+        for shard in heirs:
+            while self._leads(shard) and self._engine.clock.monotonic_ms() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(PAUSE_SECONDS / 10)
+
+    def _leads(self, shard: ShardId) -> bool:
+        running = self._shards.get(shard)
+        return running is not None and running.replica.leads
+
+    # Look.
+
+    async def status(self) -> ClusterStatus:
+        """Everything worth a look; shards are asked of their leaders."""
+        engine = self._engine
+        shards = await asyncio.gather(*(self.shard(ShardId(one)) for one in engine.shards()))
+        catalog, alive = engine.catalog, engine.alive()
+        nodes = tuple(
+            NodeStatus(
+                node=node,
+                alive=node in alive,
+                leaving=record.leaving,
+                peer=record.peer,
+                kafka=record.kafka,
+                http=record.http,
+                leads=sum(shard.leader == node and not shard.read_only for shard in shards),
+                holds=sum(node in shard.voters + shard.learners for shard in shards),
+            )
+            for node, record in sorted(catalog.nodes.items())
+        )
+        return ClusterStatus(
+            cluster_id=engine.cluster_id,
+            node=engine.node_id,
+            controller=engine.controller(),
+            read_only=any(shard.read_only for shard in shards),
+            health=_sentence(nodes, shards),
+            nodes=nodes,
+            shards=tuple(shards),
+            topics=len(catalog.topics),
+            partitions=sum(len(topic.partitions) for topic in catalog.topics.values()),
+        )
+
+    async def shard(self, shard: ShardId) -> ShardStatus:
+        """A shard as its leader sees it; as this node does if the leader cannot be asked."""
+        leader = self._engine.leader(shard).node
+        if leader not in (NO_NODE, self._engine.node_id) and leader in self._links.connected():
+            try:
+                answer = await self._links.ask(
+                    leader, SHARD_METHOD, msgspec.msgpack.encode(_Shard(shard)), timeout=ASK_SECONDS
+                )
+                return msgspec.msgpack.decode(answer, type=ShardStatus)
+            except (PenstockError, msgspec.DecodeError):
+                pass  # What is known here is better than nothing.
+        return self.local_shard(shard)
+
+    async def answer_shard(self, body: bytes) -> bytes:
+        """Tell another node about a shard."""
+        return msgspec.msgpack.encode(self.local_shard(_decode(body, _Shard).shard))
+
+    def local_shard(self, shard: ShardId) -> ShardStatus:
+        """A shard as this node sees it."""
+        engine = self._engine
+        leader = engine.leader(shard)
+        running = self._shards.get(shard)
+        if running is None:
+            return ShardStatus(
+                shard=shard, leader=leader.node, term=leader.term, placed=engine.replicas(shard)
+            )
+        replica = running.replica
+        raft, log = replica.raft, replica.log.statistics()
+        followers = raft.progress() if replica.leads else ()
+        return ShardStatus(
+            shard=shard,
+            leader=leader.node,
+            term=raft.term,
+            placed=engine.replicas(shard),
+            voters=raft.membership.voters,
+            learners=raft.membership.learners,
+            commit=raft.commit,
+            partitions=len(running.machine.log_starts()),
+            size_bytes=log.size_bytes,
+            full=log.full,
+            read_only=engine.is_read_only(shard),
+            leads_here=replica.leads,
+            followers=tuple(
+                FollowerStatus(
+                    node=view.node,
+                    state=view.state.value,
+                    lag_entries=max(0, raft.last_index - view.match),
+                    silent_ms=view.silence * TICK_MS,
+                    damaged=view.damaged,
+                )
+                for view in followers
+            ),
+        )
+
+    def health(self) -> NodeHealth:
+        """Whether this node can serve, and what it would mean to stop it."""
+        problems: list[str] = []
+        critical: list[ShardId] = []
+        behind: list[ShardId] = []
+        read_only = False
+        for shard in self._shards:
+            running = self._shards.get(shard)
+            if running is None:
+                problems.append(f"shard {shard} is being opened again")
+                continue
+            status = self.local_shard(shard)
+            read_only = read_only or status.read_only
+            if status.read_only:
+                problems.append(f"shard {shard} has lost its majority: reads only")
+            elif status.leader == NO_NODE:
+                problems.append(f"shard {shard} has no leader")
+            if status.full:
+                problems.append(f"shard {shard}: the disk is full, appends are refused")
+            if running.replica.log.quarantine is not None:
+                problems.append(f"shard {shard} is damaged and being repaired")
+            if status.leads_here:
+                critical += [shard] * _is_critical(status)
+                behind += [shard] * _is_behind(status)
+        if not self._engine.catalog.shards:
+            problems.append("the catalog is not there yet")
+        return NodeHealth(
+            ready=not problems,
+            problems=tuple(problems),
+            read_only=read_only,
+            quorum_critical=tuple(critical),
+            under_replicated=tuple(behind),
+        )
+
+
+def fit_to_lead(running: Shard) -> set[NodeId]:
+    """The followers that could take over at once."""
+    raft = running.replica.raft
+    return {
+        view.node
+        for view in raft.progress()
+        if view.node in raft.membership.voters
+        and view.silence < SILENCE_TICKS_MAX
+        and not view.damaged
+        and raft.last_index - view.match <= LAG_ENTRIES_MAX
+    }
+
+
+def _in_touch(status: ShardStatus) -> int:
+    """How many voters besides the leader are heard."""
+    silent_ms = SILENCE_TICKS_MAX * TICK_MS
+    return sum(
+        one.silent_ms < silent_ms and one.node in status.voters and not one.damaged
+        for one in status.followers
+    )
+
+
+def _is_critical(status: ShardStatus) -> bool:
+    others = len(status.voters) - 1
+    return others > 0 and _in_touch(status) < len(status.voters) // 2 + 1
+
+
+def _is_behind(status: ShardStatus) -> bool:
+    lagging = any(one.lag_entries > LAG_ENTRIES_MAX for one in status.followers)
+    return lagging or _in_touch(status) + 1 < len(status.placed)
+
+
+def _sentence(nodes: Iterable[NodeStatus], shards: Iterable[ShardStatus]) -> str:
+    everyone = list(nodes)
+    alive = sum(node.alive for node in everyone)
+    text = f"{alive} of {len(everyone)} nodes"
+    stuck = [str(shard.shard) for shard in shards if shard.read_only]
+    lost = [str(shard.shard) for shard in shards if shard.leader == NO_NODE]
+    if stuck:
+        return f"{text}, shards {' '.join(stuck)} are read-only: no majority"
+    if lost:
+        return f"{text}, shards {' '.join(lost)} have no leader"
+    return f"{text}, all leaders settled"
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"another node sent what cannot be read: {error}") from error

@@ -1,0 +1,465 @@
+"""One node of a cluster: its directory, its shards, its links, put together and kept going.
+
+    data directory      node                  who this node is (see `node_file`)
+                        lock                  held while the node runs
+                        shard-0 shard-1 …     one log each (see `storage`)
+
+Order of start: lock the directory; listen to peers; found or join a cluster if the directory is
+new; open the shards; tick. Order of stop: hand leadership over; stop looking after things; close
+the shards, which finish what they are writing; close the links.
+
+Where a peer is: what this node was started with counts, then what the catalog says.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from penstock import __version__
+from penstock.core.clock import Clock, SystemClock
+from penstock.core.entries import Membership
+from penstock.core.errors import (
+    DirectoryRefused,
+    InvalidRequest,
+    LocalError,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+)
+from penstock.core.limits import MIB, TICK_MS
+from penstock.core.types import NO_NODE, NodeId, ShardId, Term
+from penstock.engine.cluster import SHARD_METHOD, TRANSFER_METHOD, Cluster
+from penstock.engine.coordinator import Coordinator
+from penstock.engine.engine import Engine, EngineSettings
+from penstock.engine.forwarding import CHANGE_METHOD, PARTITIONS_METHOD, Forwarding
+from penstock.engine.founding import (
+    ASK_SECONDS,
+    Introduction,
+    Welcome,
+    find_cluster,
+    found_alone,
+)
+from penstock.engine.frames import LinkIdentity
+from penstock.engine.group_requests import GroupSettings
+from penstock.engine.leaders import Leader, Leaders, encode_notice
+from penstock.engine.links import Links
+from penstock.engine.local_shards import LocalShards, ShardHooks
+from penstock.engine.node_file import NodeFile, check_node, load_node_file, store_node_file
+from penstock.engine.peers import PeerMessage
+from penstock.engine.placement import CATALOG_SHARD, found, founding_members
+from penstock.engine.shard import Shard
+from penstock.engine.status import NodeHealth
+from penstock.engine.stewardship import Stewardship
+from penstock.machines.catalog_commands import RegisterNode
+from penstock.machines.machine import Effect, WakeReaders
+from penstock.storage import Lock, LogSettings, RealDisk
+
+LOCK_FILE = "lock"
+INTRODUCE_METHOD = "introduce"
+LEADS_NOTICE = "leads"
+NOTICE_TICKS = 10
+PLACES_TICKS = 10
+HAND_OVER_SECONDS = 3.0
+FIRST_ELECTION_MS = 3_000
+REGISTER_PAUSE_SECONDS = 0.2
+BALLAST_BYTES_PER_SHARD = 32 * MIB
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is started with."""
+
+    data: str
+    node_id: NodeId = NodeId(1)
+    cluster: dict[NodeId, str] = {}
+    """The addresses of the peers, this node's own included; empty for a cluster of one."""
+    peer_host: str = "127.0.0.1"
+    peer_port: int = 0
+    shards: int = 4
+    rack: str = ""
+    log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
+    engine: EngineSettings = EngineSettings()
+    groups: GroupSettings = GroupSettings()
+
+
+class Node:
+    """A running node; make one with `await Node.open(...)`."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        lock: Lock,
+        *,
+        clock: Clock,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._lock = lock
+        self._clock = clock
+        self._announce = announce
+        self._file: NodeFile | None = None
+        self.failed: asyncio.Future[PenstockError] = self._loop.create_future()
+        """Done when the node cannot go on, with the reason."""
+        self.peer_address = ""
+        self._links = Links(
+            LinkIdentity("", settings.node_id, "", __version__),
+            on_message=self._receive,
+            on_request=self._answer,
+            on_notice=self._take_notice,
+            on_change=self._link_changed,
+            announce=announce,
+        )
+        self._leaders = Leaders()
+        self._peers: dict[NodeId, str] = {}
+        self._peers_revision = -1
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._moving = False
+        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            INTRODUCE_METHOD: self._answer_introduction
+        }
+
+    @classmethod
+    async def open(
+        cls,
+        settings: NodeSettings,
+        *,
+        clock: Clock | None = None,
+        announce: Callable[[str], None] = lambda _line: None,
+    ) -> "Node":
+        """Start the node; waits for the other founders if it has a cluster to found.
+
+        Raises `DirectoryRefused` and what opening a log raises."""
+        _check_cluster(settings)
+        disk = RealDisk()
+        await asyncio.to_thread(os.makedirs, settings.data, exist_ok=True)
+        lock = disk.lock(os.path.join(settings.data, LOCK_FILE))
+        node = cls(settings, lock, clock=clock or SystemClock(), announce=announce)
+        try:
+            await node._start(disk)
+        except BaseException:
+            await node._links.close()
+            lock.release()
+            raise
+        return node
+
+    async def _start(self, disk: RealDisk) -> None:
+        settings = self._settings
+        host, port = await self._links.start(settings.peer_host, settings.peer_port)
+        self.peer_address = f"{host}:{port}"
+        file = load_node_file(disk, settings.data)
+        if file is not None:
+            check_node(file, settings.node_id, settings.data)
+        else:
+            file = await self._find_cluster()
+            store_node_file(disk, settings.data, file)
+        self._file = file
+        self._links.set_identity(
+            LinkIdentity(file.cluster_id, file.node, file.incarnation, __version__)
+        )
+        self._assemble(file)
+        # What is on disk, and what this node founds; the catalog tells of more later.
+        here = {*self._shards.on_disk(), CATALOG_SHARD}
+        every = [ShardId(number) for number in range(file.shards + 1)]
+        here |= {one for one in every if file.node in self._founders_of(one).everyone()}
+        await asyncio.gather(
+            *(self._shards.open(one, self._founders_of(one)) for one in sorted(here))
+        )
+        self._set_peers()
+        self._tick()
+        if len(file.founders) > 1:
+            self._spawn(self._stand_first(file))
+
+    async def _stand_first(self, file: NodeFile) -> None:
+        """In a new cluster nobody need wait for an election timeout: who should lead stands."""
+        deadline = self._clock.monotonic_ms() + FIRST_ELECTION_MS
+        while len(self.engine.alive()) < len(file.founders):
+            if self._clock.monotonic_ms() >= deadline:
+                return
+            await asyncio.sleep(TICK_MS / 1_000)
+        placement = found(file.shards, file.founders)
+        for shard in self._shards:
+            running = self._shards.get(shard)
+            first = placement.get(shard, (min(file.founders),))[0]
+            if running is not None and first == file.node:
+                raft = running.replica.raft
+                if raft.last_index == 0 and raft.leader == NO_NODE:
+                    running.replica.campaign()
+
+    async def _find_cluster(self) -> NodeFile:
+        settings = self._settings
+        if len(settings.cluster) <= 1:
+            return found_alone(settings.node_id, settings.shards)
+        self._links.set_peers(settings.cluster)
+        return await find_cluster(
+            settings.node_id,
+            settings.shards,
+            settings.cluster,
+            lambda node, body: self._links.ask(node, INTRODUCE_METHOD, body, timeout=ASK_SECONDS),
+            self._announce,
+        )
+
+    def _assemble(self, file: NodeFile) -> None:
+        settings = self._settings
+        self._shards = LocalShards(
+            settings.data,
+            cluster_id=file.cluster_id,
+            node=file.node,
+            network=self._links.network,
+            clock=self._clock,
+            log=settings.log,
+            hooks=ShardHooks(
+                on_opened=self._shard_opened,
+                on_effect=self._shard_effect,
+                on_leadership=self._shard_leadership,
+                on_failed=self._fail,
+                announce=self._announce,
+            ),
+        )
+        forwarding = Forwarding(self._shards, self._links, self._clock, self._leader_of)
+        self.engine = Engine(
+            file.node,
+            file.cluster_id,
+            file.shards,
+            shards=self._shards,
+            leaders=self._leaders,
+            forwarding=forwarding,
+            alive=lambda: self._links.connected() | {file.node},
+            clock=self._clock,
+            settings=settings.engine,
+        )
+        self.cluster = Cluster(self.engine, self._shards, self._links)
+        founders = {node: self._own_or_listed(node) for node in file.founders}
+        self._stewardship = Stewardship(
+            self.engine, self.cluster, self._shards, founders, self._announce
+        )
+        self._methods |= {
+            CHANGE_METHOD: forwarding.answer_change,
+            PARTITIONS_METHOD: forwarding.answer_partitions,
+            SHARD_METHOD: self.cluster.answer_shard,
+            TRANSFER_METHOD: self.cluster.answer_transfer,
+        }
+
+    def _founders_of(self, shard: ShardId) -> Membership:
+        assert self._file is not None, "the node does not know its cluster yet"
+        if not self._file.founders:
+            return Membership()
+        return founding_members(shard, self._file.shards, self._file.founders)
+
+    def _leader_of(self, shard: ShardId) -> Leader:
+        return self.engine.leader(shard)
+
+    def _own_or_listed(self, node: NodeId) -> str:
+        return self._settings.cluster.get(node) or self.peer_address
+
+    # Life.
+
+    async def register(self, *, kafka: str, http: str) -> None:
+        """Tell the cluster where this node is to be found; tried until it is taken."""
+        self._spawn(self._register(kafka, http))
+
+    async def _register(self, kafka: str, http: str) -> None:
+        assert self._file is not None, "the node does not know its cluster yet"
+        command = RegisterNode(
+            node=self._file.node,
+            peer=self._own_or_listed(self._file.node),
+            kafka=kafka,
+            http=http,
+            incarnation=self._file.incarnation,
+            rack=self._settings.rack,
+        )
+        while True:
+            try:
+                await self.engine.change_catalog(command)
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(REGISTER_PAUSE_SECONDS)
+            except LocalError as refusal:
+                if self.engine.catalog.shards:
+                    self._fail(refusal)
+                    return
+                await asyncio.sleep(REGISTER_PAUSE_SECONDS)  # The catalog is being founded.
+            else:
+                return
+
+    def health(self) -> NodeHealth:
+        """Whether this node can serve, and what it would mean to stop it."""
+        return self.cluster.health()
+
+    async def close(self, *, handover: bool = True) -> None:
+        """Stop in good order."""
+        if handover and len(self.engine.alive()) > 1:
+            await self.cluster.hand_over_everything(HAND_OVER_SECONDS)
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await self._stewardship.close()
+        for coordinator in self.engine.coordinators.values():
+            await coordinator.close()
+        await self._shards.close()
+        await self._links.close()
+        self._lock.release()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_MS / 1_000, self._tick)
+        self._ticks += 1
+        self._shards.tick()
+        for coordinator in self.engine.led_coordinators():
+            coordinator.tick()
+        self._stewardship.tick()
+        if self.engine.catalog.revision != self._peers_revision:
+            self._set_peers()
+        if self._ticks % NOTICE_TICKS == 0:
+            self._tell_what_is_led()
+        if self._ticks % PLACES_TICKS == 0 and not self._moving:
+            self._moving = True
+            self._spawn(self._follow_placement())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _fail(self, error: PenstockError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _set_peers(self) -> None:
+        catalog = self.engine.catalog
+        self._peers_revision = catalog.revision
+        addresses = {node: record.peer for node, record in catalog.nodes.items()}
+        if not catalog.shards:
+            addresses = dict(self._settings.cluster)
+        else:
+            listed = self._settings.cluster
+            addresses |= {node: listed[node] for node in addresses.keys() & listed.keys()}
+        addresses.pop(self._settings.node_id, None)
+        if addresses != self._peers:
+            self._peers = addresses
+            self._links.set_peers(addresses)
+
+    async def _follow_placement(self) -> None:
+        """Open shards that are placed here; drop those that have moved away."""
+        try:
+            for shard, nodes in sorted(self.engine.catalog.placement.items()):
+                placed = self.engine.node_id in nodes
+                if placed and not self._shards.holds(shard):
+                    await self._shards.open(shard, Membership())
+                elif not placed and self._shards.holds(shard):
+                    await self._drop_if_gone(shard)
+        except PenstockError as error:
+            self._announce(f"cannot follow the placement of shards: {error}")
+        finally:
+            self._moving = False
+
+    async def _drop_if_gone(self, shard: ShardId) -> None:
+        """Only when the shard's leader does not count this node any more."""
+        if self.engine.leader(shard).node in (NO_NODE, self.engine.node_id):
+            return
+        status = await self.cluster.shard(shard)
+        if status.leads_here and self.engine.node_id not in status.voters + status.learners:
+            if status.leader != self.engine.node_id:
+                await self._shards.drop(shard)
+                self._announce(f"shard {shard} has moved away; its files are removed")
+
+    # Shards.
+
+    def _shard_opened(self, shard: ShardId, running: Shard) -> None:
+        before = self.engine.coordinators.get(shard)
+        if before is not None:
+            self._spawn(before.close())
+        self.engine.coordinators[shard] = Coordinator(
+            running.machine.groups, running.change, self._clock, self._settings.groups
+        )
+
+    def _shard_effect(self, shard: ShardId, effect: Effect) -> None:
+        if type(effect) is WakeReaders:
+            self.engine.waiting.wake(effect.partition)
+        else:
+            self.engine.coordinators[shard].on_effect(effect)
+
+    def _shard_leadership(self, shard: ShardId, leads: bool) -> None:
+        self.engine.coordinators[shard].leadership(leads)
+        self.engine.waiting.wake_all()
+        if leads:
+            self._tell_what_is_led()
+
+    # Peers.
+
+    def _receive(self, shard: ShardId, message: PeerMessage) -> None:
+        self._shards.receive(shard, message)
+
+    def _link_changed(self, node: NodeId, connected: bool) -> None:
+        if connected and self._file is not None:
+            self._tell(node, self._led())
+
+    def _led(self) -> list[tuple[ShardId, Term]]:
+        led = [(shard, self._shards.get(shard)) for shard in self._shards]
+        return [
+            (shard, running.replica.raft.term)
+            for shard, running in led
+            if running is not None and running.replica.leads
+        ]
+
+    def _tell_what_is_led(self) -> None:
+        led = self._led()
+        for node in self._links.connected():
+            self._tell(node, led)
+
+    def _tell(self, node: NodeId, led: list[tuple[ShardId, Term]]) -> None:
+        self._links.notify(node, LEADS_NOTICE, encode_notice(led))
+
+    def _take_notice(self, source: NodeId, method: str, body: bytes) -> None:
+        if method == LEADS_NOTICE:
+            self._leaders.take_notice(source, body)
+
+    async def _answer(self, _source: NodeId, method: str, body: bytes) -> bytes:
+        answer = self._methods.get(method)
+        if answer is None:
+            raise InvalidRequest(f"a peer asked for {method}, which is not known here")
+        return await answer(body)
+
+    async def _answer_introduction(self, body: bytes) -> bytes:
+        """A node with an empty directory asks what this one knows of it."""
+        try:
+            asked = msgspec.msgpack.decode(body, type=Introduction)
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"an introduction that cannot be read: {error}") from error
+        return msgspec.msgpack.encode(await self._welcome(asked, body))
+
+    async def _welcome(self, asked: Introduction, body: bytes) -> Welcome:
+        settings, file = self._settings, self._file
+        if file is None:
+            return Welcome(shards=settings.shards, founders=tuple(sorted(settings.cluster)))
+        welcome = Welcome(cluster_id=file.cluster_id, shards=file.shards, founders=file.founders)
+        running = self._shards.get(CATALOG_SHARD)
+        if running is None:
+            return msgspec.structs.replace(welcome, unwritten=False)
+        if running.replica.leads and self.engine.catalog.shards:
+            await running.wait_current()
+            record = self.engine.catalog.nodes.get(asked.node)
+            return msgspec.structs.replace(
+                welcome,
+                unwritten=False,
+                confirmed=True,
+                known=record is not None,
+                incarnation=record.incarnation if record else "",
+            )
+        leader = self.engine.leader(CATALOG_SHARD).node
+        if leader not in (NO_NODE, self.engine.node_id):
+            answer = await self._links.ask(leader, INTRODUCE_METHOD, body, timeout=ASK_SECONDS)
+            return msgspec.msgpack.decode(answer, type=Welcome)
+        return msgspec.structs.replace(welcome, unwritten=running.replica.raft.last_index == 0)
+
+
+def _check_cluster(settings: NodeSettings) -> None:
+    if settings.cluster and settings.node_id not in settings.cluster:
+        listed = " ".join(map(str, sorted(settings.cluster)))
+        raise DirectoryRefused(
+            f"this is node {settings.node_id}, and the cluster lists nodes {listed}; add this"
+            " node's own peer address to --cluster, or give the right --node-id"
+        )

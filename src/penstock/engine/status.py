@@ -1,0 +1,77 @@
+"""A picture of the cluster at a moment, as one node sees it; read when asked."""
+
+import msgspec
+
+from penstock.core.types import Index, NodeId, ShardId, Term
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of the cluster."""
+
+    node: NodeId
+    alive: bool
+    """The node that answers is connected to it."""
+    leaving: bool
+    peer: str
+    kafka: str
+    http: str
+    leads: int
+    """How many shards it leads."""
+    holds: int
+
+
+class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A follower as its leader sees it."""
+
+    node: NodeId
+    state: str
+    lag_entries: int
+    silent_ms: int
+    damaged: bool
+
+
+class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard."""
+
+    shard: ShardId
+    leader: NodeId
+    term: Term
+    placed: tuple[NodeId, ...]
+    voters: tuple[NodeId, ...] = ()
+    learners: tuple[NodeId, ...] = ()
+    commit: Index = Index(0)
+    partitions: int = 0
+    size_bytes: int = 0
+    full: bool = False
+    read_only: bool = False
+    leads_here: bool = False
+    followers: tuple[FollowerStatus, ...] = ()
+    """Known to the leader only."""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole."""
+
+    cluster_id: str
+    node: NodeId
+    """Who answers."""
+    controller: NodeId
+    read_only: bool
+    health: str
+    """One sentence for people."""
+    nodes: tuple[NodeStatus, ...]
+    shards: tuple[ShardStatus, ...]
+    topics: int
+    partitions: int
+
+
+class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a node can serve."""
+
+    ready: bool
+    problems: tuple[str, ...]
+    read_only: bool
+    quorum_critical: tuple[ShardId, ...]
+    """Shards that would lose their majority if this node stopped."""
+    under_replicated: tuple[ShardId, ...]
+    """Shards led here that miss a replica, or have one that lags."""
