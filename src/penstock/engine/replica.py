@@ -161,6 +161,7 @@ class Replica:
             memberships=[(NO_INDEX, bootstrap), *log.memberships()],
             random=world.random,
             damaged=log.quarantine is not None,
+            committed=NO_INDEX if log.quarantine is not None else log.committed_hint,
         )
         self._source = SnapshotSource(log, settings.snapshot_part_bytes)
         self._receiver = SnapshotReceiver(

@@ -38,7 +38,7 @@ import msgspec
 
 from penstock.core.entries import EntryKind, HardState, Membership, SnapshotMark
 from penstock.core.errors import NotLeader
-from penstock.core.types import NO_NODE, Index, NodeId, Term
+from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Term
 from penstock.raft.following import Following
 from penstock.raft.leadership import Leadership
 from penstock.raft.log import LogReader, RaftLog
@@ -94,7 +94,10 @@ class RaftNode:
         memberships: Iterable[tuple[Index, Membership]],
         random: Random,
         damaged: bool = False,
+        committed: Index = NO_INDEX,
     ) -> None:
+        """`committed` is durable here and was known to be committed before the last stop: it can be
+        applied, and read, before there is a leader. It is a hint and may be old."""
         mark = log.snapshot
         self._random = random
         self._state = RaftState(
@@ -104,6 +107,7 @@ class RaftNode:
             hard_state,
             life=1 + random.randrange(1 << 62) if damaged else 0,
         )
+        self._state.log.commit_to(min(committed, self._state.log.last_index))
         self._role = Role.FOLLOWER
         self._following = Following(self._state)
         self._leadership: Leadership | None = None
