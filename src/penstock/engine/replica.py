@@ -37,6 +37,7 @@ from penstock.core.errors import (
     InvalidBatch,
     LocalError,
     LogPoisoned,
+    MembershipRefused,
     NotLeader,
     OffsetOutOfRange,
     Overloaded,
@@ -54,7 +55,7 @@ from penstock.core.limits import (
     SNAPSHOT_PART_BYTES,
     WRITE_BYTES_MAX,
 )
-from penstock.core.types import NO_INDEX, Index, NodeId, Offset, PartitionId, Term
+from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Offset, PartitionId, Term
 from penstock.engine.batcher import Answer, Batcher, Promise
 from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.engine.proposals import Proposals
@@ -180,6 +181,8 @@ class Replica:
         self._leading: Term | None = None
         self._plan_from = NO_INDEX
         self._in_office = False
+        self._heir = NO_NODE
+        self._heir_until = 0
         self._retiring: Answer | None = None
 
     @property
@@ -198,6 +201,8 @@ class Replica:
         if not self._receiver.busy:
             self._upkeep.tick()
         self._ticks += 1
+        if self._heir and self._ticks >= self._heir_until:
+            self._heir = NO_NODE
         if self._ticks % RETENTION_TICKS == 0 and self._leading is not None:
             self._guard(self._forget_old_messages)
         self._turn()
@@ -263,11 +268,30 @@ class Replica:
         self._turn_soon()
 
     def transfer(self, target: NodeId) -> None:
-        """Hand leadership over; what was planned is proposed first."""
+        """Hand leadership over, as soon as everything under way is answered.
+
+        A request that is still under way when leadership goes has an unknown outcome, and whoever
+        sent it must send it again. So requests are refused from now on, with "try again", and
+        leadership goes when the last answer has been given; or not at all, if that takes as long
+        as an election would."""
         self._refuse_if_halted()
-        self._propose_gathered(self._gathered_bytes)
-        self.raft.transfer(target)
+        if target == self.node:
+            self._heir = NO_NODE
+            self.raft.transfer(target)  # Takes back what was asked before.
+            return
+        if target not in self.raft.membership.voters:
+            raise MembershipRefused(f"node {target} cannot lead: it is no voter")
+        self._heir = target
+        self._heir_until = self._ticks + self._settings.raft.election_ticks
         self._turn_soon()
+
+    def _hand_over(self) -> None:
+        """Leadership goes, unless the heir has become unfit; then all stays as it is."""
+        heir, self._heir = self._heir, NO_NODE
+        try:
+            self.raft.transfer(heir)
+        except PenstockError as refusal:
+            self._world.announce(f"keeps its leadership: {refusal}")
 
     def campaign(self) -> None:
         """Stand for election without waiting for the timeout: a cluster of one need not wait."""
@@ -325,7 +349,7 @@ class Replica:
             raise NotLeader(f"node {self.node} does not lead this shard", leader=raft.leader)
         if self._retiring is not None:
             raise Unavailable("this node is stopping")
-        if raft.transfer_target or self.node not in raft.membership.voters:
+        if self._heir or raft.transfer_target or self.node not in raft.membership.voters:
             raise Unavailable("leadership is being handed over")
         if self.applied_index < self._plan_from:
             raise Unavailable("the new leader is still catching up with its predecessor")
@@ -377,11 +401,15 @@ class Replica:
 
     def _carry_on(self) -> None:
         self._observe_leadership()
+        if self._heir and not self._batcher and not self._proposals:
+            self._hand_over()
         if not self._writing:
             self._propose_gathered(self._settings.write_bytes_max)
         while (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
             self._observe_leadership()
+            if self._heir and not self._batcher and not self._proposals:
+                self._hand_over()
         if self._leading is not None and not self._in_office:
             self._take_office()
         self._write()
@@ -419,6 +447,7 @@ class Replica:
             self._in_office = False
             self._world.on_leadership(False)
         self._world.announce(f"no longer leads in term {self._leading}")
+        self._heir = NO_NODE
         self.machine.forget_plans()
         refusal = NotLeader("leadership was lost before this was proposed", leader=self.raft.leader)
         for entry in self._batcher.take(self._gathered_bytes):
