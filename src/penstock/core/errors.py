@@ -5,19 +5,49 @@
     │   ├── InvalidBatch           a record batch that is not one, or is damaged
     │   ├── UnsupportedBatch       a sound batch that asks for what is not served
     │   ├── BatchTooLarge
+    │   ├── InvalidTimestamp       a message's time is too far from now for its topic
     │   ├── UnknownPartition
+    │   │   └── UnknownTopic
+    │   │       └── UnknownTopicId it was deleted; the name may live on under another id
     │   ├── PartitionExists
+    │   ├── TopicExists
+    │   ├── InvalidTopicName
+    │   ├── InvalidPartitions      a number of partitions that cannot be had
+    │   ├── InvalidReplicationFactor
+    │   ├── InvalidAssignment      brokers that a partition cannot be on
+    │   ├── InvalidConfig          a topic config that is unknown or has a value it cannot have
+    │   ├── CatalogFull            a bound of the whole cluster: delete something first
     │   ├── OffsetOutOfRange
     │   ├── OutOfOrderSequence     an idempotent producer skipped a batch
     │   ├── ProducerFenced         an older epoch of a producer that has been replaced
     │   ├── UnsupportedVersion     replicated state or a command of a later version
+    │   ├── InvalidRequest         asked in a way that means nothing
+    │   ├── MalformedRequest       a client sent bytes that are no request
+    │   ├── InvalidFrame           a peer sent what is no frame, or a damaged one
+    │   ├── NodeExists             a node's id that is taken, or was, by another data directory
+    │   ├── UnknownNode
     │   ├── MembershipRefused      a membership change that would be unsafe or is senseless
+    │   ├── InvalidGroup           a group's name that cannot be one
+    │   ├── UnknownGroup
+    │   ├── GroupNotEmpty          it has members, and what is asked needs it to have none
+    │   ├── GroupSubscribed        its members still read what is to be deleted
+    │   ├── GroupFull              it has as many members as it may have
+    │   ├── UnknownMember          the group has no such member: join it again
+    │   ├── IllegalGeneration      the group has moved on: join it again
+    │   ├── InconsistentGroupProtocol
+    │   ├── InvalidSessionTimeout
+    │   ├── MemberIdRequired       join again with the id given: `member_id`
+    │   ├── FencedInstance         another process has taken this static member's place
+    │   ├── OffsetMetadataTooLarge
     │   └── DirectoryRefused       this data directory cannot be used as asked
     │       ├── DirectoryInUse     another process has it open
     │       ├── ForeignDirectory   not a Penstock directory, or another cluster's or node's
     │       └── NewerFormat        written by a later version
     ├── Unavailable                try again: `retry_after_ms`
     │   ├── NotLeader              another node leads; `leader` names it if known
+    │   │   └── NotCoordinator     the same, of a group
+    │   ├── NotEnoughReplicas      fewer nodes are up than the topic asks for
+    │   ├── RebalanceInProgress    the group is changing hands
     │   ├── Overloaded             a bound was reached
     │   └── StorageFull            the disk is full: deletes and acks go on, appends do not
     ├── OutcomeUnknown             it may or may not have happened; never reported as failed
@@ -71,6 +101,12 @@ class BatchTooLarge(LocalError):
     http_status = 413
 
 
+class InvalidTimestamp(LocalError):
+    """A message's time is too far from now for its topic."""
+
+    kafka_code = 32  # INVALID_TIMESTAMP
+
+
 class UnknownPartition(LocalError):
     """The shard holds no such partition."""
 
@@ -79,10 +115,68 @@ class UnknownPartition(LocalError):
     http_status = 404
 
 
+class UnknownTopic(UnknownPartition):
+    """There is no topic of this name."""
+
+
+class UnknownTopicId(UnknownTopic):
+    """There is no topic of this id. One of the same name may exist, with another id."""
+
+    kafka_code = 100  # UNKNOWN_TOPIC_ID
+
+
 class PartitionExists(LocalError):
     """The partition is there already."""
 
     kafka_code = 36  # TOPIC_ALREADY_EXISTS
+    http_status = 409
+
+
+class TopicExists(LocalError):
+    """A topic of this name is there already."""
+
+    kafka_code = 36  # TOPIC_ALREADY_EXISTS
+    sqs_code = "QueueAlreadyExists"
+    http_status = 409
+
+
+class InvalidTopicName(LocalError):
+    """A name that no topic may have, or one that is too much like another topic's."""
+
+    kafka_code = 17  # INVALID_TOPIC_EXCEPTION
+
+
+class InvalidPartitions(LocalError):
+    """A number of partitions that a topic cannot have, or cannot be changed to."""
+
+    kafka_code = 37  # INVALID_PARTITIONS
+
+
+class InvalidReplicationFactor(LocalError):
+    """A number of replicas that this cluster cannot give."""
+
+    kafka_code = 38  # INVALID_REPLICATION_FACTOR
+
+
+class InvalidAssignment(LocalError):
+    """An assignment of replicas to brokers that no cluster could carry out."""
+
+    kafka_code = 39  # INVALID_REPLICA_ASSIGNMENT
+
+
+class InvalidConfig(LocalError):
+    """A topic config that is not known, or a value that it cannot have."""
+
+    kafka_code = 40  # INVALID_CONFIG
+    sqs_code = "InvalidAttributeValue"
+
+
+class CatalogFull(LocalError):
+    """A bound of the whole cluster is reached; trying again does not help, deleting does."""
+
+    # Not the code of `Overloaded`, which clients answer by trying for ever.
+    kafka_code = 44  # POLICY_VIOLATION
+    sqs_code = "OverLimit"
     http_status = 409
 
 
@@ -113,10 +207,122 @@ class UnsupportedVersion(LocalError):
     kafka_code = 35  # UNSUPPORTED_VERSION
 
 
+class InvalidRequest(LocalError):
+    """Asked in a way that means nothing."""
+
+    kafka_code = 42  # INVALID_REQUEST
+
+
+class MalformedRequest(LocalError):
+    """Bytes from a client that are not the request they claim to be."""
+
+
+class InvalidFrame(LocalError):
+    """Bytes from another node that are no frame, or a damaged one."""
+
+
+class NodeExists(LocalError):
+    """The node's id is taken, or was once, by another data directory."""
+
+    http_status = 409
+
+
+class UnknownNode(LocalError):
+    """The cluster has no such node."""
+
+    http_status = 404
+
+
 class MembershipRefused(LocalError):
     """A membership change that would be unsafe or changes nothing."""
 
     http_status = 409
+
+
+class InvalidGroup(LocalError):
+    """A name that no group may have."""
+
+    kafka_code = 24  # INVALID_GROUP_ID
+
+
+class UnknownGroup(LocalError):
+    """There is no group of this name."""
+
+    kafka_code = 69  # GROUP_ID_NOT_FOUND
+    http_status = 404
+
+
+class GroupNotEmpty(LocalError):
+    """The group has members, and what is asked for needs it to have none."""
+
+    kafka_code = 68  # NON_EMPTY_GROUP
+    http_status = 409
+
+
+class GroupSubscribed(LocalError):
+    """Members of the group still read the topic whose offsets are to be deleted."""
+
+    kafka_code = 86  # GROUP_SUBSCRIBED_TO_TOPIC
+    http_status = 409
+
+
+class GroupFull(LocalError):
+    """The group has as many members as it may have."""
+
+    kafka_code = 81  # GROUP_MAX_SIZE_REACHED
+    sqs_code = "OverLimit"
+    http_status = 409
+
+
+class UnknownMember(LocalError):
+    """The group has no such member; it may have been silent for too long. It must join again."""
+
+    kafka_code = 25  # UNKNOWN_MEMBER_ID
+    http_status = 404
+
+
+class IllegalGeneration(LocalError):
+    """The group has moved on to another generation. The member must join again."""
+
+    kafka_code = 22  # ILLEGAL_GENERATION
+    http_status = 409
+
+
+class InconsistentGroupProtocol(LocalError):
+    """The member knows no way of sharing the work that all the others know too."""
+
+    kafka_code = 23  # INCONSISTENT_GROUP_PROTOCOL
+    http_status = 409
+
+
+class InvalidSessionTimeout(LocalError):
+    """A session timeout outside of what the cluster allows."""
+
+    kafka_code = 26  # INVALID_SESSION_TIMEOUT
+
+
+class MemberIdRequired(LocalError):
+    """A new member has been given an id and must join again with it."""
+
+    kafka_code = 79  # MEMBER_ID_REQUIRED
+
+    def __init__(self, message: str, *, member_id: str = "") -> None:
+        super().__init__(message)
+        self.member_id = member_id
+
+
+class FencedInstance(LocalError):
+    """Another process has taken the place of this static member."""
+
+    kafka_code = 82  # FENCED_INSTANCE_ID
+    http_status = 409
+
+
+class OffsetMetadataTooLarge(LocalError):
+    """The text committed along with an offset is too long."""
+
+    kafka_code = 12  # OFFSET_METADATA_TOO_LARGE
+    http_status = 413
 
 
 class DirectoryRefused(LocalError):
@@ -155,6 +361,24 @@ class NotLeader(Unavailable):
     def __init__(self, message: str, *, leader: NodeId = NO_NODE) -> None:
         super().__init__(message)
         self.leader = leader
+
+
+class NotCoordinator(NotLeader):
+    """This node does not lead the shard that the group lives in."""
+
+    kafka_code = 16  # NOT_COORDINATOR
+
+
+class NotEnoughReplicas(Unavailable):
+    """Fewer nodes are up than the topic asks for."""
+
+    kafka_code = 19  # NOT_ENOUGH_REPLICAS
+
+
+class RebalanceInProgress(Unavailable):
+    """The members of the group are sharing out the work anew; the member must join again."""
+
+    kafka_code = 27  # REBALANCE_IN_PROGRESS
 
 
 class Overloaded(Unavailable):
@@ -204,3 +428,22 @@ class DamagedFile(StorageError):
         self.position = position
         self.problem = problem
         self.way_out = way_out
+
+
+def _name_tree(kind: type[PenstockError]) -> dict[str, type[PenstockError]]:
+    named = {kind.__name__: kind}
+    for one in kind.__subclasses__():
+        named |= _name_tree(one)
+    return named
+
+
+# What is damaged and where does not fit into a message: from afar it is a broken disk.
+_NAMED = {**_name_tree(PenstockError), DamagedFile.__name__: StorageError}
+
+
+def error_named(name: str) -> type[PenstockError]:
+    """The class of an error that came by name, from a log or from a peer, to be made of a message.
+
+    A name of a later version is a plain `PenstockError`: refused all the same, if not so exactly.
+    """
+    return _NAMED.get(name, PenstockError)

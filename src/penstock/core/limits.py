@@ -12,6 +12,8 @@ BATCH_BYTES_MAX = 16 * MIB
 """The largest record batch accepted from a client."""
 BATCH_RECORDS_MAX = 1 << 24
 """How many records a batch may claim to hold; a compressed one's count cannot be checked."""
+BATCH_UNPACKED_BYTES_MAX = 64 * MIB
+"""The most that the records of a compressed batch may unpack to, where anybody unpacks them."""
 ENTRY_PAYLOAD_BYTES_MAX = 64 * MIB
 """The largest payload of one log entry; a length above it is damage, not data."""
 ENTRY_SLICES_MAX = 65_536
@@ -52,6 +54,10 @@ SNAPSHOT_LOG_BYTES = 64 * MIB
 """A new snapshot is taken after this much log."""
 RETENTION_PARTITIONS_PER_LOOK = 1_000
 """How many partitions one look at what is too old or too large may cover."""
+COMPACTION_KEYS_MAX = 250_000
+"""How many keys one round of compaction holds in memory, at some 150 bytes each."""
+COMPACTION_JOB_BYTES = 8 * MIB
+"""How much one job of a compaction reads before something else gets its turn."""
 SNAPSHOT_BYTES_MAX = 1 * GIB
 SNAPSHOT_PART_BYTES = 1 * MIB
 """How much of a snapshot, or of the records below it, one transfer message carries."""
@@ -62,3 +68,108 @@ PRODUCER_BATCHES_REMEMBERED = 5
 PRODUCERS_PER_PARTITION_MAX = 100_000
 PRODUCER_EXPIRY_MS = 24 * 60 * 60 * 1000
 PARTITIONS_PER_SHARD_MAX = 1_000_000
+
+# The catalog. It decides by these while it applies, so they belong to its version: see there.
+TOPICS_MAX = 100_000
+PARTITIONS_MAX = 1_000_000
+"""Of all topics together. A partition's id is never reused, so there may have been more."""
+TOPIC_PARTITIONS_MAX = 100_000
+"""Of one topic."""
+TOPIC_NAME_CHARACTERS_MAX = 249
+"""Kafka's bound, which came from the names of its files."""
+TOPIC_CONFIG_CHARACTERS_MAX = 1_024
+"""Of one value."""
+SHARDS_MAX = 1_024
+"""Data shards of a cluster; their number is chosen once, when it is founded."""
+NODES_MAX = 1_000
+NODES_EVER_MAX = 100_000
+"""Nodes there are and ids of those that were removed, which are remembered for ever."""
+NODE_TEXT_CHARACTERS_MAX = 300
+"""Of an address, an incarnation or the name of a rack."""
+PRODUCER_IDS_TAKEN_MAX = 1_000_000
+"""How many producer ids a node may take at once, to give out by itself."""
+CATALOG_COMMAND_BYTES_MAX = 1 * MIB
+"""The largest command that the catalog writes into its log."""
+
+# Between nodes.
+FRAME_BYTES_MAX = ENTRY_PAYLOAD_BYTES_MAX + 4 * MIB
+"""The largest frame's payload: one entry of the largest size, and what is said around it."""
+HELLO_BYTES_MAX = 16 * KIB
+"""The largest frame of a connection that has not yet said who it is."""
+MESSAGES_FRAME_BYTES = 1 * MIB
+"""Messages beyond this leave in the next frame; a single larger one still goes, alone."""
+PEER_OUTGOING_BYTES_MAX = 64 * MIB
+"""What may wait to leave for one node; above it messages are dropped and requests refused."""
+PEER_OUTGOING_SMALL_BYTES_MAX = 1 * MIB
+"""On top of that, for heartbeats, votes and answers, which keep a cluster together."""
+PEER_CONNECTIONS_MAX = 2_048
+"""All connections with other nodes, and with what has not yet said that it is one."""
+REQUESTS_IN_FLIGHT_MAX = 1_024
+"""How many requests one node may have waiting at another."""
+REQUEST_BODY_BYTES_MAX = 32 * MIB
+"""The largest body of a request between nodes, or of its answer."""
+REQUESTS_SERVED_BYTES_MAX = 64 * MIB
+"""What all requests of one node may hold together while they are served; one is always taken."""
+
+# Consumer groups. Kept by the leader, before it proposes; none of them decides in `apply`.
+GROUPS_PER_SHARD_MAX = 100_000
+GROUP_MEMBERS_MAX = 10_000
+"""Of one group; a setting may ask for fewer."""
+GROUP_NAME_BYTES_MAX = 4 * KIB
+"""Of the names of a group, a member, a static instance, a client, a host or a protocol."""
+GROUP_PROTOCOLS_MAX = 64
+"""How many ways of sharing the work a member may offer."""
+GROUP_METADATA_BYTES_MAX = 1 * MIB
+"""What a member may say about itself, in all its protocols together."""
+GROUP_ASSIGNMENTS_BYTES_MAX = 16 * MIB
+"""What a leader may hand out, to all members together."""
+GROUP_PENDING_MEMBERS_MAX = 100_000
+"""Ids given out, over all groups of a shard, whose owners have not come back yet (KIP-394)."""
+GROUP_SESSION_MIN_MS = 6_000
+GROUP_SESSION_MAX_MS = 30 * 60 * 1000
+GROUP_REBALANCE_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
+"""Nobody waits longer than this for a member, whatever the member asks for."""
+GROUP_INITIAL_DELAY_MS = 250
+OFFSETS_PER_GROUP_MAX = 1_000_000
+OFFSETS_PER_COMMIT_MAX = 100_000
+OFFSET_METADATA_BYTES_MAX = 4 * KIB
+OFFSET_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
+OFFSET_SWEEP_INTERVAL_MS = 10 * 60 * 1000
+"""How often groups are looked through for offsets that are too old."""
+OFFSET_SWEEP_GROUPS_PER_TICK = 500
+
+# The Kafka port.
+KAFKA_REQUEST_BYTES_MAX = 100 * MIB
+"""The largest request of a Kafka client; Kafka's socket.request.max.bytes."""
+KAFKA_CONTROL_REQUEST_BYTES_MAX = 8 * MIB
+"""The largest request that carries no messages: it becomes many small objects."""
+KAFKA_REQUEST_ROWS_MAX = 250_000
+"""The longest array in a request."""
+KAFKA_ROWS_AT_ONCE = 100
+"""How many rows of one request are carried out side by side, where each waits for the cluster."""
+KAFKA_FRAME_STEP_BYTES = 1 * MIB
+"""What is reserved for a request at first, however long it says it is."""
+KAFKA_LANDING_BYTES = 64 * KIB
+"""Where bytes arrive before it is known what they belong to; one for all connections."""
+KAFKA_REQUESTS_HELD_BYTES_MAX = 128 * MIB
+"""What the requests of all connections hold together before reading pauses."""
+KAFKA_CONNECTION_REQUESTS_MAX = 1_000
+"""How many requests of one connection may be under way."""
+KAFKA_CONNECTION_REQUESTS_BYTES_MAX = 32 * MIB
+"""And how many bytes; a single larger request is still taken."""
+KAFKA_ANSWERS_UNSENT_BYTES_MAX = 256 * MIB
+"""What waits to be sent on all connections; above it a fetch is answered with one batch."""
+KAFKA_CONNECTION_UNSENT_BYTES_MAX = 8 * MIB
+"""What may wait to be sent on one connection before its next request is looked at."""
+KAFKA_FETCH_BYTES_MAX = 55 * MIB
+"""The largest answer to a fetch; Kafka's fetch.max.bytes."""
+KAFKA_FETCHES_HELD_BYTES_MAX = 64 * MIB
+"""What waiting fetches hold while they gather their smallest amount; above it they end."""
+KAFKA_METADATA_CACHE_BYTES_MAX = 32 * MIB
+KAFKA_BATCH_OPENED_BYTES_MAX = 1 * MIB
+"""The largest compressed batch that is opened to find a message by its time."""
+KAFKA_CONNECTIONS_MAX = 10_000
+KAFKA_CONNECTION_IDLE_MS = 10 * 60 * 1000
+"""A connection that asks nothing for this long is closed; Kafka's connections.max.idle.ms."""
+KAFKA_FRAME_MS_MAX = 30_000
+"""How long a request may take to arrive."""

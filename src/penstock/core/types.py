@@ -20,7 +20,10 @@ Index = NewType("Index", int)
 """A position in a shard's replicated log, from 1; 0 before the first entry."""
 
 PartitionId = NewType("PartitionId", int)
-"""A partition inside its shard; given by the catalog, never reused. 32 bits, unsigned."""
+"""A partition of the cluster; given by the catalog, never reused. 32 bits, unsigned."""
+
+TopicId = NewType("TopicId", bytes)
+"""A topic in one of its lives: 16 bytes, drawn at creation. A name may return, an id not."""
 
 Offset = NewType("Offset", int)
 """A message's place in its partition, from 0."""
@@ -32,3 +35,4 @@ NO_NODE = NodeId(0)
 NO_TERM = Term(0)
 NO_INDEX = Index(0)
 NO_PRODUCER = ProducerId(-1)
+NO_TOPIC_ID = TopicId(bytes(16))

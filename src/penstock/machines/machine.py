@@ -9,7 +9,7 @@ Theory of operation. A request lives through three steps, of which only the last
              `Plan`, or an error of `core.errors`, in which case nothing at all has changed.
     log      the shell proposes the plan's entry; Raft replicates and commits it.
     apply    on every replica, in log order, once: state changes, readers are told. Never fails:
-             whatever can be refused was refused by `plan`.
+             what can be refused was refused by `plan`, or is refused here, alike everywhere.
 
 Plans run ahead of the log. Between `plan` and `apply` of an entry the leader plans more requests,
 so a machine keeps, beside its applied state, an overlay of what is planned and not yet applied, and
@@ -26,6 +26,14 @@ them one by one gives. For this the shell owes the machine five things:
 4. `Known` needs no entry, yet may repeat what is planned and may still be lost. It is answered when
    everything planned before it has been applied, and is `OutcomeUnknown` if that never happens.
 5. Every entry that commits is applied, of whatever kind, in order.
+
+Deciding in `apply`. Planning over an overlay pays where requests are many. A machine of rare
+commands (the catalog, the groups) keeps no overlay: its `plan` only stamps and encodes, and `apply`
+decides, answering with the reply or with `Refused`. That is sound because a decision made from
+applied state and the entry alone is the same on every replica: where one refuses, all do, nothing
+changes anywhere but log time, and the entry is a no-op that says why. It asks two things of such a
+machine: whatever decides (rules, bounds, defaults) is the same on all nodes, so it belongs to the
+version and is no setting; and a refusal is never damage, so `apply` still never fails.
 
 Joining. The shell may join consecutive `Append` plans into one APPEND entry, and those of one
 partition into one slice: `machines.appends.join_appends` does it. A `Propose` in between closes the
@@ -50,6 +58,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.core.entries import Entry
+from penstock.core.errors import PenstockError, error_named
 from penstock.core.types import Offset, PartitionId, Term
 
 
@@ -59,6 +68,13 @@ class Request(msgspec.Struct, frozen=True):
 
 class Reply(msgspec.Struct, frozen=True):
     """What the caller gets once it has happened."""
+
+
+class Refused(Reply, frozen=True, tag="refused"):
+    """The entry changed nothing: applying it met the error of `core.errors` that `code` names."""
+
+    code: str
+    message: str
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -112,6 +128,16 @@ class Known(msgspec.Struct, frozen=True):
     """Plan: nothing to write, the answer is this, once everything planned before is applied."""
 
     reply: Reply
+
+
+def refusal(error: PenstockError) -> Refused:
+    """The reply of a machine that decides in `apply` and met this error."""
+    return Refused(type(error).__name__, str(error))
+
+
+def refusal_error(refused: Refused) -> PenstockError:
+    """The error to raise to the caller of a command that was refused."""
+    return error_named(refused.code)(refused.message)
 
 
 Plan = Append | Propose | Known

@@ -6,7 +6,15 @@ import re
 import pytest
 
 from penstock.core import errors
-from penstock.core.errors import DamagedFile, NotLeader, Overloaded, PenstockError
+from penstock.core.errors import (
+    DamagedFile,
+    MemberIdRequired,
+    NotLeader,
+    Overloaded,
+    PenstockError,
+    StorageError,
+    error_named,
+)
 from penstock.core.types import NO_NODE, NodeId
 
 CLASSES = [
@@ -55,3 +63,19 @@ def test_not_leader_names_the_leader_if_known() -> None:
 def test_damage_names_file_position_and_way_out() -> None:
     error = DamagedFile(path="a.log", position=44, problem="bad CRC", way_out="Restore it.")
     assert str(error) == "a.log is damaged at byte 44: bad CRC. Restore it."
+
+
+def test_a_new_member_is_told_its_id() -> None:
+    assert MemberIdRequired("join again", member_id="m-1").member_id == "m-1"
+
+
+@pytest.mark.parametrize("one", CLASSES, ids=lambda one: one.__name__)
+def test_an_error_that_came_by_name_is_made_of_a_message(one: type[PenstockError]) -> None:
+    error = error_named(one.__name__)("what happened")
+    assert type(error) is (StorageError if one is DamagedFile else one)
+    assert str(error) == "what happened"
+
+
+@pytest.mark.parametrize("name", ["", "Exception", "ErrorOfTheFuture"])
+def test_a_name_that_is_not_known_is_an_error_all_the_same(name: str) -> None:
+    assert error_named(name) is PenstockError

@@ -1,0 +1,426 @@
+"""What can be set on a topic: the one table of configs, and their meaning as typed settings.
+
+Names, defaults and ranges are Kafka's, because its users type them and its tools list them all. Not
+every one has a meaning here: there are no index files to size, and nothing to flush that a commit
+has not made durable. Those are accepted, checked and shown, and `acts` tells the truth about them:
+a topic that was made for Kafka can be made here, and a user can see what his wish is worth.
+
+A topic holds the configs that were set on it, as text (`Mapping[str, str]`); whatever is not set
+has its default. `parse_topic_configs` turns them into `TopicSettings`, once per change of a topic,
+and refuses what is unknown or out of range.
+
+The catalog decides with this table while it applies an entry, on every replica. So a name that is
+added, or a range that is changed, is new behaviour: it comes with a new version of the catalog.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from enum import Enum, IntEnum
+
+import msgspec
+
+from penstock.core.errors import InvalidConfig
+from penstock.core.limits import BATCH_BYTES_MAX, TOPIC_CONFIG_CHARACTERS_MAX
+
+ConfigValue = bool | int | float | str | tuple[str, ...]
+
+_INT_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << 63) - 1
+_DAY_MS = 24 * 60 * 60 * 1000
+_SHOWN_CHARACTERS_MAX = 60
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}")
+
+
+class ConfigKind(IntEnum):
+    """What the text of a config stands for, numbered as in Kafka's DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Durability(Enum):
+    """Where a message must be before its producer is told that it is stored."""
+
+    REPLICATED = "replicated"
+    """Durable on a majority of the shard's nodes: survives the loss of any minority of them."""
+    DISK = "disk"
+    """Durable on the leader: survives a power cut, not the loss of that node."""
+    MEMORY = "memory"
+    """In the leader's memory: a crash may lose it."""
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the table."""
+
+    name: str
+    kind: ConfigKind
+    default: str
+    documentation: str
+    acts: bool = True
+    """Whether it changes what Penstock does. If not, it is there for Kafka's sake."""
+    least: int = 0
+    most: int = _LONG_MAX
+    choices: tuple[str, ...] = ()
+    """The values of a STRING, the elements of a LIST."""
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, in words."""
+        match self.kind:
+            case ConfigKind.BOOLEAN:
+                return "true or false"
+            case ConfigKind.STRING:
+                return f"one of {', '.join(self.choices)}"
+            case ConfigKind.LIST:
+                return f"one or more of {', '.join(self.choices)}, with commas between them"
+            case ConfigKind.INT | ConfigKind.LONG:
+                return f"an integer from {self.least} to {self.most}"
+            case ConfigKind.DOUBLE:
+                return f"a number from {self.least} to {self.most}"
+
+    def parse(self, text: str) -> ConfigValue:
+        """The value that the text stands for; `InvalidConfig` if it stands for none."""
+        value = self._read(text.strip()) if len(text) <= TOPIC_CONFIG_CHARACTERS_MAX else None
+        if value is None:
+            raise InvalidConfig(
+                f"topic config {self.name} cannot be {_quoted(text)}: it is {self.allowed}"
+            )
+        return value
+
+    def _read(self, text: str) -> ConfigValue | None:
+        match self.kind:
+            case ConfigKind.BOOLEAN:
+                return {"true": True, "false": False}.get(text.lower())
+            case ConfigKind.STRING:
+                return text if text in self.choices else None
+            case ConfigKind.LIST:
+                parts = tuple(part.strip() for part in text.split(","))
+                return parts if all(part in self.choices for part in parts) else None
+            case ConfigKind.INT | ConfigKind.LONG:
+                return self._in_range(int(text)) if _INTEGER.fullmatch(text) else None
+            case ConfigKind.DOUBLE:
+                return self._in_range(float(text)) if _DECIMAL.fullmatch(text) else None
+
+    def _in_range(self, number: float) -> float | None:
+        return number if self.least <= number <= self.most else None
+
+
+_TABLE = (
+    TopicConfig(
+        name="cleanup.policy",
+        kind=ConfigKind.LIST,
+        default="delete",
+        choices=("compact", "delete"),
+        documentation="What becomes of old messages: delete forgets them by age and by size,"
+        " compact keeps at least the last one of every key.",
+    ),
+    TopicConfig(
+        name="compression.gzip.level",
+        kind=ConfigKind.INT,
+        default="-1",
+        least=-1,
+        most=9,
+        acts=False,
+        documentation="Batches stay as their producers compressed them.",
+    ),
+    TopicConfig(
+        name="compression.lz4.level",
+        kind=ConfigKind.INT,
+        default="9",
+        least=1,
+        most=17,
+        acts=False,
+        documentation="Batches stay as their producers compressed them.",
+    ),
+    TopicConfig(
+        name="compression.type",
+        kind=ConfigKind.STRING,
+        default="producer",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        acts=False,
+        documentation="Batches stay as their producers compressed them, which is what producer"
+        " means.",
+    ),
+    TopicConfig(
+        name="compression.zstd.level",
+        kind=ConfigKind.INT,
+        default="3",
+        least=-131_072,
+        most=22,
+        acts=False,
+        documentation="Batches stay as their producers compressed them.",
+    ),
+    TopicConfig(
+        name="delete.retention.ms",
+        kind=ConfigKind.LONG,
+        default=str(_DAY_MS),
+        acts=False,
+        documentation="How long a compacted topic keeps the mark that a key was deleted.",
+    ),
+    TopicConfig(
+        name="file.delete.delay.ms",
+        kind=ConfigKind.LONG,
+        default="60000",
+        acts=False,
+        documentation="Files are deleted when no reader has them open.",
+    ),
+    TopicConfig(
+        name="flush.messages",
+        kind=ConfigKind.LONG,
+        default=str(_LONG_MAX),
+        least=1,
+        acts=False,
+        documentation="Writing to disk is part of committing: see penstock.durability.",
+    ),
+    TopicConfig(
+        name="flush.ms",
+        kind=ConfigKind.LONG,
+        default=str(_LONG_MAX),
+        acts=False,
+        documentation="Writing to disk is part of committing: see penstock.durability.",
+    ),
+    TopicConfig(
+        name="index.interval.bytes",
+        kind=ConfigKind.INT,
+        default="4096",
+        most=_INT_MAX,
+        acts=False,
+        documentation="Every batch is in the index.",
+    ),
+    TopicConfig(
+        name="max.compaction.lag.ms",
+        kind=ConfigKind.LONG,
+        default=str(_LONG_MAX),
+        least=1,
+        acts=False,
+        documentation="How long a message of a compacted topic may stay after a later one of its"
+        " key.",
+    ),
+    TopicConfig(
+        name="max.message.bytes",
+        kind=ConfigKind.INT,
+        default="1048588",
+        most=BATCH_BYTES_MAX,
+        documentation="The largest record batch, as the producer compressed it.",
+    ),
+    TopicConfig(
+        name="message.timestamp.after.max.ms",
+        kind=ConfigKind.LONG,
+        default="3600000",
+        documentation="How far a message's own time may be ahead of the broker's. Only for"
+        " CreateTime.",
+    ),
+    TopicConfig(
+        name="message.timestamp.before.max.ms",
+        kind=ConfigKind.LONG,
+        default=str(_LONG_MAX),
+        documentation="How far a message's own time may be behind the broker's. Only for"
+        " CreateTime.",
+    ),
+    TopicConfig(
+        name="message.timestamp.type",
+        kind=ConfigKind.STRING,
+        default="CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        documentation="Whose time a message carries: its producer's or the broker's.",
+    ),
+    TopicConfig(
+        name="min.cleanable.dirty.ratio",
+        kind=ConfigKind.DOUBLE,
+        default="0.5",
+        most=1,
+        acts=False,
+        documentation="Which share of a compacted partition must be new before it is compacted.",
+    ),
+    TopicConfig(
+        name="min.compaction.lag.ms",
+        kind=ConfigKind.LONG,
+        default="0",
+        acts=False,
+        documentation="How long every message of a compacted topic stays at least.",
+    ),
+    TopicConfig(
+        name="min.insync.replicas",
+        kind=ConfigKind.INT,
+        default="1",
+        least=1,
+        most=_INT_MAX,
+        documentation="How many replicas must be up for a write with acks=all. A majority must be"
+        " in any case.",
+    ),
+    TopicConfig(
+        name="penstock.durability",
+        kind=ConfigKind.STRING,
+        default=Durability.REPLICATED.value,
+        choices=tuple(one.value for one in Durability),
+        documentation="Where a message must be before its producer gets an answer: on a majority"
+        " of disks, on the leader's disk, or in the leader's memory.",
+    ),
+    TopicConfig(
+        name="preallocate",
+        kind=ConfigKind.BOOLEAN,
+        default="false",
+        acts=False,
+        documentation="Files belong to shards, not to topics.",
+    ),
+    TopicConfig(
+        name="retention.bytes",
+        kind=ConfigKind.LONG,
+        default="-1",
+        least=-1,
+        documentation="How many bytes a partition may have before its oldest messages go; -1: any"
+        " number.",
+    ),
+    TopicConfig(
+        name="retention.ms",
+        kind=ConfigKind.LONG,
+        default=str(7 * _DAY_MS),
+        least=-1,
+        documentation="How old a message may get; -1: any age.",
+    ),
+    TopicConfig(
+        name="segment.bytes",
+        kind=ConfigKind.INT,
+        default="1073741824",
+        least=14,
+        most=_INT_MAX,
+        acts=False,
+        documentation="Files belong to shards, not to topics.",
+    ),
+    TopicConfig(
+        name="segment.index.bytes",
+        kind=ConfigKind.INT,
+        default="10485760",
+        least=4,
+        most=_INT_MAX,
+        acts=False,
+        documentation="Files belong to shards, not to topics.",
+    ),
+    TopicConfig(
+        name="segment.jitter.ms",
+        kind=ConfigKind.LONG,
+        default="0",
+        acts=False,
+        documentation="Files belong to shards, not to topics.",
+    ),
+    TopicConfig(
+        name="segment.ms",
+        kind=ConfigKind.LONG,
+        default=str(7 * _DAY_MS),
+        least=1,
+        acts=False,
+        documentation="Files belong to shards, not to topics.",
+    ),
+    TopicConfig(
+        name="unclean.leader.election.enable",
+        kind=ConfigKind.BOOLEAN,
+        default="false",
+        acts=False,
+        documentation="A node that misses a committed message is never elected.",
+    ),
+)
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {config.name: config for config in _TABLE}
+"""Every config there is, sorted by name."""
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a topic's configs come to, for the code that acts on them."""
+
+    retention_ms: int | None
+    """None: messages of any age stay."""
+    retention_bytes: int | None
+    """None: a partition of any size stays."""
+    message_bytes_max: int
+    compacts: bool
+    deletes: bool
+    """Whether retention by age and size is in force."""
+    log_append_time: bool
+    """Whether the broker's time replaces the producer's."""
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    insync_min: int
+    durability: Durability
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+    delete_retention_ms: int
+
+
+def parse_topic_configs(configs: Mapping[str, str]) -> TopicSettings:
+    """The settings of a topic with these configs; `InvalidConfig` if one is unknown or wrong."""
+    if not configs:
+        return DEFAULT_TOPIC_SETTINGS
+    check_topic_config_names(configs)
+    settings = _settings(configs)
+    if settings.max_compaction_lag_ms < settings.min_compaction_lag_ms:
+        raise InvalidConfig(
+            f"topic config max.compaction.lag.ms cannot be {settings.max_compaction_lag_ms}: it is"
+            f" at least min.compaction.lag.ms, which is {settings.min_compaction_lag_ms}"
+        )
+    return settings
+
+
+def check_topic_config_names(names: Iterable[str]) -> None:
+    """Refuse names that are not in the table, whatever is to become of them."""
+    for name in sorted(names):
+        if name not in TOPIC_CONFIGS:
+            raise _unknown(name)
+
+
+def _settings(configs: Mapping[str, str]) -> TopicSettings:
+    values = {
+        name: one.parse(configs.get(name, one.default)) for name, one in TOPIC_CONFIGS.items()
+    }
+
+    def integer(name: str) -> int:
+        value = values[name]
+        assert type(value) is int, f"{name} is {value!r}, not an integer"
+        return value
+
+    policies, ratio = values["cleanup.policy"], values["min.cleanable.dirty.ratio"]
+    assert type(policies) is tuple, f"cleanup.policy is {policies!r}, not a list"
+    assert type(ratio) is float, f"min.cleanable.dirty.ratio is {ratio!r}, not a number"
+    return TopicSettings(
+        retention_ms=_unless_negative(integer("retention.ms")),
+        retention_bytes=_unless_negative(integer("retention.bytes")),
+        message_bytes_max=integer("max.message.bytes"),
+        compacts="compact" in policies,
+        deletes="delete" in policies,
+        log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        timestamp_before_max_ms=integer("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=integer("message.timestamp.after.max.ms"),
+        insync_min=integer("min.insync.replicas"),
+        durability=Durability(values["penstock.durability"]),
+        min_compaction_lag_ms=integer("min.compaction.lag.ms"),
+        max_compaction_lag_ms=integer("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=ratio,
+        delete_retention_ms=integer("delete.retention.ms"),
+    )
+
+
+def _unless_negative(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def _unknown(name: str) -> InvalidConfig:
+    # Comparing costs time that grows with the length, and no name is long.
+    near = get_close_matches(name[:_SHOWN_CHARACTERS_MAX], TOPIC_CONFIGS, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(TOPIC_CONFIGS)}"
+    return InvalidConfig(f"there is no topic config {_quoted(name)}{hint}")
+
+
+def _quoted(text: str) -> str:
+    if len(text) > _SHOWN_CHARACTERS_MAX:
+        return f"{text[:_SHOWN_CHARACTERS_MAX]!r}… ({len(text)} characters)"
+    return repr(text)
+
+
+DEFAULT_TOPIC_SETTINGS = _settings({})
+"""Of a topic on which nothing is set, as most are: shared, so asking for it costs nothing."""

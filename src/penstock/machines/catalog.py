@@ -1,0 +1,422 @@
+"""The catalog: which topics, nodes and shards there are. One per cluster, a copy on every node.
+
+The catalog's shard has every node as a member, so every node answers "what is this topic?" from its
+own memory, for each request of each client. That is why reading is made of dictionary lookups, and
+why a change touches what it changes and copies nothing else (`machines.topics`, `machines.nodes`).
+
+A partition has one number in the whole cluster, its `PartitionId`, from a counter that never goes
+back: what is stored under a number belongs to one topic for ever, and a topic that is deleted and
+made again starts with nothing. Inside its topic a partition goes by its index, as in Kafka. The
+shard that holds it follows from its number and the number of shards, which never changes.
+
+Changes are rare, so they are decided while they are applied (see `machines.machine`): `plan` only
+stamps and encodes, `apply` carries out or answers `Refused`. All rules are behind `check`, which
+can be asked without writing anything. Rules, bounds and the table of topic configs belong to the
+version: a build that changes one of them writes a new version, or replicas decide differently.
+
+Rules that hold here:
+
+- A topic's name follows Kafka's rules. Two names that differ in `.` and `_` only cannot both exist:
+  metrics would make them one.
+- Partitions are added, never removed. Their ids ascend within a topic.
+- A node's id is used once. The first data directory that registers under it keeps it.
+- Every data shard is placed on at least one node of the cluster.
+- `revision` grows by one with every change that can be seen here. Taking producer ids is none.
+
+Readers get the living tables: look things up, but do not hold a table while the loop turns.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.core.entries import Entry, EntryKind
+from penstock.core.errors import (
+    CatalogFull,
+    InvalidRequest,
+    LocalError,
+    PenstockError,
+    UnsupportedVersion,
+)
+from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
+from penstock.core.types import NodeId, Offset, PartitionId, ProducerId, ShardId, Term, TopicId
+from penstock.machines.catalog_commands import (
+    AddNode,
+    AddPartitions,
+    CatalogCommand,
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    DrainNode,
+    FoundCluster,
+    PlaceShard,
+    RegisterNode,
+    RemoveNode,
+    TakeProducerIds,
+    UseCatalogVersion,
+    decode_catalog_command,
+    encode_catalog_command,
+)
+from penstock.machines.machine import Applied, Plan, Propose, Refused, Reply, Request, refusal
+from penstock.machines.nodes import NodeRecord, NodeTable, Placement
+from penstock.machines.topics import Topic, TopicRow, TopicTable
+
+CATALOG_NEWEST_VERSION = 1
+"""The newest behaviour this build knows. It knows all before it, too."""
+
+_PRODUCER_IDS = 1 << 63
+
+
+class TopicReply(Reply, frozen=True, tag="topic_reply"):
+    """The topic as it is now, or as it was when it was deleted."""
+
+    topic: Topic
+
+
+class NodeReply(Reply, frozen=True, tag="node_reply"):
+    """The node as it is now."""
+
+    record: NodeRecord
+
+
+class ClusterFounded(Reply, frozen=True, tag="cluster_founded"):
+    """The cluster has so many data shards, whoever founded it."""
+
+    shards: int
+
+
+class ShardPlaced(Reply, frozen=True, tag="shard_placed"):
+    """These nodes should hold the shard."""
+
+    shard: ShardId
+    nodes: Placement
+
+
+class ProducerIds(Reply, frozen=True, tag="producer_ids"):
+    """The ids from `first` on, `count` of them, are the caller's."""
+
+    first: ProducerId
+    count: int
+
+
+class CatalogVersionInUse(Reply, frozen=True, tag="catalog_version_in_use"):
+    """From here on, the catalog's entries are applied as this version does."""
+
+    version: int
+
+
+CatalogReply = (
+    TopicReply
+    | NodeReply
+    | ClusterFounded
+    | ShardPlaced
+    | ProducerIds
+    | CatalogVersionInUse
+    | Refused
+)
+"""All that the catalog may answer. The tags let a peer tell the answers apart."""
+
+
+class _SnapshotHead(msgspec.Struct, array_like=True):
+    version: int
+
+
+class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The layout belongs to the version, which comes first and is read before the rest."""
+
+    version: int
+    time_ms: int
+    revision: int
+    next_producer_id: int
+    next_partition: int
+    topics: list[TopicRow]
+    shards: int
+    nodes: list[NodeRecord]
+    retired: list[NodeId]
+    placement: list[tuple[ShardId, Placement]]
+
+
+class Catalog:
+    """The machine of the catalog's shard. Implements `Machine`."""
+
+    __slots__ = (
+        "_newest_version",
+        "_next_producer_id",
+        "_nodes",
+        "_revision",
+        "_time_ms",
+        "_time_planned_ms",
+        "_topics",
+        "_version",
+    )
+
+    def __init__(self, *, newest_version: int = CATALOG_NEWEST_VERSION) -> None:
+        self._newest_version = newest_version  # A test plays an older or a newer build.
+        self._version = 1
+        self._time_ms = 0
+        self._time_planned_ms = 0
+        self._revision = 0
+        self._next_producer_id = 0
+        self._topics = TopicTable()
+        self._nodes = NodeTable()
+
+    # Reading: on every node, all the time.
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def time_ms(self) -> int:
+        return self._time_ms
+
+    @property
+    def revision(self) -> int:
+        """Grows by one with every change; the same revision is the same catalog."""
+        return self._revision
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """Every topic by name, in no order."""
+        return self._topics.by_name
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of this name."""
+        return self._topics.by_name.get(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
+        """The topic of this id, if it is the living one."""
+        return self._topics.by_id.get(topic_id)
+
+    def owner(self, partition: PartitionId) -> tuple[Topic, int] | None:
+        """The topic that a partition belongs to, and its index there."""
+        return self._topics.owner(partition)
+
+    @property
+    def partition_count(self) -> int:
+        """Of all topics together."""
+        return self._topics.partition_count
+
+    @property
+    def next_partition(self) -> int:
+        """The id of the partition that is made next; no partition has this or a higher one."""
+        return self._topics.next_partition
+
+    @property
+    def shards(self) -> int:
+        """How many data shards there are, numbered from 1; 0 before the cluster is founded."""
+        return self._nodes.shards
+
+    @property
+    def nodes(self) -> Mapping[NodeId, NodeRecord]:
+        """Every node that belongs to the cluster, whether it is up or not."""
+        return self._nodes.nodes
+
+    @property
+    def retired(self) -> frozenset[NodeId]:
+        """Ids of nodes that were removed: never to be used again."""
+        return self._nodes.retired
+
+    @property
+    def placement(self) -> Mapping[ShardId, Placement]:
+        """Which nodes should hold a shard, the one that should lead first."""
+        return self._nodes.placement
+
+    def log_starts(self) -> Mapping[PartitionId, Offset]:
+        return {}
+
+    def describe(self) -> str:
+        """`version 1 time 1700 revision 4 topics 2 partitions 8 nodes 3`."""
+        return (
+            f"version {self._version} time {self._time_ms} revision {self._revision}"
+            f" topics {len(self.topics)} partitions {self.partition_count} nodes {len(self.nodes)}"
+        )
+
+    # Planning: nothing is decided yet.
+
+    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
+        if not isinstance(request, CatalogCommand):
+            raise LocalError(f"{type(request).__name__} is no request to the catalog")
+        if isinstance(request, UseCatalogVersion):
+            self._check_version(request.version)
+        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
+        payload = encode_catalog_command(request, stamp_ms=stamp_ms)
+        self._time_planned_ms = stamp_ms
+        return Propose(payload, stamp_ms)
+
+    def forget_plans(self) -> None:
+        self._time_planned_ms = self._time_ms
+
+    # Applying: on every replica; the only code that changes state.
+
+    def apply(self, entry: Entry) -> Applied:
+        if entry.kind != EntryKind.COMMAND:
+            return Applied()
+        command = decode_catalog_command(entry.payload)
+        if isinstance(command, UseCatalogVersion):
+            self._check_version(command.version)  # Not a refusal: this node has to stop.
+        stamp_ms = command.stamp_ms
+        assert stamp_ms >= self._time_ms, f"log time goes back from {self._time_ms} to {stamp_ms}"
+        self._time_ms = stamp_ms
+        try:
+            self.check(command)
+        except PenstockError as error:
+            return Applied((refusal(error),))
+        return Applied((self._carry_out(command),))
+
+    def check(self, command: CatalogCommand) -> None:
+        """Raise what the command would be refused with, were it applied now; change nothing."""
+        match command:
+            case FoundCluster():
+                self._nodes.check_found(command)
+            case CreateTopic():
+                self._nodes.check_founded()
+                self._topics.check_create(command)
+            case DeleteTopic(name=name, topic_id=topic_id):
+                self._topics.check_delete(name, topic_id)
+            case AddPartitions(name=name, total=total):
+                self._topics.check_grow(name, total)
+            case ConfigureTopic(name=name, changes=changes):
+                self._topics.check_configure(name, changes)
+            case AddNode():
+                self._nodes.check_add(command)
+            case RegisterNode():
+                self._nodes.check_register(command)
+            case DrainNode(node=node):
+                self._nodes.check_drain(node)
+            case RemoveNode(node=node):
+                self._nodes.check_remove(node)
+            case PlaceShard(shard=shard, nodes=holders):
+                self._nodes.check_place(shard, holders)
+            case TakeProducerIds(count=count):
+                self._check_producer_ids(count)
+            case UseCatalogVersion(version=version):
+                self._check_version(version)
+                if version < self._version:
+                    raise UnsupportedVersion(
+                        f"the catalog is at version {self._version} and never goes back to"
+                        f" {version}"
+                    )
+
+    def _carry_out(self, command: CatalogCommand) -> CatalogReply:
+        """Do what `check` has nothing against. Asking for what is there already is no change."""
+        changed = True
+        reply: CatalogReply
+        match command:
+            case FoundCluster():
+                changed = self._nodes.found(command)
+                reply = ClusterFounded(self.shards)
+            case CreateTopic():
+                reply = TopicReply(self._topics.create(command))
+            case DeleteTopic(name=name):
+                reply = TopicReply(self._topics.delete(name))
+            case AddPartitions(name=name, total=total):
+                reply = TopicReply(self._topics.grow(name, total))
+            case ConfigureTopic(name=name, changes=changes):
+                before = self.topics[name]
+                reply = TopicReply(self._topics.configure(name, changes))
+                changed = reply.topic is not before
+            case AddNode():
+                reply = NodeReply(self._nodes.add(command))
+            case RegisterNode(node=node):
+                known = self.nodes[node]
+                reply = NodeReply(self._nodes.register(command))
+                changed = reply.record is not known
+            case DrainNode(node=node):
+                known = self.nodes[node]
+                reply = NodeReply(self._nodes.drain(node))
+                changed = reply.record is not known
+            case RemoveNode(node=node):
+                reply = NodeReply(self._nodes.remove(node))
+            case PlaceShard(shard=shard, nodes=holders):
+                changed = self._nodes.place(shard, holders)
+                reply = ShardPlaced(shard, holders)
+            case TakeProducerIds(count=count):
+                reply = ProducerIds(ProducerId(self._next_producer_id), count)
+                self._next_producer_id += count
+                changed = False  # Nobody can see it, so nobody has to look.
+            case UseCatalogVersion(version=version):
+                changed = version != self._version
+                self._version = version
+                reply = CatalogVersionInUse(version)
+        self._revision += changed
+        return reply
+
+    def _check_producer_ids(self, count: int) -> None:
+        if not 1 <= count <= PRODUCER_IDS_TAKEN_MAX:
+            raise InvalidRequest(
+                f"{count} producer ids are asked for; take from 1 to {PRODUCER_IDS_TAKEN_MAX}"
+            )
+        if self._next_producer_id + count > _PRODUCER_IDS:
+            raise CatalogFull("all producer ids are used up; move to a new cluster")
+
+    def _check_version(self, version: int) -> None:
+        if not 1 <= version <= self._newest_version:
+            raise UnsupportedVersion(
+                f"a catalog of version {version} is asked for, this build knows up to"
+                f" {self._newest_version}: start this node with a later version of Penstock"
+            )
+
+    # Snapshots.
+
+    def snapshot(self) -> bytes:
+        # Tables are written sorted by key: the order they grew in is not state.
+        return msgspec.msgpack.encode(
+            _Snapshot(
+                self._version,
+                self._time_ms,
+                self._revision,
+                self._next_producer_id,
+                self.next_partition,
+                self._topics.rows(),
+                self.shards,
+                [self.nodes[node] for node in sorted(self.nodes)],
+                sorted(self.retired),
+                sorted(self.placement.items()),
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        try:
+            self._check_version(msgspec.msgpack.decode(data, type=_SnapshotHead).version)
+            state = msgspec.msgpack.decode(data, type=_Snapshot)
+        except msgspec.DecodeError as error:
+            raise _unreadable(str(error)) from error
+        count = sum(row.partition_count() for row in state.topics)
+        if count > PARTITIONS_MAX:
+            raise _unreadable(f"it speaks of {count} partitions, {PARTITIONS_MAX} at most")
+        topics, nodes = TopicTable(state.next_partition), NodeTable()
+        topics.restore(state.topics)
+        nodes.shards = state.shards
+        nodes.nodes = {record.node: record for record in state.nodes}
+        nodes.retired = frozenset(state.retired)
+        nodes.placement = dict(state.placement)
+        self._version = state.version
+        self._time_ms = state.time_ms
+        self._revision = state.revision
+        self._next_producer_id = state.next_producer_id
+        self._topics, self._nodes = topics, nodes
+        self.forget_plans()
+
+
+def _unreadable(problem: str) -> UnsupportedVersion:
+    return UnsupportedVersion(
+        f"this is no snapshot of a catalog that this build can read ({problem}); start this node"
+        " with the version of Penstock that wrote it or a newer one"
+    )
+
+
+__all__ = [
+    "CATALOG_NEWEST_VERSION",
+    "Catalog",
+    "CatalogReply",
+    "CatalogVersionInUse",
+    "ClusterFounded",
+    "NodeRecord",
+    "NodeReply",
+    "Placement",
+    "ProducerIds",
+    "ShardPlaced",
+    "Topic",
+    "TopicReply",
+]

@@ -1,0 +1,154 @@
+"""Every command the catalog writes into its log, and their encoding.
+
+The rules are those of `machines.commands`: a command is a request as it stands in the log, `plan`
+stamps it, the encoding is strict, and a tag or an order of fields never changes.
+
+What must be drawn by chance (a topic's id, a node's incarnation) is drawn by whoever asks and comes
+in with the command: a machine draws nothing.
+"""
+
+import msgspec
+
+from penstock.core.errors import InvalidRequest, UnsupportedVersion
+from penstock.core.limits import CATALOG_COMMAND_BYTES_MAX
+from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId, TopicId
+from penstock.machines.commands import Stamped
+
+
+class FoundCluster(Stamped, frozen=True, kw_only=True, tag="found_cluster"):
+    """The first command: how many data shards, which nodes with which addresses, and who holds
+    what. The number of shards never changes. A cluster that is founded already stays as it is."""
+
+    shards: int
+    nodes: tuple[tuple[NodeId, str], ...]
+    placement: tuple[tuple[ShardId, tuple[NodeId, ...]], ...]
+
+
+class CreateTopic(Stamped, frozen=True, kw_only=True, tag="create_topic"):
+    """Make a topic. `topic_id` is new: nobody has ever used it."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+    configs: dict[str, str]
+
+
+class DeleteTopic(Stamped, frozen=True, kw_only=True, tag="delete_topic"):
+    """Remove a topic with its partitions. With an id, only if it is still that topic: another may
+    have come under the same name since the caller looked."""
+
+    name: str
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+class AddPartitions(Stamped, frozen=True, kw_only=True, tag="add_partitions"):
+    """Give a topic more partitions, `total` in all. There is no way back: keys would move."""
+
+    name: str
+    total: int
+
+
+class ConfigureTopic(Stamped, frozen=True, kw_only=True, tag="configure_topic"):
+    """Set configs of a topic; None takes one back to its default. The others stay."""
+
+    name: str
+    changes: dict[str, str | None]
+
+
+class AddNode(Stamped, frozen=True, kw_only=True, tag="add_node"):
+    """Let a node join, under an id that was never used, at the address its peers will call."""
+
+    node: NodeId
+    peer: str
+
+
+class RegisterNode(Stamped, frozen=True, kw_only=True, tag="register_node"):
+    """What a node says of itself each time it starts.
+
+    The incarnation is drawn when its data directory is made. The first one that registers under an
+    id keeps it: a node that comes back with a wiped disk has forgotten votes and messages that
+    others count on, and must not pass for the one it was (Raft §5.2: a vote is a promise)."""
+
+    node: NodeId
+    peer: str
+    kafka: str
+    http: str
+    incarnation: str
+    rack: str = ""
+
+
+class DrainNode(Stamped, frozen=True, kw_only=True, tag="drain_node"):
+    """Mark a node as leaving: nothing is placed on it any more, and its shards move away."""
+
+    node: NodeId
+
+
+class RemoveNode(Stamped, frozen=True, kw_only=True, tag="remove_node"):
+    """Forget a node that holds no shard any more. Its id is not used again."""
+
+    node: NodeId
+
+
+class PlaceShard(Stamped, frozen=True, kw_only=True, tag="place_shard"):
+    """Say which nodes should hold a shard, the one that should lead first."""
+
+    shard: ShardId
+    nodes: tuple[NodeId, ...]
+
+
+class TakeProducerIds(Stamped, frozen=True, kw_only=True, tag="take_producer_ids"):
+    """Take a run of producer ids that nobody else gets. Ids that are not used are lost."""
+
+    count: int
+
+
+class UseCatalogVersion(Stamped, frozen=True, kw_only=True, tag="use_catalog_version"):
+    """Apply everything of the catalog after this entry as version `version` does."""
+
+    version: int
+
+
+CatalogCommand = (
+    FoundCluster
+    | CreateTopic
+    | DeleteTopic
+    | AddPartitions
+    | ConfigureTopic
+    | AddNode
+    | RegisterNode
+    | DrainNode
+    | RemoveNode
+    | PlaceShard
+    | TakeProducerIds
+    | UseCatalogVersion
+)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[CatalogCommand] = msgspec.msgpack.Decoder(CatalogCommand)
+
+
+def encode_catalog_command(command: CatalogCommand, *, stamp_ms: int) -> bytes:
+    """The payload of a COMMAND entry; `InvalidRequest` if it cannot be one."""
+    try:
+        payload = _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidRequest(
+            f"{type(command).__name__} holds a number or a text that cannot be written: {error}"
+        ) from error
+    if len(payload) > CATALOG_COMMAND_BYTES_MAX:
+        raise InvalidRequest(
+            f"{type(command).__name__} takes {len(payload)} bytes, at most"
+            f" {CATALOG_COMMAND_BYTES_MAX} are written: ask for less at once"
+        )
+    return payload
+
+
+def decode_catalog_command(payload: bytes) -> CatalogCommand:
+    """The command of an entry whose checksum has been verified."""
+    try:
+        return _DECODER.decode(payload)
+    except msgspec.DecodeError as error:
+        raise UnsupportedVersion(
+            f"a log entry holds a command this build does not know ({error}); a later version of"
+            " Penstock wrote it: start this node with that version or a newer one"
+        ) from error
