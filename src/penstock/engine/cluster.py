@@ -248,6 +248,8 @@ class Cluster:
                 problems.append(f"shard {shard} has lost its majority: reads only")
             elif status.leader == NO_NODE:
                 problems.append(f"shard {shard} has no leader")
+            elif status.leader == self._engine.node_id and not status.leads_here:
+                problems.append(f"shard {shard} is led here and catches up with what came before")
             if status.full:
                 problems.append(f"shard {shard}: the disk is full, appends are refused")
             if running.replica.log.quarantine is not None:

@@ -41,6 +41,7 @@ from penstock.core.records import stamp_append_time
 from penstock.core.topic_configs import Durability
 from penstock.core.types import (
     NO_NODE,
+    NO_TOPIC_ID,
     NodeId,
     Offset,
     PartitionId,
@@ -51,6 +52,7 @@ from penstock.core.types import (
 from penstock.engine.batcher import Promise
 from penstock.engine.coordinator import Coordinator
 from penstock.engine.forwarding import Forwarding
+from penstock.engine.group_requests import GroupSettings
 from penstock.engine.leaders import NOBODY, Leader, Leaders
 from penstock.engine.local_shards import LocalShards
 from penstock.engine.placement import CATALOG_SHARD
@@ -124,11 +126,16 @@ class Engine:
         alive: Callable[[], frozenset[NodeId]],
         clock: Clock,
         settings: EngineSettings,
+        groups: GroupSettings,
+        directory: str,
     ) -> None:
+        """`groups` and `directory` are for whoever asks what the settings are."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.clock = clock
         self.settings = settings
+        self.groups = groups
+        self.directory = directory
         self.alive = alive
         self.waiting = Waiting()
         self.coordinators: dict[ShardId, Coordinator] = {}
@@ -238,9 +245,9 @@ class Engine:
                 raise
             return found
 
-    async def delete_topic(self, name: str) -> Topic:
-        """Remove a topic with everything in it."""
-        return await self._change_topic(DeleteTopic(name=name))
+    async def delete_topic(self, name: str, topic_id: TopicId = NO_TOPIC_ID) -> Topic:
+        """Remove a topic with everything in it; with an id, only if it is still that topic."""
+        return await self._change_topic(DeleteTopic(name=name, topic_id=topic_id))
 
     async def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
         """Give a topic more partitions, `total` in all."""

@@ -5,14 +5,16 @@ A node with a used data directory knows who it is. One with an empty directory a
 
     nobody listed but itself            it founds a cluster of one
     all say they are new as well        the lowest id draws the cluster's id; the others adopt it
-    a cluster exists, knows the node,   it joins: starts empty, as a learner of what it is given
-      and never saw it with a disk
-    a cluster exists and saw this id    refused: this disk has forgotten promises that were made in
-      with another disk                 its name; it must come back under a new id
+    a cluster exists and knows the      it comes in: a founder that is late, or a new node, which
+      node, with this disk or none      starts empty, as a learner of what it is given
+    a cluster exists and knows this     refused: this disk has forgotten promises that were made in
+      id with another disk              its name; it must come back under a new id
     a cluster exists, id not known      it waits to be added
 
 All founders must be there to found: a cluster that is founded by a part of its list might be
-founded twice. An answer about what a cluster knows comes from the catalog's leader, so that it is
+founded twice. Every node draws an incarnation for its disk before it says a word, and founders know
+each other's from the start, so that no moment is left in which a disk could be swapped unnoticed.
+An answer about what a cluster knows comes from the catalog's leader, so that it is
 not out of date; only while no founder has anything in its log is there nothing to be known.
 """
 
@@ -36,6 +38,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True):
     """What a node with an empty directory says of itself."""
 
     node: NodeId
+    incarnation: str
     shards: int
     cluster: tuple[NodeId, ...]
 
@@ -46,7 +49,8 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str = ""
     """Empty: the answering node is new as well."""
     shards: int
-    founders: tuple[NodeId, ...] = ()
+    founders: dict[NodeId, str] = {}
+    """With their incarnations; of a new node: those it would found with, its own incarnation."""
     unwritten: bool = True
     """There is nothing in the log of the answering node's catalog yet."""
     confirmed: bool = False
@@ -55,20 +59,22 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str = ""
 
 
-def found_alone(node: NodeId, shards: int) -> NodeFile:
+def found_alone(new: NodeFile, shards: int) -> NodeFile:
     """A new cluster of one."""
-    return _node_file(secrets.token_hex(8), node, shards, (node,))
+    return _founded(new, secrets.token_hex(8), shards, {new.node: new.incarnation})
 
 
 async def find_cluster(
-    node: NodeId,
+    new: NodeFile,
     shards: int,
     cluster: Mapping[NodeId, str],
     ask: Ask,
     announce: Callable[[str], None],
 ) -> NodeFile:
     """Found or join; returns what to store in the node file. Waits for as long as it takes."""
-    me = Introduction(node=node, shards=shards, cluster=tuple(sorted(cluster)))
+    me = Introduction(
+        node=new.node, incarnation=new.incarnation, shards=shards, cluster=tuple(sorted(cluster))
+    )
     told = ""
     while True:
         answers = await _ask_all(me, cluster, ask)
@@ -92,14 +98,17 @@ def decide(me: Introduction, answers: Mapping[NodeId, Welcome]) -> NodeFile | st
         _check_agreement(me, answers)
         if me.node != min(me.cluster):
             return f"waits for node {min(me.cluster)} to found the cluster"
-        return _node_file(secrets.token_hex(8), me.node, me.shards, me.cluster)
+        founders = {node: answers[node].founders[node] for node in others}
+        founders[me.node] = me.incarnation
+        return _founded(me, secrets.token_hex(8), me.shards, founders)
     confirmed = [welcome for welcome in existing if welcome.confirmed]
     if confirmed:
         return _join(me, confirmed[0])
     first = existing[0]
     if me.node in first.founders and len(answers) == len(others):
+        _check_disk(me, first.founders[me.node])
         if all(welcome.unwritten for welcome in answers.values()):
-            return _node_file(first.cluster_id, me.node, first.shards, first.founders)
+            return _founded(me, first.cluster_id, first.shards, first.founders)
     return "waits for the cluster's catalog to have a leader"
 
 
@@ -114,13 +123,17 @@ def _join(me: Introduction, welcome: Welcome) -> NodeFile | str:
             f"node {me.node} was removed from this cluster, and ids are not used again; start it"
             " with a new --node-id and add that one"
         )
-    if welcome.incarnation:
+    _check_disk(me, welcome.incarnation)
+    return _founded(me, welcome.cluster_id, welcome.shards, welcome.founders)
+
+
+def _check_disk(me: Introduction, incarnation: str) -> None:
+    if incarnation not in ("", me.incarnation):
         raise DirectoryRefused(
             f"node {me.node} is a member with another disk, and this data directory is empty: what"
             f" it has promised is forgotten. Run `penstock cluster remove {me.node}` and add this"
             " machine under a new --node-id"
         )
-    return _node_file(welcome.cluster_id, me.node, welcome.shards, welcome.founders)
 
 
 async def _ask_all(
@@ -140,23 +153,23 @@ async def _ask_all(
 
 def _check_agreement(me: Introduction, answers: Mapping[NodeId, Welcome]) -> None:
     for node, welcome in answers.items():
-        if welcome.founders != me.cluster or welcome.shards != me.shards:
+        if tuple(sorted(welcome.founders)) != me.cluster or welcome.shards != me.shards:
             raise DirectoryRefused(
-                f"node {node} was started with nodes {_list(welcome.founders)} and"
+                f"node {node} was started with nodes {_list(sorted(welcome.founders))} and"
                 f" {welcome.shards} shards, this one with nodes {_list(me.cluster)} and"
                 f" {me.shards}; give all founders the same --cluster and --shards"
             )
 
 
-def _node_file(
-    cluster_id: str, node: NodeId, shards: int, founders: tuple[NodeId, ...]
+def _founded(
+    me: Introduction | NodeFile, cluster_id: str, shards: int, founders: Mapping[NodeId, str]
 ) -> NodeFile:
     return NodeFile(
+        node=me.node,
+        incarnation=me.incarnation,
         cluster_id=cluster_id,
-        node=node,
-        incarnation=secrets.token_hex(8),
         shards=shards,
-        founders=founders if node in founders else (),
+        founders=dict(founders) if me.node in founders else {},
     )
 
 

@@ -13,6 +13,7 @@ Where a peer is: what this node was started with counts, then what the catalog s
 
 import asyncio
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -53,6 +54,7 @@ from penstock.engine.placement import CATALOG_SHARD, found, founding_members
 from penstock.engine.shard import Shard
 from penstock.engine.status import NodeHealth
 from penstock.engine.stewardship import Stewardship
+from penstock.machines.catalog import NodeRecord
 from penstock.machines.catalog_commands import RegisterNode
 from penstock.machines.machine import Effect, WakeReaders
 from penstock.storage import Lock, LogSettings, RealDisk
@@ -79,6 +81,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     peer_port: int = 0
     shards: int = 4
     rack: str = ""
+    tick_ms: int = TICK_MS
+    """The pace of Raft's clock, on which every timeout of a shard rests."""
     log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
     engine: EngineSettings = EngineSettings()
     groups: GroupSettings = GroupSettings()
@@ -152,12 +156,15 @@ class Node:
         host, port = await self._links.start(settings.peer_host, settings.peer_port)
         self.peer_address = f"{host}:{port}"
         file = load_node_file(disk, settings.data)
-        if file is not None:
-            check_node(file, settings.node_id, settings.data)
-        else:
-            file = await self._find_cluster()
+        if file is None:
+            file = NodeFile(node=settings.node_id, incarnation=secrets.token_hex(8))
             store_node_file(disk, settings.data, file)
+        check_node(file, settings.node_id, settings.data)
         self._file = file
+        if not file.cluster_id:
+            file = await self._find_cluster(file)
+            store_node_file(disk, settings.data, file)
+            self._file = file
         self._links.set_identity(
             LinkIdentity(file.cluster_id, file.node, file.incarnation, __version__)
         )
@@ -180,7 +187,7 @@ class Node:
         while len(self.engine.alive()) < len(file.founders):
             if self._clock.monotonic_ms() >= deadline:
                 return
-            await asyncio.sleep(TICK_MS / 1_000)
+            await asyncio.sleep(self._settings.tick_ms / 1_000)
         placement = found(file.shards, file.founders)
         for shard in self._shards:
             running = self._shards.get(shard)
@@ -190,13 +197,13 @@ class Node:
                 if raft.last_index == 0 and raft.leader == NO_NODE:
                     running.replica.campaign()
 
-    async def _find_cluster(self) -> NodeFile:
+    async def _find_cluster(self, new: NodeFile) -> NodeFile:
         settings = self._settings
         if len(settings.cluster) <= 1:
-            return found_alone(settings.node_id, settings.shards)
+            return found_alone(new, settings.shards)
         self._links.set_peers(settings.cluster)
         return await find_cluster(
-            settings.node_id,
+            new,
             settings.shards,
             settings.cluster,
             lambda node, body: self._links.ask(node, INTRODUCE_METHOD, body, timeout=ASK_SECONDS),
@@ -231,9 +238,14 @@ class Node:
             alive=lambda: self._links.connected() | {file.node},
             clock=self._clock,
             settings=settings.engine,
+            groups=settings.groups,
+            directory=settings.data,
         )
         self.cluster = Cluster(self.engine, self._shards, self._links)
-        founders = {node: self._own_or_listed(node) for node in file.founders}
+        founders = {
+            node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
+            for node, incarnation in file.founders.items()
+        }
         self._stewardship = Stewardship(
             self.engine, self.cluster, self._shards, founders, self._announce
         )
@@ -289,10 +301,14 @@ class Node:
         """Whether this node can serve, and what it would mean to stop it."""
         return self.cluster.health()
 
-    async def close(self, *, handover: bool = True) -> None:
-        """Stop in good order."""
-        if handover and len(self.engine.alive()) > 1:
+    async def hand_over(self) -> None:
+        """Let others lead what this node leads, as far as there is somebody who can."""
+        await self._stewardship.close()
+        if len(self.engine.alive()) > 1:
             await self.cluster.hand_over_everything(HAND_OVER_SECONDS)
+
+    async def close(self) -> None:
+        """Stop in good order; `hand_over` first, unless the others should notice by themselves."""
         if self._timer is not None:
             self._timer.cancel()
         for task in list(self._tasks):
@@ -305,7 +321,7 @@ class Node:
         self._lock.release()
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(TICK_MS / 1_000, self._tick)
+        self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
         self._ticks += 1
         self._shards.tick()
         for coordinator in self.engine.led_coordinators():
@@ -394,7 +410,7 @@ class Node:
         self._shards.receive(shard, message)
 
     def _link_changed(self, node: NodeId, connected: bool) -> None:
-        if connected and self._file is not None:
+        if connected and self._file is not None and self._file.cluster_id:
             self._tell(node, self._led())
 
     def _led(self) -> list[tuple[ShardId, Term]]:
@@ -434,7 +450,10 @@ class Node:
     async def _welcome(self, asked: Introduction, body: bytes) -> Welcome:
         settings, file = self._settings, self._file
         if file is None:
-            return Welcome(shards=settings.shards, founders=tuple(sorted(settings.cluster)))
+            raise Unavailable("this node is just starting")
+        if not file.cluster_id:
+            listed = dict.fromkeys(settings.cluster, "") | {file.node: file.incarnation}
+            return Welcome(shards=settings.shards, founders=listed)
         welcome = Welcome(cluster_id=file.cluster_id, shards=file.shards, founders=file.founders)
         running = self._shards.get(CATALOG_SHARD)
         if running is None:

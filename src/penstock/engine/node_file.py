@@ -1,8 +1,9 @@
 """The `node` file of a data directory: who this node is, once and for all.
 
-Written when the directory is made and never changed. The incarnation is drawn then: a node that
-comes back with the same id and an empty disk has another one, and the cluster refuses it, because
-it may have forgotten votes and acknowledgements it gave (see `machines.catalog`, RegisterNode).
+The first thing that is written into a new directory is the node's id and an incarnation that is
+drawn then; when it has founded or joined a cluster, that is added, and nothing changes any more. A
+node that comes back with the same id and an empty disk has another incarnation, and the cluster
+refuses it, because it may have forgotten votes and acknowledgements it gave.
 """
 
 import os
@@ -22,12 +23,13 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a node must never forget about itself."""
 
     format: int = FORMAT
-    cluster_id: str
     node: NodeId
     incarnation: str
-    shards: int
-    founders: tuple[NodeId, ...]
-    """Who founded the cluster, for a founder; empty for a node that joined later."""
+    cluster_id: str = ""
+    """Empty while the node is in no cluster yet."""
+    shards: int = 0
+    founders: dict[NodeId, str] = {}
+    """Who founded the cluster, with their incarnations; empty for a node that joined later."""
 
 
 def load_node_file(disk: Disk, directory: str) -> NodeFile | None:

@@ -45,10 +45,14 @@ def founding_members(shard: ShardId, shards: int, nodes: Iterable[NodeId]) -> Me
     return Membership(tuple(sorted(found(shards, nodes)[shard])))
 
 
-def catalog_members(nodes: Iterable[NodeId], voters: Collection[NodeId] = ()) -> Membership:
-    """Who should be in the catalog's shard; those who vote already keep their vote."""
+def catalog_members(
+    nodes: Iterable[NodeId], voters: Collection[NodeId] = (), unseen: Collection[NodeId] = ()
+) -> Membership:
+    """Who should be in the catalog's shard; those who vote already keep their vote, and those who
+    were not seen yet only listen."""
     everyone = sorted(nodes)
-    ranked = sorted(everyone, key=lambda node: (node not in voters, node))
+    fit = [node for node in everyone if node in voters or node not in unseen]
+    ranked = sorted(fit, key=lambda node: (node not in voters, node))
     chosen = sorted(ranked[:CATALOG_VOTERS])
     return Membership(tuple(chosen), tuple(node for node in everyone if node not in chosen))
 

@@ -36,7 +36,7 @@ from penstock.engine.placement import (
 )
 from penstock.engine.retention import RetentionPolicy
 from penstock.engine.shard import Shard
-from penstock.machines.catalog import Catalog, Topic
+from penstock.machines.catalog import Catalog, NodeRecord, Topic
 from penstock.machines.catalog_commands import FoundCluster, PlaceShard, RemoveNode
 from penstock.machines.commands import DeletePartition, ExpireProducers
 from penstock.raft.progress import ProgressState
@@ -57,10 +57,10 @@ class Stewardship:
         engine: Engine,
         cluster: Cluster,
         shards: LocalShards,
-        founders: dict[NodeId, str],
+        founders: dict[NodeId, NodeRecord],
         announce: Callable[[str], None],
     ) -> None:
-        """`founders` with their addresses, for a node that founds; empty for one that joined."""
+        """`founders` as they are known when a cluster is made; none for a node that joined."""
         self._engine = engine
         self._cluster = cluster
         self._shards = shards
@@ -127,8 +127,10 @@ class Stewardship:
                 await running.change(self._foundation())
             return
         voters = running.replica.raft.membership.voters
-        staying = [node for node, record in catalog.nodes.items() if not record.leaving]
-        target = catalog_members(staying or catalog.nodes, voters)
+        staying = {node: one for node, one in catalog.nodes.items() if not one.leaving}
+        # A node votes when it has shown its disk: before, it could be swapped unnoticed.
+        unseen = {node for node, one in staying.items() if not one.incarnation}
+        target = catalog_members(staying, voters, unseen)
         await self._step_towards(running, target)
         placed = {node for holders in catalog.placement.values() for node in holders}
         # Founders that have not come up yet keep their places; the others must show up first.
@@ -161,7 +163,10 @@ class Stewardship:
         placement = found(shards, self._founders)
         return FoundCluster(
             shards=shards,
-            nodes=tuple(sorted(self._founders.items())),
+            nodes=tuple((node, one.peer) for node, one in sorted(self._founders.items())),
+            incarnations=tuple(
+                (node, one.incarnation) for node, one in sorted(self._founders.items())
+            ),
             placement=tuple(sorted(placement.items())),
         )
 

@@ -22,6 +22,8 @@ class FoundCluster(Stamped, frozen=True, kw_only=True, tag="found_cluster"):
     shards: int
     nodes: tuple[tuple[NodeId, str], ...]
     placement: tuple[tuple[ShardId, tuple[NodeId, ...]], ...]
+    incarnations: tuple[tuple[NodeId, str], ...] = ()
+    """Of the founders' disks, as far as they are known."""
 
 
 class CreateTopic(Stamped, frozen=True, kw_only=True, tag="create_topic"):

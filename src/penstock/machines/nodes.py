@@ -183,7 +183,11 @@ class NodeTable:
         if self.shards:
             return False
         self.shards = command.shards
-        self.nodes = {node: NodeRecord(node, peer) for node, peer in command.nodes}
+        known = dict(command.incarnations)
+        self.nodes = {
+            node: NodeRecord(node, peer, incarnation=known.get(node, ""))
+            for node, peer in command.nodes
+        }
         self.placement = dict(command.placement)
         return True
 

@@ -34,7 +34,7 @@ ONE, TWO = NodeId(1), NodeId(2)
 ON_DISK: list[tuple[CatalogCommand, list[object]]] = [
     (
         FoundCluster(shards=1, nodes=((ONE, "a:1"),), placement=((ShardId(1), (ONE,)),)),
-        ["found_cluster", 9, 1, [[1, "a:1"]], [[1, [1]]]],
+        ["found_cluster", 9, 1, [[1, "a:1"]], [[1, [1]]], []],
     ),
     (
         CreateTopic(name="t", topic_id=ID, partitions=3, configs={"retention.ms": "5"}),
