@@ -8,7 +8,6 @@ goes the same way. Asked twice, nothing happens twice.
 
 import asyncio
 from collections.abc import Iterable
-from typing import TypeVar
 
 import msgspec
 
@@ -22,6 +21,7 @@ from penstock.core.errors import (
 from penstock.core.limits import TICK_MS
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.engine import Engine
+from penstock.engine.forwarding import decode_body
 from penstock.engine.links import Links
 from penstock.engine.local_shards import LocalShards
 from penstock.engine.placement import CATALOG_SHARD, led_by
@@ -42,9 +42,6 @@ REMOVAL_SECONDS = 20.0
 PAUSE_SECONDS = 0.1
 LAG_ENTRIES_MAX = 10_000
 SILENCE_TICKS_MAX = 20
-
-
-T = TypeVar("T")
 
 
 class _Transfer(msgspec.Struct, array_like=True):
@@ -114,7 +111,7 @@ class Cluster:
 
     async def answer_transfer(self, body: bytes) -> bytes:
         """Hand over a shard that we lead."""
-        asked = _decode(body, _Transfer)
+        asked = decode_body(body, _Transfer)
         running = self._shards.get(asked.shard)
         if running is None or not running.replica.leads:
             raise Unavailable(f"node {self._engine.node_id} does not lead shard {asked.shard} now")
@@ -192,7 +189,7 @@ class Cluster:
 
     async def answer_shard(self, body: bytes) -> bytes:
         """Tell another node about a shard."""
-        return msgspec.msgpack.encode(self.local_shard(_decode(body, _Shard).shard))
+        return msgspec.msgpack.encode(self.local_shard(decode_body(body, _Shard).shard))
 
     def local_shard(self, shard: ShardId) -> ShardStatus:
         """A shard as this node sees it."""
@@ -311,10 +308,3 @@ def _sentence(nodes: Iterable[NodeStatus], shards: Iterable[ShardStatus]) -> str
     if lost:
         return f"{text}, shards {' '.join(lost)} have no leader"
     return f"{text}, all leaders settled"
-
-
-def _decode(body: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.msgpack.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"another node sent what cannot be read: {error}") from error

@@ -33,6 +33,7 @@ CHANGE_SECONDS = 15.0
 PAUSE_SECONDS = 0.05
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class _Envelope(msgspec.Struct, array_like=True):
@@ -109,10 +110,7 @@ class Forwarding:
 
     async def answer_partitions(self, body: bytes) -> bytes:
         """Make partitions another node asks for, if we lead."""
-        try:
-            asked = msgspec.msgpack.decode(body, type=_Partitions)
-        except msgspec.DecodeError as error:
-            raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
+        asked = decode_body(body, _Partitions)
         await make_partitions(self._led(asked.shard), asked.partitions)
         return b""
 
@@ -134,6 +132,14 @@ async def make_partitions(shard: Shard, partitions: Iterable[PartitionId]) -> No
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, PartitionExists):
             raise outcome
+
+
+def decode_body(body: bytes, kind: type[T]) -> T:
+    """What another node sent, if it is what it should be."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
 
 
 def encode(shard: ShardId, value: msgspec.Struct) -> bytes:

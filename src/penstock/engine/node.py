@@ -45,6 +45,7 @@ from penstock.engine.founding import (
 )
 from penstock.engine.frames import LinkIdentity
 from penstock.engine.group_requests import GroupSettings
+from penstock.engine.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
 from penstock.engine.leaders import Leader, Leaders, encode_notice
 from penstock.engine.links import Links
 from penstock.engine.local_shards import LocalShards, ShardHooks
@@ -242,6 +243,7 @@ class Node:
             directory=settings.data,
         )
         self.cluster = Cluster(self.engine, self._shards, self._links)
+        self.lag = Lag(self.engine, self._shards, self._links)
         founders = {
             node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
             for node, incarnation in file.founders.items()
@@ -254,6 +256,9 @@ class Node:
             PARTITIONS_METHOD: forwarding.answer_partitions,
             SHARD_METHOD: self.cluster.answer_shard,
             TRANSFER_METHOD: self.cluster.answer_transfer,
+            GROUP_METHOD: self.lag.answer_group,
+            GROUPS_METHOD: self.lag.answer_groups,
+            ENDS_METHOD: self.lag.answer_ends,
         }
 
     def _founders_of(self, shard: ShardId) -> Membership:
