@@ -39,8 +39,8 @@ $(INSTALLED): requirements/dev.lock pyproject.toml
 	@touch $@
 
 .PHONY: run
-run: setup ## Show Penstock at work: a cluster in one process that survives kills
-	$(BIN)/penstock demo $(ARGS)
+run: setup ## Run a broker on this machine, until Ctrl-C (ARGS="--kafka 127.0.0.1:0")
+	$(BIN)/penstock dev $(ARGS)
 
 .PHONY: test
 test: lint simulate pytest ## Everything CI needs: style, simulated seeds, planted bugs, tests
@@ -51,8 +51,12 @@ simulate: setup ## 300 simulated clusters, each twice, and five planted bugs tha
 	$(BIN)/python -m tests.simulation.run --mutations $(TURN)
 
 .PHONY: pytest
-pytest: setup ## The tests but those marked soak (TESTS=path for some)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(TESTS) $(ARGS)
+pytest: setup ## The tests but those marked soak or interop (TESTS=path for some)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak and not interop" $(TESTS) $(ARGS)
+
+.PHONY: interop
+interop: setup ## Every client library with every codec, 100,000 messages each
+	$(BIN)/python -m pytest -m interop -s tests/interop_full $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types and layers

@@ -15,6 +15,9 @@ from rich.console import Console
 from penstock.cli.main import app
 from penstock.core import errors, limits
 from penstock.core.errors import PenstockError
+from penstock.server.reference import reference_page
+from tests.house.kafka_apis import kafka_apis_page
+from tests.house.kafka_messages import messages_page
 
 NOTICE = "Generated from the code; `pytest tests/house --rewrite` renews it."
 
@@ -51,6 +54,11 @@ def _help_text(name: str, command: App) -> str:
     app.help_print(name.split()[1:], console=console)
     lines = [line.rstrip() for line in output.getvalue().strip().splitlines()]
     return "\n".join(["```", *lines, "```"])
+
+
+def config_page() -> str:
+    """docs/reference/config.md."""
+    return f"# Configuration\n\n{NOTICE}\n\n{reference_page()}"
 
 
 def errors_page() -> str:
@@ -104,6 +112,9 @@ def _first_line(docstring: str | None) -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     Path("docs/reference/cli.md"): cli_page,
+    Path("docs/reference/config.md"): config_page,
     Path("docs/reference/errors.md"): errors_page,
+    Path("docs/reference/kafka-apis.md"): kafka_apis_page,
     Path("docs/reference/limits.md"): limits_page,
+    Path("src/penstock/kafka/messages.txt"): messages_page,
 }

@@ -24,15 +24,23 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 COMMANDS = (
+    ("serve", "penstock.cli.serve:serve", "Run a broker."),
+    (
+        "dev",
+        "penstock.cli.serve:dev",
+        "Run a broker on this machine, for trying and developing.",
+    ),
+    ("config", "penstock.cli.config:app", "Show, check and explain the broker's settings."),
+    ("cluster", "penstock.cli.cluster:app", "Look at a running cluster, and change it."),
     ("log", "penstock.cli.log:app", "Look into the log of a shard on this machine, and repair it."),
 )
 """Name, where it is, and what `penstock --help` says about it."""
 
 app = App(
     name="penstock",
-    help="""A distributed message queue.
+    help="""A distributed message queue that speaks Kafka.
 
-    This version has the replicated log and no broker yet.
+    `penstock dev` starts a broker on this machine and prints lines to paste.
     """,
     help_flags=["--help", "-h"],
     version=__version__,
@@ -109,3 +117,7 @@ def _known(arguments: Sequence[str]) -> str:
     """The part of a command line that names a command: whose help to point to."""
     _, apps, _ = app.parse_commands(list(arguments))
     return "".join(f"{command.name[0]} " for command in apps[1:])
+
+
+if __name__ == "__main__":
+    main()

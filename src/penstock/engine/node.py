@@ -29,13 +29,19 @@ from penstock.core.errors import (
     OutcomeUnknown,
     PenstockError,
     Unavailable,
+    UnknownNode,
 )
 from penstock.core.limits import MIB, TICK_MS
 from penstock.core.types import NO_NODE, NodeId, ShardId, Term
 from penstock.engine.cluster import SHARD_METHOD, TRANSFER_METHOD, Cluster
 from penstock.engine.coordinator import Coordinator
 from penstock.engine.engine import Engine, EngineSettings
-from penstock.engine.forwarding import CHANGE_METHOD, PARTITIONS_METHOD, Forwarding
+from penstock.engine.forwarding import (
+    CHANGE_METHOD,
+    PARTITIONS_METHOD,
+    Forwarding,
+    decode_body,
+)
 from penstock.engine.founding import (
     ASK_SECONDS,
     Introduction,
@@ -67,6 +73,7 @@ NOTICE_TICKS = 10
 PLACES_TICKS = 10
 HAND_OVER_SECONDS = 3.0
 FIRST_ELECTION_MS = 3_000
+REMOVED_TICKS = 50
 REGISTER_PAUSE_SECONDS = 0.2
 BALLAST_BYTES_PER_SHARD = 32 * MIB
 
@@ -124,6 +131,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._moving = False
+        self._assembled = False
         self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             INTRODUCE_METHOD: self._answer_introduction
         }
@@ -147,15 +155,14 @@ class Node:
         try:
             await node._start(disk)
         except BaseException:
-            await node._links.close()
-            lock.release()
+            await node._give_up()
             raise
         return node
 
     async def _start(self, disk: RealDisk) -> None:
         settings = self._settings
         host, port = await self._links.start(settings.peer_host, settings.peer_port)
-        self.peer_address = f"{host}:{port}"
+        self.peer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         file = load_node_file(disk, settings.data)
         if file is None:
             file = NodeFile(node=settings.node_id, incarnation=secrets.token_hex(8))
@@ -174,13 +181,24 @@ class Node:
         here = {*self._shards.on_disk(), CATALOG_SHARD}
         every = [ShardId(number) for number in range(file.shards + 1)]
         here |= {one for one in every if file.node in self._founders_of(one).everyone()}
-        await asyncio.gather(
-            *(self._shards.open(one, self._founders_of(one)) for one in sorted(here))
+        outcomes = await asyncio.gather(
+            *(self._shards.open(one, self._founders_of(one)) for one in sorted(here)),
+            return_exceptions=True,
         )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
         self._set_peers()
         self._tick()
         if len(file.founders) > 1:
             self._spawn(self._stand_first(file))
+
+    async def _give_up(self) -> None:
+        """The start failed: let go of what it had got hold of."""
+        if self._assembled:
+            await self._shards.close()
+        await self._links.close()
+        self._lock.release()
 
     async def _stand_first(self, file: NodeFile) -> None:
         """In a new cluster nobody need wait for an election timeout: who should lead stands."""
@@ -251,6 +269,7 @@ class Node:
         self._stewardship = Stewardship(
             self.engine, self.cluster, self._shards, founders, self._announce
         )
+        self._assembled = True
         self._methods |= {
             CHANGE_METHOD: forwarding.answer_change,
             PARTITIONS_METHOD: forwarding.answer_partitions,
@@ -366,6 +385,8 @@ class Node:
     async def _follow_placement(self) -> None:
         """Open shards that are placed here; drop those that have moved away."""
         try:
+            if self._shards.leaderless_ticks(CATALOG_SHARD) >= REMOVED_TICKS:
+                await self._ask_whether_removed()
             for shard, nodes in sorted(self.engine.catalog.placement.items()):
                 placed = self.engine.node_id in nodes
                 if placed and not self._shards.holds(shard):
@@ -376,6 +397,30 @@ class Node:
             self._announce(f"cannot follow the placement of shards: {error}")
         finally:
             self._moving = False
+
+    async def _ask_whether_removed(self) -> None:
+        """Nobody tells a node that was struck off: it only finds that no leader speaks to it."""
+        assert self._file is not None, "the node does not know its cluster yet"
+        me = Introduction(
+            node=self._file.node,
+            incarnation=self._file.incarnation,
+            shards=self._file.shards,
+            cluster=(),
+        )
+        for node in sorted(self._links.connected()):
+            answer = await self._links.ask(
+                node, INTRODUCE_METHOD, msgspec.msgpack.encode(me), timeout=ASK_SECONDS
+            )
+            welcome = decode_body(answer, Welcome)
+            if welcome.confirmed and not welcome.known:
+                self._fail(
+                    UnknownNode(
+                        f"node {me.node} was removed from the cluster, and its id is not used"
+                        " again; to bring this machine back, empty its data directory and add it"
+                        " under a new --node-id"
+                    )
+                )
+                return
 
     async def _drop_if_gone(self, shard: ShardId) -> None:
         """Only when the shard's leader does not count this node any more."""
@@ -446,10 +491,7 @@ class Node:
 
     async def _answer_introduction(self, body: bytes) -> bytes:
         """A node with an empty directory asks what this one knows of it."""
-        try:
-            asked = msgspec.msgpack.decode(body, type=Introduction)
-        except msgspec.DecodeError as error:
-            raise InvalidRequest(f"an introduction that cannot be read: {error}") from error
+        asked = decode_body(body, Introduction)
         return msgspec.msgpack.encode(await self._welcome(asked, body))
 
     async def _welcome(self, asked: Introduction, body: bytes) -> Welcome:
@@ -476,7 +518,7 @@ class Node:
         leader = self.engine.leader(CATALOG_SHARD).node
         if leader not in (NO_NODE, self.engine.node_id):
             answer = await self._links.ask(leader, INTRODUCE_METHOD, body, timeout=ASK_SECONDS)
-            return msgspec.msgpack.decode(answer, type=Welcome)
+            return decode_body(answer, Welcome)
         return msgspec.structs.replace(welcome, unwritten=running.replica.raft.last_index == 0)
 
 

@@ -12,6 +12,7 @@ from penstock.core.errors import (
     ForeignDirectory,
     InvalidBatch,
     InvalidConfig,
+    InvalidGroup,
     InvalidRequest,
     MembershipRefused,
     NotEnoughReplicas,
@@ -76,7 +77,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
             await engine.produce(topic, 0, build_batch(1, value=b"v" * 2000), Acks.ALL)
         with pytest.raises(InvalidBatch):
             await engine.produce(topic, 0, bytearray(100), Acks.ALL)
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(InvalidGroup):
             engine.coordinator("")
         with pytest.raises(MembershipRefused):
             await nodes[1].cluster.remove_node(NodeId(1))
@@ -197,6 +198,7 @@ def test_without_a_majority_what_is_committed_can_be_read(tmp_path: Path) -> Non
         lonely = nodes[3]
         await until(lambda: len(lonely.health().problems) == 3 and lonely.health().read_only)
         assert b"kept" in lonely.engine.read(topic, 0, Offset(0), 1_000)
+        assert lonely.engine.read(topic, 0, Offset(9), 1_000) == b""
         with pytest.raises(NotEnoughReplicas):
             await lonely.engine.produce(topic, 0, build_batch(1), Acks.ALL)
         await nodes.start(1, 2)
@@ -230,6 +232,20 @@ def test_a_dead_node_is_replaced_by_a_new_one(tmp_path: Path) -> None:
         await nodes.stop(1)
         for index in (0, 1):
             assert (await nodes.produce(topic, index, b"more")).base_offset == 1
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_a_node_that_was_removed_while_it_was_away_finds_out(tmp_path: Path) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1, 2, 3])
+        await nodes.start()
+        await nodes.stop(3)
+        assert await nodes[1].cluster.remove_node(NodeId(3))
+        await nodes._start(NodeId(3), "")
+        failed = await asyncio.wait_for(asyncio.shield(nodes[3].failed), 30)
+        assert "was removed from the cluster" in str(failed)
         await nodes.stop()
 
     asyncio.run(story())

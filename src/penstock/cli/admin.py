@@ -1,0 +1,71 @@
+"""Asking a running broker over HTTP, for the commands that look at a cluster and change it."""
+
+import http.client
+
+import msgspec
+
+from penstock.core.errors import LocalError, Unavailable
+from penstock.server.notation import ADDRESS, Address
+
+DEFAULT_HTTP = "127.0.0.1:8080"
+TIMEOUT_SECONDS = 45.0
+"""Longer than a broker takes to answer that something took too long."""
+ANSWER_BYTES_MAX = 64 << 20
+
+
+class _Problem(msgspec.Struct):
+    error: str
+    message: str
+
+
+def parse_http(written: str) -> Address:
+    """The address of a broker's HTTP port; a URL is taken as well."""
+    text = written.removeprefix("http://").rstrip("/")
+    try:
+        address = ADDRESS.parse(text)
+    except ValueError as error:
+        raise LocalError(
+            f'--http = "{written}" must be HOST:PORT, such as {DEFAULT_HTTP}'
+        ) from error
+    if address.port == 0:
+        raise LocalError(f"--http = {written} names no port; give the one the broker printed")
+    return address
+
+
+def ask(address: Address, method: str, path: str, body: object = None) -> bytes:
+    """The answer to a request; an error if the broker refuses, or if there is none."""
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.request(
+            method,
+            path,
+            body=b"" if body is None else msgspec.json.encode(body),
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+        )
+        response = connection.getresponse()
+        data = response.read(ANSWER_BYTES_MAX)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"the broker at http://{address} did not answer within {TIMEOUT_SECONDS:.0f} seconds"
+        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise Unavailable(
+            f"no broker answers at http://{address}: {problem}; start one with `penstock dev`, or"
+            " say where it is with --http HOST:PORT"
+        ) from error
+    finally:
+        connection.close()
+    if response.status >= 400:
+        raise _refusal(address, response.status, data)
+    return data
+
+
+def _refusal(address: Address, status: int, data: bytes) -> LocalError:
+    try:
+        return LocalError(msgspec.json.decode(data, type=_Problem).message)
+    except msgspec.DecodeError:
+        return LocalError(
+            f"http://{address} answered {status} and is perhaps no Penstock broker; say where it"
+            " is with --http HOST:PORT"
+        )

@@ -1,0 +1,146 @@
+"""`penstock serve` and `penstock dev`: run a broker in this process.
+
+`serve` is for keeps: it says where it is in one log line and nothing else. `dev` is for trying:
+defaults that suit a laptop, a free port where a usual one is taken, and a box with lines to paste.
+Both keep what they are given: `dev` uses `./penstock-data` unless told otherwise, because a queue
+that forgets on restart teaches the wrong thing; `--temporary` is there for those who want that.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from penstock.cli.flags import Given, takes_settings
+from penstock.core.errors import DiskFailed
+from penstock.core.limits import MIB
+from penstock.server.checks import check_config
+from penstock.server.notation import Address
+from penstock.server.ports import is_free
+from penstock.server.sources import LoadedConfig
+
+if TYPE_CHECKING:
+    from penstock.server.server import Places
+
+DEV_DATA = "penstock-data"
+DEV_DEFAULTS: Mapping[str, object] = {
+    "storage.segment_size": 16 * MIB,
+    "storage.ballast_size": 16 * MIB,
+    "log.level": "warning",
+}
+"""A laptop's disk is not a server's, and a box should not scroll away."""
+
+
+@takes_settings
+def serve(given: Given) -> int:
+    """Run a broker.
+
+    It needs a directory for its data and listens on this machine only, unless told otherwise.
+    SIGTERM and SIGINT stop it in good order, a second one at once. What it has to say goes to
+    stderr, as log lines; the line that begins with "ready" tells where it listens.
+    """
+    loaded = given.load()
+    if loaded.config.broker.data is None:
+        raise CycloptsError(msg="A broker needs a directory to keep its data in: --data PATH.")
+    check_config(loaded.config)
+    return run_broker(loaded)
+
+
+@takes_settings
+def dev(
+    given: Given,
+    *,
+    temporary: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Keep the data in a temporary directory and remove it at the end.",
+        ),
+    ] = False,
+) -> int:
+    """Run a broker on this machine, for trying and developing.
+
+    It prints where it is and lines to paste. The data is kept in ./penstock-data, and found again
+    at the next start. Where a usual port is taken, a free one is used instead.
+    """
+    loaded = given.load()
+    if temporary:
+        if loaded.config.broker.data is not None:
+            raise CycloptsError(msg="--temporary and a data directory exclude each other.")
+        with tempfile.TemporaryDirectory(
+            prefix="penstock-dev-", ignore_cleanup_errors=True
+        ) as directory:
+            return _run_dev(loaded.changed({"data": directory}, "--temporary"), temporary=True)
+    return _run_dev(loaded)
+
+
+def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
+    defaults = {**DEV_DEFAULTS}
+    if loaded.config.broker.data is None:
+        defaults["data"] = DEV_DATA
+    chosen = {name: value for name, value in defaults.items() if loaded.is_default(name)}
+    loaded = loaded.changed(chosen, "of penstock dev")
+    loaded, remarks = choose_ports(loaded)
+    check_config(loaded.config)
+    if loaded.file is not None:
+        remarks.append(f"Settings are read from {loaded.file}.")
+
+    def show(places: "Places") -> None:
+        from penstock.cli.box import print_box
+
+        kept = f"{places.data} (removed at the end)" if temporary else places.data
+        print_box(
+            "Penstock is running",
+            [("Kafka", places.kafka), ("HTTP", f"http://{places.http}"), ("Data", kept)],
+            kafka=places.kafka,
+            remarks=remarks,
+        )
+
+    return run_broker(loaded, on_ready=show)
+
+
+def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:
+    """Replace usual ports that are taken by free ones, and say so. What was asked for stays."""
+    remarks = []
+    changes: dict[str, object] = {}
+    for name, address in (
+        ("kafka", loaded.config.broker.kafka),
+        ("http", loaded.config.broker.http),
+        ("peer", loaded.config.broker.peer),
+    ):
+        if loaded.is_default(name) and not is_free(address):
+            changes[name] = Address(address.host, 0)
+            remarks.append(f"Port {address.port} is taken, so {name} got a free one.")
+    return loaded.changed(changes, "of penstock dev"), remarks
+
+
+def run_broker(
+    loaded: LoadedConfig, *, on_ready: Callable[["Places"], None] = lambda _places: None
+) -> int:
+    """Run a broker until it is stopped; on uvloop where it is to be had."""
+    from penstock.server.logs import configure_logs
+
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    configure_logs(loaded.config.log, colour=colour)
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if sys.platform == "linux":
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_run(loaded, on_ready))
+    return 0
+
+
+async def _run(loaded: LoadedConfig, on_ready: Callable[["Places"], None]) -> None:
+    from penstock.server.server import Server
+
+    try:
+        await Server(loaded, on_ready=on_ready).run()
+    except OSError as error:
+        raise DiskFailed(f"the broker cannot go on: {error}") from error

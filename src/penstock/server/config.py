@@ -1,0 +1,404 @@
+"""What a user may set: one list of fields, from which flags, variables and TOML are derived.
+
+A section is a frozen class; each of its fields says once how it is written, what it is by default
+and what it means. `FIELDS` is read off the classes, and everything else is read off `FIELDS`: the
+flags of `penstock serve`, the environment variables, the keys of `penstock.toml`, the reference
+page, `penstock config show`. A setting cannot exist in one of these places and not in the others.
+
+    in the code        config.storage.segment_bytes        the unit is in the name
+    as a flag          --storage.segment-size 64MiB        the unit is in the value
+    as a variable      PENSTOCK_STORAGE_SEGMENT_SIZE
+    in penstock.toml   [storage] segment_size = "64MiB"
+
+The fields of the first section stand alone: `--data`, `PENSTOCK_DATA`, `data = "…"`. Where values
+come from and which of them counts is `sources.py`; what they must not be together is `checks.py`.
+"""
+
+# ruff: noqa: RUF009 -- `setting` makes the field of a dataclass, it is no default.
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, overload
+
+from penstock.core.limits import (
+    GIB,
+    GROUP_INITIAL_DELAY_MS,
+    GROUP_MEMBERS_MAX,
+    GROUP_SESSION_MAX_MS,
+    GROUP_SESSION_MIN_MS,
+    KAFKA_CONNECTION_IDLE_MS,
+    KAFKA_CONNECTIONS_MAX,
+    KAFKA_FETCH_BYTES_MAX,
+    KAFKA_REQUEST_BYTES_MAX,
+    KAFKA_REQUESTS_HELD_BYTES_MAX,
+    KIB,
+    MIB,
+    OFFSET_RETENTION_MS,
+    SEGMENT_BYTES,
+    SHARDS_MAX,
+    TICK_MS,
+    TOPIC_PARTITIONS_MAX,
+)
+from penstock.core.types import NodeId
+from penstock.server import notation
+from penstock.server.notation import Address, Member, Notation
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "PENSTOCK_"
+
+_SECOND_MS = 1_000
+_DAY_MS = 86_400 * _SECOND_MS
+
+
+@overload
+def setting(key: str, default: T, notation: Notation[T], meaning: str) -> T: ...
+@overload
+def setting(key: str, default: None, notation: Notation[T], meaning: str) -> T | None: ...
+def setting(key: str, default: T | None, notation: Notation[T], meaning: str) -> T | None:
+    """A field of a section; `key` is what users call it."""
+    metadata = {"key": key, "notation": notation, "meaning": meaning}
+    return cast(T, field(default=default, metadata=metadata))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """This node: where it keeps its data and where it is reached."""
+
+    data: str | None = setting(
+        "data", None, notation.PATH, "The directory of this node's data; made if it is not there."
+    )
+    kafka: Address = setting(
+        "kafka",
+        Address("127.0.0.1", 9092),
+        notation.ADDRESS,
+        "Where Kafka clients connect.",
+    )
+    http: Address = setting(
+        "http",
+        Address("127.0.0.1", 8080),
+        notation.ADDRESS,
+        "Where health checks, operators and browsers connect.",
+    )
+    peer: Address = setting(
+        "peer",
+        Address("127.0.0.1", 9192),
+        notation.ADDRESS,
+        "Where the other nodes connect. In a cluster, this node's address in `cluster`"
+        " unless it is given.",
+    )
+    node_id: int = setting(
+        "node_id",
+        1,
+        notation.integer(1, notation.NODE_ID_MAX),
+        "The number of this node in its cluster. Never used again for another node or disk.",
+    )
+    cluster: tuple[Member, ...] = setting(
+        "cluster",
+        (),
+        notation.MEMBERS,
+        "The nodes that found the cluster and where their peers reach them; the same on each."
+        " Absent: a cluster of one.",
+    )
+    shards: int = setting(
+        "shards",
+        4,
+        notation.integer(1, SHARDS_MAX),
+        "Into how many replicated logs the cluster is divided. Counts when a cluster is made"
+        " and cannot be changed later.",
+    )
+    advertise_kafka: Address | None = setting(
+        "advertise_kafka",
+        None,
+        notation.ADDRESS,
+        "The address Kafka clients are told to connect to. Absent: where it listens.",
+    )
+    advertise_http: Address | None = setting(
+        "advertise_http",
+        None,
+        notation.ADDRESS,
+        "The HTTP address other nodes and people are told. Absent: where it listens.",
+    )
+    advertise_peer: Address | None = setting(
+        "advertise_peer",
+        None,
+        notation.ADDRESS,
+        "The address other nodes are told to connect to. Absent: this node's address in"
+        " `cluster`, or where it listens.",
+    )
+    rack: str = setting(
+        "rack", "", notation.TEXT, "The rack or zone this node stands in, told to Kafka clients."
+    )
+    insecure: bool = setting(
+        "insecure",
+        False,
+        notation.BOOLEAN,
+        "Listen beyond this machine although anybody who reaches a port may read and change"
+        " everything.",
+    )
+    ready_file: str | None = setting(
+        "ready_file",
+        None,
+        notation.PATH,
+        "Write the addresses to this file, as JSON, once requests are served.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """What a topic is when nobody said."""
+
+    auto_create: bool = setting(
+        "auto_create",
+        True,
+        notation.BOOLEAN,
+        "Make a topic when a Kafka client asks for one that is not there, if the client lets it.",
+    )
+    partitions_default: int = setting(
+        "partitions_default",
+        4,
+        notation.integer(1, TOPIC_PARTITIONS_MAX),
+        "How many partitions a topic gets when nobody says.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Consumer groups."""
+
+    session_min_ms: int = setting(
+        "session_min",
+        GROUP_SESSION_MIN_MS,
+        notation.duration(1, _DAY_MS),
+        "The shortest session timeout a member may ask for.",
+    )
+    session_max_ms: int = setting(
+        "session_max",
+        GROUP_SESSION_MAX_MS,
+        notation.duration(1, _DAY_MS),
+        "The longest session timeout a member may ask for.",
+    )
+    initial_delay_ms: int = setting(
+        "initial_delay",
+        GROUP_INITIAL_DELAY_MS,
+        notation.duration(0, 600 * _SECOND_MS),
+        "How long an empty group waits for more members before its first assignment.",
+    )
+    members_max: int = setting(
+        "members_max",
+        GROUP_MEMBERS_MAX,
+        notation.integer(1, GROUP_MEMBERS_MAX),
+        "How many members a group may have.",
+    )
+    offset_retention_ms: int = setting(
+        "offset_retention",
+        OFFSET_RETENTION_MS,
+        notation.duration(60 * _SECOND_MS, 3_650 * _DAY_MS),
+        "How long the offsets of a group without members are kept.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raft:
+    """How the nodes of a cluster agree."""
+
+    tick_ms: int = setting(
+        "tick",
+        TICK_MS,
+        notation.duration(10, 10 * _SECOND_MS),
+        "The pace of heartbeats. A leader that is silent for ten to twenty of them is replaced.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Files and memory of each shard on this node."""
+
+    segment_bytes: int = setting(
+        "segment_size",
+        SEGMENT_BYTES,
+        notation.size(64 * KIB, 1 * GIB),
+        "The size of a segment file; space is taken for a whole one at once.",
+    )
+    ballast_bytes: int = setting(
+        "ballast_size",
+        32 * MIB,
+        notation.size(0, 64 * GIB),
+        "Space held back in each shard so that votes and deletes still work when the disk is full.",
+    )
+    index_cache_bytes: int = setting(
+        "index_cache",
+        16 * MIB,
+        notation.size(64 * KIB, 64 * GIB),
+        "How much of a shard's indexes is kept in memory.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client, or all of them, may ask for."""
+
+    connections_max: int = setting(
+        "connections_max",
+        KAFKA_CONNECTIONS_MAX,
+        notation.integer(1, 1_000_000),
+        "How many Kafka connections are open at once.",
+    )
+    connection_idle_ms: int = setting(
+        "connection_idle",
+        KAFKA_CONNECTION_IDLE_MS,
+        notation.duration(1 * _SECOND_MS, _DAY_MS),
+        "A Kafka connection that is silent for this long is closed.",
+    )
+    request_bytes_max: int = setting(
+        "request_size_max",
+        KAFKA_REQUEST_BYTES_MAX,
+        notation.size(1 * MIB, 1 * GIB),
+        "The largest Kafka request; a longer one ends its connection.",
+    )
+    requests_held_bytes_max: int = setting(
+        "requests_held_max",
+        KAFKA_REQUESTS_HELD_BYTES_MAX,
+        notation.size(1 * MIB, 1_024 * GIB),
+        "How much memory all Kafka requests under way may take; above it, reading waits.",
+    )
+    fetch_bytes_max: int = setting(
+        "fetch_size_max",
+        KAFKA_FETCH_BYTES_MAX,
+        notation.size(1 * MIB, 1 * GIB),
+        "The largest answer to a Kafka fetch, but for a single batch that is larger.",
+    )
+    http_connections_max: int = setting(
+        "http_connections_max",
+        256,
+        notation.integer(4, 100_000),
+        "How many HTTP connections are served at once; further ones are answered 503.",
+    )
+    stop_grace_ms: int = setting(
+        "stop_grace",
+        10 * _SECOND_MS,
+        notation.duration(0, 600 * _SECOND_MS),
+        "How long requests under way may take to finish when the broker stops.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Web:
+    """The HTTP port."""
+
+    hosts: tuple[str, ...] = setting(
+        "hosts",
+        (),
+        notation.NAMES,
+        "Further names this node is reached under by HTTP; `*` for any. Addresses, localhost and"
+        " the advertised name are always known.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What the broker tells about itself, on stderr."""
+
+    level: str = setting(
+        "level",
+        "info",
+        notation.choice("debug", "info", "warning", "error"),
+        "The least important lines to write.",
+    )
+    format: str = setting(
+        "format",
+        "text",
+        notation.choice("text", "json"),
+        "Lines for people, or one JSON document a line.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything, section by section."""
+
+    broker: Broker = Broker()
+    topics: Topics = Topics()
+    groups: Groups = Groups()
+    raft: Raft = Raft()
+    storage: Storage = Storage()
+    limits: Limits = Limits()
+    web: Web = Web()
+    log: Log = Log()
+
+    def value(self, of: "Field") -> object:
+        """The value of one field."""
+        return getattr(getattr(self, of.section), of.attribute)
+
+    @property
+    def node(self) -> NodeId:
+        return NodeId(self.broker.node_id)
+
+
+BARE_SECTION = "broker"
+"""The section whose keys stand alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One setting, and what it is called where."""
+
+    section: str
+    attribute: str
+    key: str
+    default: object
+    notation: Notation[Any]
+    meaning: str
+
+    @property
+    def name(self) -> str:
+        """What people call it: `data`, `storage.segment_size`."""
+        return self.key if self.section == BARE_SECTION else f"{self.section}.{self.key}"
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
+
+    @property
+    def is_switch(self) -> bool:
+        """A flag that needs no value."""
+        return isinstance(self.default, bool)
+
+    def written(self, value: object) -> str:
+        """A value the way it is written; nothing for one that is absent."""
+        return "" if value is None else self.notation.format(value)
+
+
+def sections() -> Iterator[tuple[str, type]]:
+    """Name and class of each section, in order."""
+    for part in dataclasses.fields(Config):
+        yield part.name, type(part.default)
+
+
+def _read_off() -> Iterator[Field]:
+    for section, cls in sections():
+        for entry in dataclasses.fields(cls):
+            yield Field(
+                section=section,
+                attribute=entry.name,
+                default=entry.default,
+                **entry.metadata,
+            )
+
+
+FIELDS: tuple[Field, ...] = tuple(_read_off())
+BY_NAME: Mapping[str, Field] = {entry.name: entry for entry in FIELDS}
+BY_VARIABLE: Mapping[str, Field] = {entry.variable: entry for entry in FIELDS}
+
+
+def make_config(values: Mapping[str, object]) -> Config:
+    """A configuration with these values, by name of field; the rest as it is by default."""
+    given: dict[str, dict[str, object]] = {section: {} for section, _ in sections()}
+    for name, value in values.items():
+        given[BY_NAME[name].section][BY_NAME[name].attribute] = value
+    return Config(**{section: cls(**given[section]) for section, cls in sections()})

@@ -1,0 +1,88 @@
+"""How log lines look: for people, or for programs.
+
+Library code only asks `logging.getLogger(__name__)` and never configures anything; the two commands
+that run a broker call `configure_logs` once. Lines go to stderr, because stdout is for what was
+asked for.
+
+    text    14:03:07.214 info    server: ready kafka=127.0.0.1:9092 …
+    json    {"time":"2026-01-31T14:03:07.214Z","level":"info","logger":"server","message":"ready …"}
+
+A line break inside a message is escaped in both, so that nobody can forge a line by sending one.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+import msgspec
+
+from penstock.server.config import Log
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31;1m"}
+_PLAIN = "\x1b[0m"
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: "\\n", 13: "\\r", 9: " "}
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people; a traceback, which is a bug, follows on lines of its own."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = record.levelname.lower()
+        moment = datetime.fromtimestamp(record.created).astimezone()
+        message = record.getMessage().translate(_CONTROL)
+        line = (
+            f"{moment:%H:%M:%S}.{moment.microsecond // 1_000:03} {level:<7} "
+            f"{_short(record.name)}: {message}"
+        )
+        if self._colour and level in _COLOURS:
+            line = f"{_COLOURS[level]}{line}{_PLAIN}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON document a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        document: dict[str, object] = {
+            "time": f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03}Z",
+            "level": record.levelname.lower(),
+            "logger": _short(record.name),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(document).decode()
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("penstock.")
+
+
+def configure_logs(settings: Log, *, colour: bool, stream: TextIO | None = None) -> None:
+    """Send every logger's lines to one stream in one format; replaces what was set before."""
+    channel = logging.StreamHandler(sys.stderr if stream is None else stream)
+    channel.setFormatter(
+        JsonFormatter() if settings.format == "json" else TextFormatter(colour=colour)
+    )
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(channel)
+    root.setLevel(_LEVELS[settings.level])
+    # What they say below these levels is about themselves, or about clients that send rubbish.
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

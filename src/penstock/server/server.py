@@ -1,0 +1,359 @@
+"""One broker process: what is started in which order, and how it ends.
+
+    start   the ports are tried; HTTP answers (alive, not ready); the node opens its shards and
+            finds its cluster, which may take as long as the others take; Kafka answers; the node
+            tells the cluster where it is; when it can serve, it is ready and says so
+    stop    not ready any more; leadership goes to others, shard by shard, each when the requests
+            under way in it are answered; the Kafka port, which told clients where to go meanwhile,
+            finishes what is left, for a bounded time; shards are closed; HTTP last, so that a probe
+            sees "stopping" and not silence
+
+A first SIGTERM or SIGINT asks for a stop, a second one ends the process at once: everything that
+was acknowledged is on disk, so that is safe, only slower to start from. When the node cannot go on,
+the reason is raised out of `run` and becomes the process's last line.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from penstock.core.errors import PenstockError
+from penstock.core.types import NodeId
+from penstock.engine.engine import EngineSettings
+from penstock.engine.group_requests import GroupSettings
+from penstock.engine.node import Node, NodeSettings
+from penstock.kafka.listener import KafkaListener
+from penstock.kafka.switchboard import KafkaSettings
+from penstock.server.checks import advertised
+from penstock.server.config import Config
+from penstock.server.notation import Address
+from penstock.server.ports import check_free, is_about_place, refusal
+from penstock.server.process import make_data_directory, raise_open_files_limit
+from penstock.server.ready_file import (
+    remove_old_ready_file,
+    remove_ready_file,
+    write_ready_file,
+)
+from penstock.server.sources import LoadedConfig
+from penstock.storage import LogSettings
+from penstock.web.app import make_app
+from penstock.web.broker import Phase, SettingRow
+from penstock.web.listener import HttpListener
+
+READY_PAUSE_SECONDS = 0.02
+FILES_BESIDES_CONNECTIONS = 512
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CLOSE_SECONDS_MAX = 30.0
+"""Besides the grace for requests: to hand over, to finish writing, to snapshot."""
+
+logger = logging.getLogger("penstock.server")
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a broker is reached, once it is ready; also what the ready file holds."""
+
+    node: NodeId
+    pid: int
+    data: str
+    kafka: str
+    http: str
+    peer: str
+
+    def describe(self) -> str:
+        """For the log."""
+        return f"kafka={self.kafka} http={self.http} peer={self.peer}"
+
+
+class Server:
+    """A broker; `await run()` returns when it was asked to stop and has stopped."""
+
+    def __init__(
+        self, loaded: LoadedConfig, *, on_ready: Callable[[Places], None] = lambda _places: None
+    ) -> None:
+        assert loaded.config.broker.data is not None, "a broker needs a directory"
+        self._loaded = loaded
+        self._config: Config = loaded.config
+        self._on_ready = on_ready
+        self._phase = Phase.STARTING
+        self._waiting_for = "the log is being opened"
+        self._stop = asyncio.Event()
+        self._failed: asyncio.Future[PenstockError] = asyncio.get_running_loop().create_future()
+        self._node: Node | None = None
+        self._kafka: KafkaListener | None = None
+        self._http: HttpListener | None = None
+        self._hosts: set[str] = set(self._config.web.hosts)
+        self._ready_file: str | None = None
+        self._data = os.path.abspath(loaded.config.broker.data)
+
+    # What HTTP asks.
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def node(self) -> Node | None:
+        return self._node
+
+    def problems(self) -> list[str]:
+        """Why it does not serve."""
+        if self._phase is Phase.STOPPING:
+            return ["it is stopping"]
+        if self._node is None:
+            return [self._waiting_for]
+        problems = list(self._node.health().problems)
+        if self._phase is Phase.STARTING and not problems:
+            problems = ["the ports are being opened"]
+        return problems
+
+    def settings(self) -> list[SettingRow]:
+        return [
+            SettingRow(name=entry.name, value=entry.written(value), source=str(source))
+            for entry, value, source in self._loaded.rows()
+        ]
+
+    def hosts(self) -> set[str]:
+        return self._hosts
+
+    # Life.
+
+    async def run(self) -> None:
+        """Serve until a signal says stop. Raises what makes it impossible to go on."""
+        with self._signals():
+            try:
+                await self._serve()
+            finally:
+                await self._close()
+
+    def stop(self) -> None:
+        """Ask for a stop in good order."""
+        self._phase = Phase.STOPPING
+        self._stop.set()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._take_signal, number)
+        try:
+            yield
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _take_signal(self, number: signal.Signals) -> None:
+        for each in STOP_SIGNALS:
+            # The next one is the system's: it ends the process even if the loop hangs.
+            asyncio.get_running_loop().remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        logger.info("%s: stopping", number.name)
+        self.stop()
+
+    async def _serve(self) -> None:
+        self._check_ports()
+        if self._loaded.file is not None:
+            logger.info("settings are read from %s", self._loaded.file)
+        self._warn_of_reach()
+        make_data_directory(self._data)
+        room_for_files = raise_open_files_limit()
+        if room_for_files < self._config.limits.connections_max + FILES_BESIDES_CONNECTIONS:
+            logger.warning(
+                "this process may open %d files, which is too few for limits.connections_max = %d;"
+                " raise it with ulimit -n or LimitNOFILE=",
+                room_for_files,
+                self._config.limits.connections_max,
+            )
+        starting = asyncio.create_task(self._start(), name="start")
+        stopping = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            await asyncio.wait(
+                (starting, stopping, self._failed), return_when=asyncio.FIRST_COMPLETED
+            )
+            if starting.done():
+                starting.result()
+                await asyncio.wait((stopping, self._failed), return_when=asyncio.FIRST_COMPLETED)
+            if self._failed.done():
+                raise self._failed.result()
+        finally:
+            for task in (starting, stopping):
+                task.cancel()
+            await asyncio.wait((starting, stopping))
+
+    def _check_ports(self) -> None:
+        broker = self._config.broker
+        for name, address in (
+            ("kafka", broker.kafka), ("http", broker.http), ("peer", broker.peer)
+        ):  # fmt: skip
+            check_free(name, address)
+
+    def _warn_of_reach(self) -> None:
+        broker = self._config.broker
+        for address in (broker.kafka, broker.http, broker.peer):
+            if not address.is_loopback:
+                logger.warning(
+                    "insecure: whoever reaches %s may read and change everything", address
+                )
+
+    async def _start(self) -> None:
+        broker = self._config.broker
+        if broker.ready_file is not None:
+            remove_old_ready_file(broker.ready_file)
+        http = await self._start_http()
+        node = await self._open_node()
+        kafka = await self._start_kafka(node)
+        told_kafka = advertised(kafka, broker.advertise_kafka)
+        told_http = advertised(http, broker.advertise_http, fallback=told_kafka)
+        self._hosts |= {told_kafka.host, told_http.host, socket.gethostname()}
+        await node.register(kafka=str(told_kafka), http=str(told_http))
+        while problem := _unready(node, str(told_kafka)):
+            self._say_waiting(problem)
+            await asyncio.sleep(READY_PAUSE_SECONDS)
+        self._phase = Phase.SERVING
+        # What is there now stays: the collector need not look at it again.
+        gc.freeze()
+        places = Places(
+            node=self._config.node,
+            pid=os.getpid(),
+            data=self._data,
+            kafka=str(kafka),
+            http=str(http),
+            peer=node.peer_address,
+        )
+        if broker.ready_file is not None:
+            self._ready_file = broker.ready_file
+            write_ready_file(broker.ready_file, places)
+        logger.info("ready %s", places.describe())
+        self._on_ready(places)
+
+    async def _start_http(self) -> Address:
+        wanted = self._config.broker.http
+        listener = HttpListener(
+            make_app(self), connections_max=self._config.limits.http_connections_max
+        )
+        try:
+            bound = await listener.start(_number(wanted.host), wanted.port)
+        except OSError as error:
+            raise refusal("http", wanted, error) from error
+        self._http = listener
+        return Address(*bound)
+
+    async def _start_kafka(self, node: Node) -> Address:
+        wanted = self._config.broker.kafka
+        limits = self._config.limits
+        settings = KafkaSettings(
+            request_bytes_max=limits.request_bytes_max,
+            requests_held_bytes_max=limits.requests_held_bytes_max,
+            connections_max=limits.connections_max,
+            connection_idle_ms=limits.connection_idle_ms,
+            fetch_bytes_max=limits.fetch_bytes_max,
+        )
+        listener = KafkaListener(node.engine, settings, cluster=node.cluster)
+        try:
+            bound = await listener.start(_number(wanted.host), wanted.port)
+        except OSError as error:
+            raise refusal("kafka", wanted, error) from error
+        self._kafka = listener
+        return Address(*bound)
+
+    async def _open_node(self) -> Node:
+        peer = self._config.broker.peer
+        try:
+            node = await Node.open(node_settings(self._config), announce=self._announce)
+        except OSError as error:
+            if is_about_place(error):
+                raise refusal("peer", peer, error) from error
+            raise
+        self._node = node
+        node.failed.add_done_callback(self._note_failure)
+        return node
+
+    def _announce(self, line: str) -> None:
+        logger.info("node %d %s", self._config.broker.node_id, line)
+        if self._node is None:
+            self._waiting_for = line
+
+    def _say_waiting(self, problem: str) -> None:
+        if problem != self._waiting_for:
+            self._waiting_for = problem
+            logger.info("not ready yet: %s", problem)
+
+    def _note_failure(self, failed: "asyncio.Future[PenstockError]") -> None:
+        if not failed.cancelled() and not self._failed.done():
+            self._failed.set_result(failed.result())
+
+    async def _close(self) -> None:
+        self._phase = Phase.STOPPING
+        if self._ready_file is not None:
+            remove_ready_file(self._ready_file)
+        grace_seconds = self._config.limits.stop_grace_ms / 1_000
+        try:
+            async with asyncio.timeout(grace_seconds + CLOSE_SECONDS_MAX):
+                if self._node is not None and not self._failed.done():
+                    await self._node.hand_over()
+                if self._kafka is not None:
+                    await self._kafka.close(grace_seconds)
+                if self._node is not None:
+                    await self._node.close()
+        except TimeoutError:
+            logger.warning("stopping took too long; what is left is abandoned, nothing is lost")
+        if self._http is not None:
+            await self._http.close()
+        logger.info("stopped")
+
+
+def _unready(node: Node, kafka: str) -> str:
+    """Why clients cannot be served yet; nothing if they can."""
+    problems = node.health().problems
+    if problems:
+        return problems[0]
+    record = node.engine.node(node.engine.node_id)
+    if record is None or record.kafka != kafka:
+        return "the cluster does not know yet where this node is"
+    return ""
+
+
+def node_settings(config: Config) -> NodeSettings:
+    """What a node is told of the configuration."""
+    broker, storage, groups = config.broker, config.storage, config.groups
+    cluster = {member.node: str(member.address) for member in broker.cluster}
+    if broker.advertise_peer is not None:
+        cluster[config.node] = str(broker.advertise_peer)
+    assert broker.data is not None, "a broker needs a directory"
+    return NodeSettings(
+        data=broker.data,
+        node_id=config.node,
+        cluster=cluster,
+        peer_host=_number(broker.peer.host),
+        peer_port=broker.peer.port,
+        shards=broker.shards,
+        rack=broker.rack,
+        tick_ms=config.raft.tick_ms,
+        log=LogSettings(
+            segment_bytes=storage.segment_bytes,
+            ballast_bytes=storage.ballast_bytes,
+            index_cache_bytes=storage.index_cache_bytes,
+        ),
+        engine=EngineSettings(
+            default_partitions=config.topics.partitions_default,
+            auto_create_topics=config.topics.auto_create,
+        ),
+        groups=GroupSettings(
+            session_min_ms=groups.session_min_ms,
+            session_max_ms=groups.session_max_ms,
+            initial_delay_ms=groups.initial_delay_ms,
+            members_max=groups.members_max,
+            offset_retention_ms=groups.offset_retention_ms,
+        ),
+    )
+
+
+def _number(host: str) -> str:
+    """`localhost` is two addresses, and a client may try the one where nobody listens."""
+    return "127.0.0.1" if host == "localhost" else host

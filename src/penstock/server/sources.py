@@ -1,0 +1,212 @@
+"""Where values come from, and which of them counts: flag > variable > file > default.
+
+Every value keeps its source, so that `penstock config show` and an error can say where it was
+written. The file is the one named by `--config` or `PENSTOCK_CONFIG`, else `penstock.toml` in the
+current directory if there is one. What nobody knows, in the file or among the variables that start
+with `PENSTOCK_`, is an error and not ignored: a setting that was misspelled would otherwise be
+missed on the day it is needed.
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn
+
+from penstock.core.errors import LocalError
+from penstock.server.config import (
+    BARE_SECTION,
+    BY_NAME,
+    BY_VARIABLE,
+    ENVIRONMENT_PREFIX,
+    FIELDS,
+    Config,
+    Field,
+    make_config,
+    sections,
+)
+
+CONFIG_VARIABLE = "PENSTOCK_CONFIG"
+DEFAULT_FILE = "penstock.toml"
+FILE_BYTES_MAX = 1 << 20
+
+_SERVICE_LINK = re.compile(
+    r"PENSTOCK_(?:\w+_)?(?:SERVICE_(?:HOST|PORT\w*)|PORT_\d+_(?:TCP|UDP|SCTP)\w*)=.*"
+    r"|PENSTOCK_(?:\w+_)?PORT=(?:tcp|udp|sctp)://.*"
+)
+"""Kubernetes tells every pod about a service named penstock-… in variables like these."""
+
+
+class Origin(Enum):
+    """The kinds of sources, weakest first."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a value was written."""
+
+    origin: Origin
+    place: str = ""
+    """The flag, the variable, or the file."""
+
+    def __str__(self) -> str:
+        return f"{self.origin.value} {self.place}".rstrip()
+
+
+DEFAULT = Source(origin=Origin.DEFAULT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A configuration, and where each value of it comes from."""
+
+    config: Config
+    sources: Mapping[str, Source]
+    """By name of field."""
+    file: str | None
+    """The file that was read."""
+
+    def source(self, of: Field) -> Source:
+        return self.sources[of.name]
+
+    def is_default(self, name: str) -> bool:
+        """Nobody asked for this value."""
+        return self.sources[name].origin is Origin.DEFAULT
+
+    def rows(self) -> Iterator[tuple[Field, object, Source]]:
+        """Each field with its value and source, in order."""
+        for entry in FIELDS:
+            yield entry, self.config.value(entry), self.sources[entry.name]
+
+    def changed(self, values: Mapping[str, object], place: str) -> "LoadedConfig":
+        """The same with other defaults, for a command that has its own."""
+        chosen = {entry.name: value for entry, value, _ in self.rows()} | dict(values)
+        source = Source(origin=Origin.DEFAULT, place=place)
+        return LoadedConfig(
+            config=make_config(chosen),
+            sources={**self.sources, **dict.fromkeys(values, source)},
+            file=self.file,
+        )
+
+
+def load_config(
+    *,
+    flags: Mapping[str, object],
+    environment: Mapping[str, str],
+    file: str | None = None,
+) -> LoadedConfig:
+    """Read all sources. `flags` goes by name of field; `file` is what `--config` says."""
+    path = _choose_file(file, environment)
+    values: dict[str, object] = {}
+    sources: dict[str, Source] = {entry.name: DEFAULT for entry in FIELDS}
+
+    def take(entries: Iterable[tuple[Field, object, Source]]) -> None:
+        for entry, written, source in entries:
+            values[entry.name] = parse_value(entry, written, source)
+            sources[entry.name] = source
+
+    if path is not None:
+        take(_from_file(path))
+    take(_from_environment(environment))
+    take(
+        (BY_NAME[name], written, Source(origin=Origin.FLAG, place=BY_NAME[name].flag))
+        for name, written in flags.items()
+    )
+    return _follow_cluster(LoadedConfig(config=make_config(values), sources=sources, file=path))
+
+
+def _follow_cluster(loaded: LoadedConfig) -> LoadedConfig:
+    """A node listens for its peers where the cluster says it is, unless told otherwise."""
+    broker = loaded.config.broker
+    own = [member.address for member in broker.cluster if member.node == broker.node_id]
+    if own and loaded.is_default("peer"):
+        return loaded.changed({"peer": own[0]}, "from cluster")
+    return loaded
+
+
+def parse_value(entry: Field, written: object, source: Source) -> object:
+    """Read one value; the error is one sentence that names it all."""
+    try:
+        return entry.notation.parse(written)
+    except ValueError as error:
+        shown = f'"{written}"' if isinstance(written, str) else str(written)
+        raise LocalError(
+            f"{entry.name} = {shown} ({source}) is not allowed: it must be {entry.notation.allowed}"
+        ) from error
+
+
+def _choose_file(file: str | None, environment: Mapping[str, str]) -> str | None:
+    named = file or environment.get(CONFIG_VARIABLE)
+    if named is not None:
+        return named
+    return DEFAULT_FILE if os.path.isfile(DEFAULT_FILE) else None
+
+
+def _from_file(path: str) -> Iterator[tuple[Field, object, Source]]:
+    source = Source(origin=Origin.FILE, place=path)
+    for name, written in _flatten(_read_toml(path), path):
+        entry = BY_NAME.get(name)
+        if entry is None:
+            _refuse_unknown(name, BY_NAME, f"{path} has a key {name} that nobody knows")
+        yield entry, written, source
+
+
+def _read_toml(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise LocalError(
+            f"the configuration {path} cannot be read: {error.strerror or error}"
+        ) from error
+    if len(data) > FILE_BYTES_MAX:
+        raise LocalError(f"the configuration {path} is over {FILE_BYTES_MAX} bytes; is it one?")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise LocalError(f"the configuration {path} is no valid TOML: {error}") from error
+
+
+def _flatten(document: Mapping[str, object], path: str) -> Iterator[tuple[str, object]]:
+    """Names of fields, as far as they have the right shape."""
+    tables = {section for section, _ in sections()} - {BARE_SECTION}
+    for key, value in document.items():
+        if not isinstance(value, dict):
+            yield key, value
+        elif key in tables:
+            for inner, deep in value.items():
+                yield f"{key}.{inner}", deep
+        else:
+            known = [*tables, *BY_NAME]
+            _refuse_unknown(key, known, f"{path} has a section [{key}] that nobody knows")
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[Field, object, Source]]:
+    for variable, written in sorted(environment.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        entry = BY_VARIABLE.get(variable)
+        if entry is not None:
+            yield entry, written, Source(origin=Origin.ENVIRONMENT, place=variable)
+        elif not _SERVICE_LINK.fullmatch(f"{variable}={written}"):
+            known = [*BY_VARIABLE, CONFIG_VARIABLE]
+            _refuse_unknown(
+                variable, known, f"the environment has a variable {variable} that nobody knows"
+            )
+
+
+def _refuse_unknown(name: str, known: Iterable[str], sentence: str) -> NoReturn:
+    # What all of them begin with says nothing about which one was meant.
+    short = {each.removeprefix(ENVIRONMENT_PREFIX): each for each in known}
+    wanted = name.removeprefix(ENVIRONMENT_PREFIX).replace("-", "_")
+    near = difflib.get_close_matches(wanted, list(short), n=1)
+    hint = f"did you mean {short[near[0]]}?" if near else "see: penstock config reference"
+    raise LocalError(f"{sentence}; {hint}")

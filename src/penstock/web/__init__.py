@@ -1,0 +1,1 @@
+"""HTTP: health for probes, the cluster for operators, and a page for people."""

@@ -1,0 +1,51 @@
+"""Answers in JSON, and errors as `{"error": …, "message": …}`.
+
+`error` is the name of a class in `core/errors.py`, for programs; `message` is its sentence, for
+people. A request that could be repeated says when, in `Retry-After`.
+"""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+from penstock.core.errors import NotLeader, PenstockError, Unavailable
+
+SAFE_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+"""What no answer goes without: nothing is kept, framed, guessed at or loaded from elsewhere."""
+
+
+def json_answer(
+    document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """One JSON document, on one line."""
+    return Response(
+        msgspec.json.encode(document) + b"\n",
+        status_code=status,
+        headers={**SAFE_HEADERS, **(headers or {})},
+        media_type="application/json",
+    )
+
+
+def error_answer(status: int, name: str, message: str) -> Response:
+    """A refusal that is not one of ours, such as an unknown path."""
+    return json_answer({"error": name, "message": message}, status=status)
+
+
+def penstock_error_answer(error: PenstockError) -> Response:
+    """One of our errors."""
+    document: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
+    headers = {}
+    if isinstance(error, Unavailable):
+        headers["retry-after"] = str(math.ceil(error.retry_after_ms / 1_000))
+    if isinstance(error, NotLeader) and error.leader:
+        document["leader"] = error.leader
+    return json_answer(document, status=error.http_status, headers=headers)

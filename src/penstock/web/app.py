@@ -1,0 +1,203 @@
+"""The HTTP application: health for probes, the cluster for operators, a page for people.
+
+    GET     /                            a page that says what is here
+    GET     /livez                       the loop turns; never looks outside
+    GET     /startupz                    the log is recovered, the node is in its cluster
+    GET     /readyz, /healthz            requests are served; 503 with a list of what is wrong
+    GET     /v1/health/quorum-critical   may this node be stopped? 503 with the shards that need it
+    GET     /v1/health/replicated        does every shard have all its replicas? 503 if not
+    GET     /v1/cluster                  members, shards, leaders
+    POST    /v1/cluster/members          {"node": 4, "peer": "host:port"}: add a node
+    DELETE  /v1/cluster/members/{node}   remove one for good
+    POST    /v1/cluster/transfer         {"shard": 2, "target": 3}: hand over leadership
+    GET     /v1/groups                   consumer groups of the whole cluster
+    GET     /v1/groups/{group}           one of them: members, offsets, lag
+    GET     /v1/config                   settings in force, each with its source
+
+Answers are JSON, errors are `{"error", "message"}`. What a request must pass is `guard.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from penstock.core.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.core.types import NodeId, ShardId
+from penstock.web.answers import SAFE_HEADERS, error_answer, json_answer, penstock_error_answer
+from penstock.web.broker import Broker, Cluster, Node, Phase
+from penstock.web.guard import Guard
+from penstock.web.health import missing_replicas, needed_here
+from penstock.web.page import render_page
+
+CHANGE_SECONDS_MAX = 30.0
+HEALTH_PATHS = ("/livez", "/startupz", "/readyz", "/healthz")
+
+S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class AddMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that adds a node."""
+
+    node: int
+    peer: str
+
+
+class TransferLeadership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that hands over a shard."""
+
+    shard: int
+    target: int
+
+
+def make_app(broker: Broker) -> ASGIApp:
+    """The application for one broker."""
+    endpoints = _Endpoints(broker)
+    routes = [
+        Route("/", endpoints.page),
+        Route("/livez", endpoints.live),
+        Route("/startupz", endpoints.started),
+        Route("/readyz", endpoints.ready),
+        Route("/healthz", endpoints.ready),
+        Route("/v1/health/quorum-critical", endpoints.quorum_critical),
+        Route("/v1/health/replicated", endpoints.replicated),
+        Route("/v1/cluster", endpoints.status),
+        Route("/v1/cluster/members", endpoints.add_member, methods=["POST"]),
+        Route("/v1/cluster/members/{node:int}", endpoints.remove_member, methods=["DELETE"]),
+        Route("/v1/cluster/transfer", endpoints.transfer, methods=["POST"]),
+        Route("/v1/groups", endpoints.groups),
+        Route("/v1/groups/{group:path}", endpoints.group),
+        Route("/v1/config", endpoints.config),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            PenstockError: _answer_error,
+            HTTPException: _answer_http_error,
+            Exception: _answer_bug,
+        },
+    )
+    return Guard(app, hosts=broker.hosts, open_paths=HEALTH_PATHS)
+
+
+class _Endpoints:
+    """One method for each path."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def page(self, _request: Request) -> Response:
+        text = render_page(self._broker)
+        return Response(text, media_type="text/html", headers=SAFE_HEADERS)
+
+    async def live(self, _request: Request) -> Response:
+        return json_answer({"live": True})
+
+    async def started(self, _request: Request) -> Response:
+        if self._broker.node is not None:
+            return _verdict("started", [])
+        return _verdict("started", self._broker.problems() or ["it is starting"])
+
+    async def ready(self, _request: Request) -> Response:
+        problems = self._broker.problems()
+        if self._broker.phase is not Phase.SERVING and not problems:
+            problems = [f"it is {self._broker.phase.value}"]
+        return _verdict("ready", problems)
+
+    async def quorum_critical(self, _request: Request) -> Response:
+        return _verdict("safe_to_stop", needed_here(await self._cluster().status()))
+
+    async def replicated(self, _request: Request) -> Response:
+        return _verdict("replicated", missing_replicas(await self._cluster().status()))
+
+    async def status(self, _request: Request) -> Response:
+        return json_answer(await self._cluster().status())
+
+    async def add_member(self, request: Request) -> Response:
+        wanted = await _body(request, AddMember)
+        await _bounded(self._cluster().add_node(NodeId(wanted.node), wanted.peer))
+        return json_answer({"node": wanted.node, "peer": wanted.peer}, status=201)
+
+    async def remove_member(self, request: Request) -> Response:
+        """202 if its shards are still moving; asking again tells how it stands."""
+        node = NodeId(request.path_params["node"])
+        gone = await _bounded(self._cluster().remove_node(node))
+        return json_answer({"node": node, "gone": gone}, status=200 if gone else 202)
+
+    async def transfer(self, request: Request) -> Response:
+        wanted = await _body(request, TransferLeadership)
+        await _bounded(self._cluster().transfer(ShardId(wanted.shard), NodeId(wanted.target)))
+        return json_answer({"shard": wanted.shard, "target": wanted.target})
+
+    async def groups(self, _request: Request) -> Response:
+        return json_answer({"groups": await self._node().lag.groups()})
+
+    async def group(self, request: Request) -> Response:
+        return json_answer(await self._node().lag.group(request.path_params["group"]))
+
+    async def config(self, _request: Request) -> Response:
+        return json_answer({"settings": self._broker.settings()})
+
+    def _cluster(self) -> Cluster:
+        return self._node().cluster
+
+    def _node(self) -> Node:
+        node = self._broker.node
+        if node is None:
+            raise Unavailable("the broker is starting; ask again", retry_after_ms=1_000)
+        return node
+
+
+def _verdict(name: str, problems: list[str]) -> Response:
+    document = {name: not problems, "problems": problems}
+    return json_answer(document, status=503 if problems else 200)
+
+
+async def _body(request: Request, kind: type[S]) -> S:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not what it should be: {error}") from error
+
+
+async def _bounded(change: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(CHANGE_SECONDS_MAX):
+            return await change
+    except TimeoutError as error:
+        raise OutcomeUnknown(
+            "the change was not confirmed in time; it may still happen: look before you repeat it"
+        ) from error
+
+
+def _answer_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, PenstockError), f"{error!r} is no error of ours"
+    return penstock_error_answer(error)
+
+
+def _answer_http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), f"{error!r} is no HTTP error"
+    name = error.detail.title().replace(" ", "").replace("-", "")
+    sentence = {
+        404: "there is nothing under this path",
+        405: "this path does not take that method",
+    }.get(error.status_code, error.detail)
+    return error_answer(error.status_code, name, sentence)
+
+
+def _answer_bug(request: Request, _error: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path)
+    return error_answer(
+        500, "InternalError", "this is a bug of Penstock; the broker's log tells more"
+    )

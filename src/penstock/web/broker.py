@@ -1,0 +1,141 @@
+"""What HTTP may ask of the broker it runs in.
+
+The port is open before there is an engine, so that probes can tell a broker that is recovering from
+one that is dead. `Broker` is the process, from its first moment; `Node` is what operators use of
+the node, once it is there. The server gives both; tests give fakes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from penstock.core.types import NodeId, ShardId
+from penstock.engine.lag import GroupLag, GroupLine
+from penstock.engine.status import ClusterStatus
+
+
+class Phase(Enum):
+    """Where a broker is in its life."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as it is in force."""
+
+    name: str
+    value: str
+    source: str
+
+
+class Leading(Protocol):
+    """Who leads a shard; node 0 if nobody is known to."""
+
+    @property
+    def node(self) -> NodeId: ...
+
+
+class Member(Protocol):
+    """A node, as the catalog has it."""
+
+    @property
+    def kafka(self) -> str: ...
+    @property
+    def http(self) -> str: ...
+
+
+class NamedTopic(Protocol):
+    """A topic, as the catalog has it."""
+
+    @property
+    def partitions(self) -> Sequence[object]: ...
+
+
+class Contents(Protocol):
+    """What the cluster consists of."""
+
+    @property
+    def nodes(self) -> Mapping[NodeId, Member]: ...
+    @property
+    def topics(self) -> Mapping[str, NamedTopic]: ...
+
+
+class GroupRow(Protocol):
+    """A consumer group, in a line."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+
+
+class GroupKeeper(Protocol):
+    """Who looks after some groups."""
+
+    def groups(self) -> Sequence[GroupRow]: ...
+
+
+class Engine(Protocol):
+    """What the page shows is read from here."""
+
+    node_id: NodeId
+    cluster_id: str
+
+    @property
+    def catalog(self) -> Contents: ...
+    @property
+    def alive(self) -> Callable[[], Collection[NodeId]]: ...
+    def shards(self) -> Iterable[int]: ...
+    def leader(self, shard: ShardId) -> Leading: ...
+    def led_coordinators(self) -> Sequence[GroupKeeper]: ...
+
+
+class Cluster(Protocol):
+    """What operators ask and order."""
+
+    async def status(self) -> ClusterStatus: ...
+    async def add_node(self, node: NodeId, peer: str) -> None: ...
+    async def remove_node(self, node: NodeId) -> bool: ...
+    async def transfer(self, shard: ShardId, target: NodeId) -> None: ...
+
+
+class Lag(Protocol):
+    """How far consumer groups are behind."""
+
+    async def groups(self) -> list[GroupLine]: ...
+    async def group(self, group: str) -> GroupLag: ...
+
+
+class Node(Protocol):
+    """A node in its cluster."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def lag(self) -> Lag: ...
+
+
+class Broker(Protocol):
+    """The process."""
+
+    @property
+    def phase(self) -> Phase: ...
+    @property
+    def node(self) -> Node | None:
+        """None until the log is recovered and the node is in its cluster."""
+        ...
+
+    def problems(self) -> list[str]:
+        """Why it does not serve; nothing if it does."""
+        ...
+
+    def settings(self) -> list[SettingRow]: ...
+    def hosts(self) -> Collection[str]:
+        """The names this node is known by."""
+        ...

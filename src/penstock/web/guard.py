@@ -1,0 +1,133 @@
+"""What every HTTP request must pass before anybody looks at it.
+
+The port has no users yet and trusts whoever can reach it. A browser on this machine can reach it,
+and so can any page that is open in that browser; these rules keep such a page out.
+
+- **Host.** A page can give its own name this machine's address (DNS rebinding) and then counts as
+  the same site. So the `Host` must be an address, localhost, or a name this node is known by.
+- **To change something** takes `Content-Type: application/json`, which no form can send and no
+  script of another site can send without asking first; and the `Origin`, if any, must be the Host.
+- **Bounds.** A body has at most 1 MiB and is read whole before anything is begun.
+
+Health checks are exempt from the first rule: a load balancer may call a node whatever it likes, and
+they give nothing away.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Collection
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.core.limits import MIB
+from penstock.web.answers import error_answer
+
+BODY_BYTES_MAX = 1 * MIB
+BODY_SECONDS_MAX = 10.0
+ANY_HOST = "*"
+
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+
+
+class Guard:
+    """An ASGI application around another."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Callable[[], Collection[str]],
+        open_paths: Collection[str],
+    ) -> None:
+        """`hosts` are the names this node is known by; `open_paths` may be asked by any name."""
+        self._app = app
+        self._hosts = hosts
+        self._open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            assert scope["type"] == "websocket", f"a scope of type {scope['type']}"
+            await send({"type": "websocket.close"})
+            return
+        headers = Headers(scope=scope)
+        outcome = self._refusal(scope, headers) or await _read_body(headers, receive)
+        if isinstance(outcome, Response):
+            await outcome(scope, receive, send)
+        else:
+            await self._app(scope, _replay(outcome, receive), send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        host = headers.get("host", "")
+        if scope["path"] not in self._open_paths and not self._knows(host):
+            return error_answer(
+                421,
+                "UnknownHost",
+                f"this node is not known as {host or 'nothing'}; use its address, or add the name"
+                " to web.hosts",
+            )
+        if scope["method"] in _SAFE_METHODS:
+            return None
+        if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+            return error_answer(
+                415, "JsonRequired", "to change something, send Content-Type: application/json"
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            return error_answer(403, "ForeignOrigin", f"a page of {origin} may not change this")
+        return None
+
+    def _knows(self, host: str) -> bool:
+        name = _without_port(host).lower()
+        if name == "localhost" or _is_address(name):
+            return True
+        known = self._hosts()
+        return bool(name) and (ANY_HOST in known or name in {other.lower() for other in known})
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def _read_body(headers: Headers, receive: Receive) -> Response | bytes:
+    too_large = error_answer(413, "BodyTooLarge", f"a body has at most {BODY_BYTES_MAX} bytes")
+    claimed = headers.get("content-length", "0")
+    if not claimed.isdecimal() or int(claimed) > BODY_BYTES_MAX:
+        return too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return error_answer(400, "Disconnected", "the request ended early")
+                body += message.get("body", b"")
+                if len(body) > BODY_BYTES_MAX:
+                    return too_large
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        return error_answer(408, "TimedOut", "the body did not come in time")
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Receive the body that was read already, then whatever comes after it."""
+    pending = [body]
+
+    async def replayed() -> Message:
+        if pending:
+            return {"type": "http.request", "body": pending.pop(), "more_body": False}
+        return await receive()
+
+    return replayed
