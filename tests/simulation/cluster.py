@@ -21,7 +21,7 @@ from tests.simulation.history import History
 from tests.simulation.network import SimulatedNetwork, Weather
 from tests.simulation.node import SimulatedNode
 from tests.simulation.timeline import MILLISECOND, SECOND, Timeline
-from tests.simulation.workload import Client, Operator, Producer, Reader
+from tests.simulation.workload import Client, Committer, Operator, Producer, Reader
 
 SAFETY_US = 60 * SECOND
 LEADER_WITHIN_US = 15 * SECOND
@@ -180,6 +180,7 @@ class Cluster:
             )
         for name in ("r0", "r1"):
             clients.append(Reader(name, timeline, self, history, PARTITIONS))
+        clients.append(Committer("group", timeline, self, history))
 
         def created() -> None:
             for client in clients[1:]:

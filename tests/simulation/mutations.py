@@ -16,6 +16,7 @@ from penstock.engine import replica as replica_module
 from penstock.engine.proposals import Proposals
 from penstock.engine.replica import Replica
 from penstock.engine.transfer import SnapshotSource
+from penstock.machines.groups import Groups
 from penstock.machines.partitions import Partitions
 from penstock.raft.following import Following
 from penstock.raft.leadership import Leadership
@@ -383,6 +384,21 @@ def snapshot_without_producers() -> list[Patch]:
                 self._partitions[number].producers = producers
 
     return [(Partitions, "snapshot", snapshot)]
+
+
+@mutation
+def snapshot_without_groups() -> list[Patch]:
+    """A snapshot forgets consumer groups and how far they have got."""
+    original = Groups.snapshot
+
+    def snapshot(self: Groups) -> bytes:
+        kept, self._groups = self._groups, {}
+        try:
+            return original(self)
+        finally:
+            self._groups = kept
+
+    return [(Groups, "snapshot", snapshot)]
 
 
 @mutation

@@ -15,7 +15,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.peers import PeerMessage
 from penstock.engine.replica import Duty, Replica, ReplicaSettings, Surroundings
-from penstock.machines.partitions import Partitions
+from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
 from penstock.raft.messages import Ready
 from penstock.storage import Identity, LogJob, LogSettings, ShardLog
@@ -142,7 +142,7 @@ class SimulatedNode:
         self.replica.__init__(  # type: ignore[misc]
             NodeId(self.number),
             log=log,
-            machine=Partitions(),
+            machine=ShardMachine(),
             settings=ReplicaSettings(
                 raft=RaftSettings(
                     node=NodeId(self.number),

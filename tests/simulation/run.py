@@ -21,7 +21,7 @@ from tests.simulation.cluster import Cluster, Outcome
 from tests.simulation.mutations import MUTATIONS, plant
 
 MUST_HAPPEN = (
-    "ack", "read", "retry", "unknown", "refused", "trim", "quarantine", "halt",
+    "ack", "read", "retry", "unknown", "refused", "trim", "commit", "quarantine", "halt",
     "message lost", "message repeated", "message cut off", "message very late", "answer lost",
     "request lost", "request repeated", "network isolate", "network split", "network one way",
     "network ring", "network clog", "kill", "power cut", "all power cut", "pause", "clock jump",

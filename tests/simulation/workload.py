@@ -1,4 +1,4 @@
-"""Clients: producers with and without idempotence, readers, and an operator who trims.
+"""Clients: producers with and without idempotence, readers, a group, an operator who trims.
 
 A client talks to one node at a time over a network of its own: requests and answers take time and
 may get lost, and then the client does not know. Idempotent producers repeat the same batch until
@@ -18,11 +18,13 @@ from penstock.core.errors import (
     Unavailable,
     UnknownPartition,
 )
-from penstock.core.types import NO_PRODUCER, Offset, PartitionId
+from penstock.core.types import NO_PRODUCER, Offset, PartitionId, TopicId
 from penstock.engine.replica import Replica
 from penstock.machines.commands import CreatePartition, TrimPartition
-from penstock.machines.machine import Appended, Reply, Request
+from penstock.machines.group_commands import StoreOffsets
+from penstock.machines.machine import Appended, Refused, Reply, Request
 from penstock.machines.partitions import AppendBatch
+from penstock.machines.shard_machine import ShardMachine
 from tests.simulation.checkers import broken
 from tests.simulation.history import History, Outcome, Send, build_batch
 from tests.simulation.timeline import MILLISECOND, SECOND, Timeline
@@ -268,3 +270,71 @@ class Operator(Client):
             raise broken("NoFalseRefusal", f"a trim is refused: {answer!r}")
         self.timeline.count("trim")
         self._think()
+
+
+class Committer(Client):
+    """Commits the offsets of a consumer group and reads them back.
+
+    A commit whose outcome is not known, or whose request was repeated on the way, may still take
+    effect later; every other one is what a reader finds until the next."""
+
+    pause_us = 300 * MILLISECOND
+
+    def __init__(self, name: str, timeline: Timeline, door: Door, history: History) -> None:
+        super().__init__(name, timeline, door, history)
+        self._key = (TopicId(name.encode().ljust(16, b"\0")), 0)
+        self._committed = -1
+        self._offset = 0
+        self._possible: set[int] = set()
+
+    def act(self) -> None:
+        if self.random.random() < 0.5:
+            self._ask(self._read, self._read_answered)
+            return
+        self._offset += 1
+        offset = self._offset
+        self._possible.add(offset)
+        command = StoreOffsets(
+            group=self.name,
+            member="",
+            instance=None,
+            generation=-1,
+            offsets=((*self._key, offset, -1, ""),),
+        )
+        self._submit(lambda: command, lambda answer: self._commit_answered(offset, answer))
+
+    def _commit_answered(self, offset: int, answer: Reply | PenstockError) -> None:
+        if isinstance(answer, Refused | LocalError):
+            raise broken("NoFalseRefusal", f"{self.name} may not commit {offset}: {answer!r}")
+        if isinstance(answer, PenstockError):
+            if isinstance(answer, Unavailable) and not self.repeated:
+                self._possible.discard(offset)
+            self._again(self._think)
+            return
+        self._committed = offset
+        if not self.repeated:
+            self._possible.discard(offset)
+        self.timeline.count("commit")
+        self._think()
+
+    def _read(self, replica: Replica, answer: Answered) -> None:
+        allowed = {self._committed, *self._possible}
+
+        def behind_barrier(reply: Reply | PenstockError) -> None:
+            if not isinstance(reply, PenstockError):
+                machine = replica.machine
+                assert isinstance(machine, ShardMachine), f"{machine} has no groups"
+                found = machine.groups.offsets(self.name).get(self._key)
+                seen = -1 if found is None else found.offset
+                # A request that was late may find that the client has gone on.
+                if seen not in allowed | {self._committed, *self._possible}:
+                    raise broken("CommitsAreKept", f"{self.name} reads {seen}, not {allowed}")
+            answer(reply)
+
+        replica.read_barrier(behind_barrier)
+
+    def _read_answered(self, answer: Reply | PenstockError) -> None:
+        if isinstance(answer, PenstockError):
+            self._again(self._think)
+        else:
+            self._think()
