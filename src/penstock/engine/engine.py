@@ -27,7 +27,7 @@ from crc32c import crc32c
 from penstock.core.clock import Clock
 from penstock.core.errors import (
     BatchTooLarge,
-    InvalidRequest,
+    InvalidGroup,
     NotCoordinator,
     NotEnoughReplicas,
     NotLeader,
@@ -347,7 +347,10 @@ class Engine:
     def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:
         """Committed batches from the one that holds `offset` on."""
         partition = _partition(topic, index)
-        return self._readable(self.shard_of(partition)).fetch(partition, offset, bytes_max)
+        running = self._readable(self.shard_of(partition))
+        if not running.replica.leads and offset > running.machine.bounds(partition).high_watermark:
+            return b""  # A stand-in may be behind: what it misses is not out of range.
+        return running.fetch(partition, offset, bytes_max)
 
     def bounds(self, topic: Topic, index: int) -> Bounds:
         """Log start and high watermark."""
@@ -412,7 +415,7 @@ class Engine:
     def coordinator(self, group: str) -> Coordinator:
         """Who looks after a group, if it is this node."""
         if not group:
-            raise InvalidRequest("a consumer group needs a name")
+            raise InvalidGroup("a consumer group needs a name")
         shard = self.group_shard(group)
         running = self._shards.get(shard)
         if running is None or not running.replica.leads:

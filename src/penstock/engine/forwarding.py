@@ -32,6 +32,9 @@ PARTITIONS_METHOD = "partitions"
 CHANGE_SECONDS = 15.0
 PAUSE_SECONDS = 0.05
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""All that decoding bytes of another node may raise."""
+
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
@@ -138,7 +141,7 @@ def decode_body(body: bytes, kind: type[T]) -> T:
     """What another node sent, if it is what it should be."""
     try:
         return msgspec.msgpack.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
 
 
@@ -156,7 +159,7 @@ def decode(body: bytes, family: type[S]) -> tuple[ShardId, S]:
         if kind is None:
             raise InvalidRequest(f"another node sent a {envelope.name}, which is not known here")
         return envelope.shard, msgspec.msgpack.decode(envelope.body, type=kind)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
 
 

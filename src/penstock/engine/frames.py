@@ -91,6 +91,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     format_oldest: int
     format_newest: int
     identity: LinkIdentity
+    target: NodeId
+    """Whom the sender believes to talk to."""
     life: int
     """Drawn when the process started: a connection of an earlier life is dead for certain."""
     attempt: int

@@ -144,6 +144,10 @@ class Link(asyncio.BufferedProtocol):
         """Where the other end is, for people."""
         return self._address
 
+    def ended(self) -> bool:
+        """Nothing passes any more."""
+        return self._reason != ""
+
     def describe(self) -> str:
         """`node 2 (127.0.0.1:4711)`, or the address alone while the node is not known."""
         known = self.peer or self.dialled
@@ -191,6 +195,9 @@ class Link(asyncio.BufferedProtocol):
         self._stop(reason)
         if self._transport is not None:
             self._transport.abort()
+            # Not left to `connection_lost`: uvloop does not call it for a connection that is
+            # aborted while the call that makes it is being cancelled.
+            self._gone()
 
     def notify(self, method: str, body: bytes) -> None:
         """Send a notice, if there is room for it."""
@@ -229,13 +236,13 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         self._heard = True
         self._world.counters.bytes_received += count
-        if self._reason:
+        if self.ended():
             return
         try:
             for frame in self._reader.take(count):
                 self._world.counters.frames_received += 1
                 self._take(frame)
-                if self._reason:
+                if self.ended():
                     return
         except InvalidFrame as error:
             if self.hello is None and not self.dialled:  # Otherwise the owner tells.
@@ -253,8 +260,7 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop((str(error) or repr(error)) if error is not None else "it was closed")
-        self._transport = None
-        self._world.on_closed(self)
+        self._gone()
 
     # What a frame means.
 
@@ -302,8 +308,15 @@ class Link(asyncio.BufferedProtocol):
 
     def _be_refused(self, refused: Refused) -> None:
         if not self.welcome.done():
-            self.welcome.set_result(refused)
+            self.welcome.set_result(
+                Refused(f"{self._address} refused: {refused.reason}", refused.passing)
+            )
         self.abort(f"refused: {refused.reason}")
+
+    def _gone(self) -> None:
+        if self._transport is not None:
+            self._transport = None
+            self._world.on_closed(self)
 
     def _stop(self, reason: str) -> None:
         """Nothing passes from now on, in either direction; the first reason is the one."""

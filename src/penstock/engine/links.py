@@ -36,7 +36,7 @@ import msgspec
 
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import InvalidRequest, Unavailable
-from penstock.core.limits import PEER_CONNECTIONS_MAX
+from penstock.core.limits import PEER_CONNECTIONS_MAX, REQUEST_BODY_BYTES_MAX
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.exchange import Serve
 from penstock.engine.frames import (
@@ -83,7 +83,6 @@ class _Peer:
     def __init__(self, node: NodeId, address: str) -> None:
         self.node = node
         self.address = address
-        self.host, self.port = parse_address(address)
         self.wake = asyncio.Event()
         self.problem = ""
         self.task: asyncio.Task[None] | None = None
@@ -201,7 +200,7 @@ class Links:
                     continue
                 link.trusted = self._same_cluster(link.hello)
             if link.greeted:
-                link.say(self._hello())
+                link.say(self._hello(link))
         for peer in self._peers.values():
             peer.wake.set()
 
@@ -209,7 +208,10 @@ class Links:
         """Have links with these nodes, by `host:port`; those no longer named are closed.
 
         A node that came by itself and was never named keeps its link. Every node that has no link
-        is dialled now, whatever pause its last failure has earned."""
+        is dialled now, whatever pause its last failure has earned. An address that is none is that
+        node's problem and no other's."""
+        if self._closed:
+            return
         wanted = {
             node: _Peer(node, address)
             for node, address in addresses.items()
@@ -261,6 +263,7 @@ class Links:
     def notify(self, node: NodeId, method: str, body: bytes) -> None:
         """Tell another node something, if it is connected and nothing is in the way."""
         assert len(method) <= NAME_CHARACTERS_MAX, f"{method}: too long for a name"
+        assert len(body) <= REQUEST_BODY_BYTES_MAX, f"{method}: {len(body)} bytes are no notice"
         link = self._links.get(node)
         if link is not None:
             link.notify(method, body)
@@ -296,8 +299,8 @@ class Links:
                 await self._idle.wait()
         for link in list(self._connections):
             link.abort("this node is shutting down")
-        await self._idle.wait()
         self._timer.cancel()
+        await asyncio.sleep(0)  # In this turn the loop closes what was aborted.
         await asyncio.gather(*self._diallers, *self._tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
@@ -352,9 +355,12 @@ class Links:
 
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                await self._loop.create_connection(make, peer.host, peer.port)
+                host, port = parse_address(peer.address)
+                await self._loop.create_connection(make, host, port)
                 assert link is not None, "connected without a protocol"
                 return await asyncio.shield(link.welcome)
+        except InvalidRequest as error:
+            return Refused(str(error))
         except TimeoutError:
             return Refused(f"{peer.address} does not answer")
         except (OSError, UnicodeError) as error:  # UnicodeError: no name of any host.
@@ -391,7 +397,7 @@ class Links:
                 link.abort("there is a link already")
             else:
                 self._attempts += 1
-                link.say(self._hello())
+                link.say(self._hello(link))
 
     def _greeted(self, link: Link, hello: Hello) -> None:
         """A hello: the first of a connection, or a newer one."""
@@ -432,6 +438,10 @@ class Links:
                 f"node {other.node} belongs to the cluster {other.cluster_id} and node {mine.node}"
                 f" to {mine.cluster_id}; correct the addresses"
             )
+        if hello.target != mine.node:
+            return Refused(
+                f"this is node {mine.node} and not node {hello.target}; correct the address"
+            )
         return None
 
     def _collision(self, link: Link, hello: Hello) -> Refused | None:
@@ -439,7 +449,7 @@ class Links:
         node, me = hello.identity.node, self._identity.node
         if link.dialled:
             if node != link.dialled:
-                return Refused(f"the node at {link.address} is {node} and not {link.dialled}")
+                return Refused(f"node {node} has answered for node {link.dialled}")
             return None
         there = self._links.get(node)
         if there is not None and there.hello is not None and there.hello.life == hello.life:
@@ -467,7 +477,7 @@ class Links:
         link.establish(hello)
         link.trusted = self._same_cluster(hello)
         if not link.dialled:
-            link.say(self._hello())
+            link.say(self._hello(link))
         self._links[node] = link
         self._refusals.pop(node, None)
         self._counters.links_made += 1
@@ -476,7 +486,8 @@ class Links:
 
     def _refuse(self, link: Link, node: NodeId, refused: Refused) -> None:
         new = self._refusals.get(node) != refused.reason
-        if new and not refused.passing and link.hello is None:  # The loss of a link tells itself.
+        # The loss of a link, and a dial in vain, are announced elsewhere.
+        if new and not refused.passing and link.hello is None and not link.dialled:
             if len(self._refusals) >= PEER_CONNECTIONS_MAX:
                 self._refusals.clear()
             self._refusals[node] = refused.reason
@@ -508,8 +519,11 @@ class Links:
         mine = self._identity.cluster_id
         return mine != "" and mine == hello.identity.cluster_id
 
-    def _hello(self) -> Hello:
-        return Hello(FORMAT_OLDEST, FORMAT_NEWEST, self._identity, self._life, self._attempts)
+    def _hello(self, link: Link) -> Hello:
+        target = link.dialled or link.peer
+        return Hello(
+            FORMAT_OLDEST, FORMAT_NEWEST, self._identity, target, self._life, self._attempts
+        )
 
     def _tick(self) -> None:
         settings = self._settings

@@ -39,6 +39,7 @@ from penstock.engine.engine import Engine, EngineSettings
 from penstock.engine.forwarding import (
     CHANGE_METHOD,
     PARTITIONS_METHOD,
+    UNREADABLE,
     Forwarding,
     decode_body,
 )
@@ -481,7 +482,10 @@ class Node:
 
     def _take_notice(self, source: NodeId, method: str, body: bytes) -> None:
         if method == LEADS_NOTICE:
-            self._leaders.take_notice(source, body)
+            try:
+                self._leaders.take_notice(source, body)
+            except UNREADABLE as error:
+                self._announce(f"node {source} sent a notice that cannot be read: {error}")
 
     async def _answer(self, _source: NodeId, method: str, body: bytes) -> bytes:
         answer = self._methods.get(method)
