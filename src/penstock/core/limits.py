@@ -14,6 +14,8 @@ BATCH_RECORDS_MAX = 1 << 24
 """How many records a batch may claim to hold; a compressed one's count cannot be checked."""
 BATCH_UNPACKED_BYTES_MAX = 64 * MIB
 """The most that the records of a compressed batch may unpack to, where anybody unpacks them."""
+BATCH_UNPACKED_RECORDS_MAX = 500_000
+"""How many records of one batch are looked at, where anybody looks at records."""
 ENTRY_PAYLOAD_BYTES_MAX = 64 * MIB
 """The largest payload of one log entry; a length above it is damage, not data."""
 ENTRY_SLICES_MAX = 65_536
@@ -56,6 +58,8 @@ RETENTION_PARTITIONS_PER_LOOK = 1_000
 """How many partitions one look at what is too old or too large may cover."""
 COMPACTION_KEYS_MAX = 250_000
 """How many keys one round of compaction holds in memory, at some 150 bytes each."""
+COMPACTED_PARTITIONS_MAX = 50_000
+"""Of one shard; how far each of them is compacted stands in the manifest."""
 COMPACTION_JOB_BYTES = 8 * MIB
 """How much one job of a compaction reads before something else gets its turn."""
 SNAPSHOT_BYTES_MAX = 1 * GIB
@@ -166,8 +170,8 @@ KAFKA_FETCH_BYTES_MAX = 55 * MIB
 KAFKA_FETCHES_HELD_BYTES_MAX = 64 * MIB
 """What waiting fetches hold while they gather their smallest amount; above it they end."""
 KAFKA_METADATA_CACHE_BYTES_MAX = 32 * MIB
-KAFKA_BATCH_OPENED_BYTES_MAX = 1 * MIB
-"""The largest compressed batch that is opened to find a message by its time."""
+KAFKA_BATCH_OPENED_BYTES_MAX = 16 * MIB
+"""What a compressed batch may open to when a message is looked for by its time."""
 KAFKA_CONNECTIONS_MAX = 10_000
 KAFKA_CONNECTION_IDLE_MS = 10 * 60 * 1000
 """A connection that asks nothing for this long is closed; Kafka's connections.max.idle.ms."""

@@ -458,9 +458,10 @@ class Engine:
 
     def _check_insync(self, shard: Shard, wanted: int, acks: Acks) -> None:
         """`min.insync.replicas` above what a commit needs anyway is looked for before writing."""
+        if wanted <= 1 or acks is not Acks.ALL:
+            return
         raft = shard.replica.raft
-        voters = len(raft.membership.voters)
-        if acks is not Acks.ALL or wanted <= voters // 2 + 1:
+        if wanted <= len(raft.membership.voters) // 2 + 1:
             return
         heard = sum(view.silence < READ_ONLY_TICKS for view in raft.progress())
         if heard + 1 < wanted:

@@ -1,0 +1,139 @@
+"""ListOffsets, key 2: offsets by time, and the ends of a partition.
+
+Versions    1–11.
+Behaviour   Time -1 is the high watermark, after a majority has confirmed that this node still
+            leads, so that a reader sees what was acknowledged before it asked. -2 and -4 are the
+            log start. -3 is the message with the highest time. -5 and -6 ask about tiered storage,
+            of which there is none: offset -1. Any other time is the first message that is as late
+            or later. An epoch that is not the leader's is fenced. The isolation level changes
+            nothing.
+KIPs        79, 207, 320, 405, 1005 and 1023 (-4, -5 and -6), 734 (-3), 1075 (the timeout is not
+            used).
+Not served  Nothing is left out.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from penstock.core.errors import PenstockError
+from penstock.core.types import Offset, ShardId
+from penstock.kafka.batch_times import first_message_from, latest_message
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.directory import find_topic
+from penstock.kafka.error_codes import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, read_code
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+    from penstock.machines.catalog import Topic
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+
+_NO_EPOCH: Final = -1
+_TIME_MAX: Final = (1 << 63) - 1
+_BYTES_READ: Final = 1
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """One row for every partition, with its offset or its error."""
+    unconfirmed = await _confirm(request, context.engine)
+    topics = []
+    for asked in request.topics:
+        rows = [_row(asked.name, part, context, unconfirmed) for part in asked.partitions]
+        topics.append({"name": asked.name, "partitions": rows})
+    return {"topics": topics}
+
+
+async def _confirm(request: Message, engine: "Engine") -> dict[ShardId, PenstockError]:
+    """Be sure to be current, once for each shard that is asked about; the shards that are not."""
+    by_shard: dict[ShardId, tuple[Topic, int]] = {}
+    for asked in request.topics:
+        topic = engine.catalog.topic(asked.name)
+        for part in asked.partitions if topic is not None else ():
+            assert topic is not None
+            if part.timestamp != EARLIEST and 0 <= part.partition_index < len(topic.partitions):
+                shard = engine.shard_of(topic.partitions[part.partition_index])
+                by_shard[shard] = (topic, part.partition_index)
+    outcomes = await asyncio.gather(
+        *(engine.confirm(topic, index) for topic, index in by_shard.values()),
+        return_exceptions=True,
+    )
+    unconfirmed: dict[ShardId, PenstockError] = {}
+    for shard, outcome in zip(by_shard, outcomes, strict=True):
+        if isinstance(outcome, PenstockError):
+            unconfirmed[shard] = outcome
+        elif outcome is not None:
+            raise outcome
+    return unconfirmed
+
+
+def _row(
+    name: str, asked: Message, context: Context, unconfirmed: dict[ShardId, PenstockError]
+) -> Answer:
+    index: int = asked.partition_index
+    engine = context.engine
+    try:
+        topic = find_topic(engine, name)
+        code, term = _check_epoch(topic, asked, engine)
+        refusal = unconfirmed.get(engine.shard_of(topic.partitions[index]))
+        if refusal is not None and asked.timestamp != EARLIEST:
+            raise refusal
+        if code == 0:
+            offset, time_ms = _find(engine, topic, index, asked.timestamp)
+            epoch = term if offset >= 0 and asked.timestamp == LATEST else _NO_EPOCH
+            return {
+                "partition_index": index, "timestamp": time_ms, "offset": offset,
+                "leader_epoch": epoch,
+            }  # fmt: skip
+    except PenstockError as error:
+        code = read_code(error)
+    context.count_error(code)
+    return {"partition_index": index, "error_code": code}
+
+
+def _check_epoch(topic: "Topic", asked: Message, engine: "Engine") -> tuple[int, int]:
+    engine.bounds(topic, asked.partition_index)  # Raises if the partition is not led here.
+    term = engine.leader(engine.shard_of(topic.partitions[asked.partition_index])).term
+    epoch = asked.current_leader_epoch
+    if epoch in (_NO_EPOCH, term):
+        return 0, term
+    return (FENCED_LEADER_EPOCH if epoch < term else UNKNOWN_LEADER_EPOCH), term
+
+
+def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> tuple[int, int]:
+    """(offset, time) as the protocol wants them; -1 for what is not there or not asked."""
+    bounds = engine.bounds(topic, index)
+    if time_ms == LATEST:
+        return bounds.high_watermark, -1
+    if time_ms in (EARLIEST, EARLIEST_LOCAL):
+        return bounds.log_start, -1
+    if time_ms == MAX_TIMESTAMP:
+        return _find_latest(engine, topic, index)
+    if time_ms < 0:
+        return -1, -1
+    found = engine.offset_for_time(topic, index, time_ms)
+    if found is None:
+        return -1, -1
+    batches = engine.read(topic, index, found[0], _BYTES_READ)
+    offset, time_found_ms = first_message_from(batches, time_ms) or found
+    return max(offset, bounds.log_start), time_found_ms
+
+
+def _find_latest(engine: "Engine", topic: "Topic", index: int) -> tuple[int, int]:
+    """The message with the highest time: asks for later and later times until there is none."""
+    best: tuple[Offset, int] | None = None
+    low, high = 0, _TIME_MAX
+    while low <= high:
+        middle = (low + high) // 2
+        found = engine.offset_for_time(topic, index, middle)
+        if found is None:
+            high = middle - 1
+        else:
+            best, low = found, max(found[1], middle) + 1
+    if best is None:
+        return -1, -1
+    batches = engine.read(topic, index, best[0], _BYTES_READ)
+    return latest_message(batches) or best

@@ -1,0 +1,112 @@
+"""OffsetFetch, key 9: how far groups have read.
+
+Versions    1–10.
+Behaviour   One group up to version 7, several from 8 on. A partition without a committed offset has
+            the offset -1 and no error, one of an unknown topic too, but for topics that are asked
+            for by id (version 10), which have UNKNOWN_TOPIC_ID. No list of topics means everything
+            that is committed.
+KIPs        88 (all topics), 320, 447 (`require_stable`: everything is stable), 482, 709 (several
+            groups), 848 (topic ids).
+Not served  Member epochs of the newer group protocol (KIP-848).
+"""
+
+from penstock.core.errors import PenstockError
+from penstock.core.types import NO_TOPIC_ID, Offset, TopicId
+from penstock.engine.group_requests import OffsetKey
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.error_codes import UNKNOWN_TOPIC_ID, group_code
+from penstock.machines.catalog import Topic
+from penstock.machines.group import CommittedOffset
+
+_MANY_GROUPS = 8
+_TOPIC_IDS = 10
+_NOTHING = CommittedOffset(offset=Offset(-1), leader_epoch=-1, metadata="", commit_ms=0)
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """The offsets of every group asked for."""
+    if context.version >= _MANY_GROUPS:
+        return {"groups": [_group_row(asked, context) for asked in request.groups]}
+    row = _group_row(request, context)
+    return {"topics": row["topics"], "error_code": row["error_code"]}
+
+
+def _group_row(asked: Message, context: Context) -> Answer:
+    """`asked` is a part of the request, or up to version 7 the request itself."""
+    try:
+        coordinator = context.engine.coordinator(asked.group_id)
+        if asked.topics is None:
+            found = coordinator.offsets(asked.group_id)
+            topics = _all_topics(found, context)
+        else:
+            named = [(_topic_id(topic, context), topic) for topic in asked.topics]
+            keys = [
+                (topic_id, index)
+                for topic_id, topic in named
+                if topic_id is not None
+                for index in topic.partition_indexes
+            ]
+            found = coordinator.offsets(asked.group_id, keys)
+            topics = [_topic_row(topic, topic_id, found, context) for topic_id, topic in named]
+        code = 0
+    except PenstockError as error:
+        code = group_code(error)
+        context.count_error(code)
+        topics = [_failed_row(topic, code, context) for topic in asked.topics or ()]
+    return {"group_id": asked.group_id, "topics": topics, "error_code": code}
+
+
+def _topic_id(asked: Message, context: Context) -> TopicId | None:
+    catalog = context.engine.catalog
+    if context.version >= _TOPIC_IDS:
+        return None if catalog.topic_by_id(asked.topic_id) is None else TopicId(asked.topic_id)
+    topic = catalog.topic(asked.name)
+    return None if topic is None else topic.topic_id
+
+
+def _topic_row(
+    asked: Message,
+    topic_id: TopicId | None,
+    found: dict[OffsetKey, CommittedOffset],
+    context: Context,
+) -> Answer:
+    code = UNKNOWN_TOPIC_ID if topic_id is None and context.version >= _TOPIC_IDS else 0
+    rows: list[Answer] = []
+    for index in asked.partition_indexes:
+        committed = found.get((topic_id or NO_TOPIC_ID, index), _NOTHING)
+        rows.append(_partition_row(index, committed, code))
+    return _named(asked, rows, context)
+
+
+def _all_topics(found: dict[OffsetKey, CommittedOffset], context: Context) -> list[Answer]:
+    by_topic: dict[TopicId, list[Answer]] = {}
+    for (topic_id, index), committed in sorted(found.items(), key=lambda row: row[0]):
+        by_topic.setdefault(topic_id, []).append(_partition_row(index, committed, 0))
+    topics: list[Answer] = []
+    for topic_id, rows in by_topic.items():
+        topic = context.engine.catalog.topic_by_id(topic_id)
+        if topic is not None:
+            topics.append(_named(topic, rows, context))
+    return topics
+
+
+def _failed_row(asked: Message, code: int, context: Context) -> Answer:
+    rows = [_partition_row(index, _NOTHING, code) for index in asked.partition_indexes]
+    return _named(asked, rows, context)
+
+
+def _named(topic: Message | Topic, rows: list[Answer], context: Context) -> Answer:
+    if context.version < _MANY_GROUPS:
+        return {"name": topic.name, "partitions": rows}
+    return {"name": topic.name, "topic_id": topic.topic_id, "partitions": rows}
+
+
+def _partition_row(index: int, committed: CommittedOffset, code: int) -> Answer:
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "error_code": code,
+    }

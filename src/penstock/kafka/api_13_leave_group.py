@@ -1,0 +1,40 @@
+"""LeaveGroup, key 13: members go.
+
+Versions    0–5.
+Behaviour   One member up to version 2, several from 3 on, each with its own outcome. A static
+            member may be removed by its instance id alone.
+KIPs        345, 482, 800 (the reason is not kept).
+Not served  Nothing is left out.
+"""
+
+from typing import Final
+
+from penstock.engine.group_requests import LeavingMember
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.error_codes import group_code
+
+_MANY_MEMBERS: Final = 3
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """Let them go; what concerns the whole group is raised."""
+    coordinator = context.engine.coordinator(request.group_id)
+    if context.version < _MANY_MEMBERS:
+        outcome = await coordinator.leave(request.group_id, [LeavingMember(request.member_id)])
+        error = outcome[0].error
+        return {"error_code": 0 if error is None else group_code(error)}
+    outcome = await coordinator.leave(
+        request.group_id,
+        [LeavingMember(row.member_id, row.group_instance_id) for row in request.members],
+    )
+    return {
+        "members": [
+            {
+                "member_id": row.member,
+                "group_instance_id": row.instance,
+                "error_code": 0 if row.error is None else group_code(row.error),
+            }
+            for row in outcome
+        ]
+    }

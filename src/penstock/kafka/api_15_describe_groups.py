@@ -1,0 +1,67 @@
+"""DescribeGroups, key 15: members of consumer groups and what they work on.
+
+Versions    0–6.
+Behaviour   Asked of a group's coordinator; others answer NOT_COORDINATOR. A group that is not there
+            is described as Dead, and from version 6 on has the error GROUP_ID_NOT_FOUND besides.
+            Metadata and assignments are shown while the group is stable.
+KIPs        345 (static members), 430 (operations), 1043 (GROUP_ID_NOT_FOUND).
+Not served  Access rights: everything is allowed, and said to be when asked.
+"""
+
+from typing import Final
+
+from penstock.core.errors import PenstockError, UnknownGroup
+from penstock.engine.group_requests import GroupDescription
+from penstock.kafka.api_03_metadata import NO_OPERATIONS
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.error_codes import group_code
+from penstock.kafka.row_errors import Row, refused
+
+DEAD: Final = "Dead"
+# KIP-430, a bit for each: read, delete, describe.
+GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8))
+_NOT_FOUND_FROM: Final = 6
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """Describe each group; those of other coordinators are answered with the reason."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+    return {
+        "groups": [
+            _describe(group, context) | {"authorized_operations": operations}
+            for group in request.groups
+        ]
+    }
+
+
+def _describe(group: str, context: Context) -> Row:
+    try:
+        found = context.engine.coordinator(group).describe(group)
+    except PenstockError as error:
+        nothing = GroupDescription(group=group, state="")
+        return _row(nothing) | refused(context, error, group_code)
+    if found.state == DEAD and context.version >= _NOT_FOUND_FROM:
+        missing = UnknownGroup(f"there is no group {group}")
+        return _row(found) | refused(context, missing, group_code)
+    return _row(found)
+
+
+def _row(found: GroupDescription) -> Row:
+    return {
+        "group_id": found.group,
+        "group_state": found.state,
+        "protocol_type": found.protocol_type,
+        "protocol_data": found.protocol,
+        "members": [
+            {
+                "member_id": member.member,
+                "group_instance_id": member.instance,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in found.members
+        ],
+    }

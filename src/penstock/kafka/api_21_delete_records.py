@@ -1,0 +1,52 @@
+"""DeleteRecords, key 21: forget the oldest messages of partitions.
+
+Versions    0–2.
+Behaviour   Asked of a partition's leader. Everything before the offset is gone when the answer
+            comes, on all replicas; -1 is the high watermark, above it is OFFSET_OUT_OF_RANGE. The
+            low watermark in the answer is where the partition starts now. A topic that is only
+            compacted is refused (POLICY_VIOLATION), as in Kafka.
+KIPs        107.
+Not served  Nothing is left out.
+"""
+
+from penstock.core.errors import OffsetOutOfRange, PenstockError
+from penstock.core.types import Offset
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.error_codes import produce_code
+from penstock.kafka.row_errors import Row, refused, refused_with, side_by_side
+
+_POLICY_VIOLATION = 44
+_HIGH_WATERMARK = -1
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """Trim each partition; those that cannot be are answered with the reason."""
+    asked = [(topic, one) for topic in request.topics for one in topic.partitions]
+
+    async def trim(pair: tuple[Message, Message]) -> Row:
+        topic, one = pair
+        return await _trim(topic.name, one.partition_index, one.offset, context)
+
+    rows = iter(await side_by_side(trim, asked))
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [next(rows) for _ in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+async def _trim(name: str, index: int, offset: int, context: Context) -> Row:
+    row: Row = {"partition_index": index, "low_watermark": -1}
+    try:
+        topic = context.engine.topic(name)
+        if topic.settings.compacts and not topic.settings.deletes:
+            text = f"topic {name} is compacted; add delete to its cleanup.policy first"
+            return row | refused_with(context, _POLICY_VIOLATION, text)
+        if offset < _HIGH_WATERMARK:
+            raise OffsetOutOfRange(f"{offset} is no offset; ask for 0 or more, or for -1: all")
+        row["low_watermark"] = await context.engine.trim(topic, index, Offset(offset))
+    except PenstockError as error:
+        row |= refused(context, error, produce_code)
+    return row

@@ -1,0 +1,87 @@
+"""DescribeLogDirs, key 35: what partitions take on this broker's disk.
+
+Versions    1–5.
+Behaviour   A broker has one directory. Listed are the partitions that are placed here, all or those
+            asked for, with the bytes of their messages; logs are shared between partitions, so the
+            files are larger than the sum. Total and usable bytes are those of the file system.
+KIPs        113, 827 (total and usable bytes), 1066 (cordoned: never).
+Not served  Offset lag and moves between directories: there are none.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from penstock.core.errors import DiskFailed, UnknownPartition
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.row_errors import Row, refused
+from penstock.machines.catalog import Topic
+
+PARTITIONS_PER_TURN: Final = 500
+"""How many are looked up before others get their turn."""
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """The one directory of this broker."""
+    directory = context.engine.directory
+    row: Row = {"log_dir": directory, "topics": []}
+    try:
+        usage = await asyncio.to_thread(shutil.disk_usage, directory)
+    except OSError as error:
+        failed = DiskFailed(f"{directory} cannot be looked at: {error}")
+        return {"results": [row | refused(context, failed)]}
+    topics = await _topics(_wanted(request, context), context)
+    row |= {"topics": topics, "total_bytes": usage.total, "usable_bytes": usage.free}
+    return {"results": [row]}
+
+
+def _wanted(request: Message, context: Context) -> Iterator[tuple[Topic, Iterable[int]]]:
+    topics = context.engine.catalog.topics
+    if request.topics is None:
+        for _, topic in sorted(topics.items()):
+            yield topic, range(len(topic.partitions))
+        return
+    indexes: dict[str, set[int]] = {}
+    for asked in request.topics:
+        indexes.setdefault(asked.topic, set()).update(asked.partitions)
+    for name, wanted in sorted(indexes.items()):
+        found = topics.get(name)
+        if found is not None:
+            yield found, sorted(one for one in wanted if 0 <= one < len(found.partitions))
+
+
+async def _topics(wanted: Iterable[tuple[Topic, Iterable[int]]], context: Context) -> list[Row]:
+    rows: list[Row] = []
+    looked_at = 0
+    for topic, indexes in list(wanted):
+        partitions: list[Row] = []
+        for index in indexes:
+            looked_at += 1
+            if looked_at % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            size = _size(topic, index, context)
+            if size is not None:
+                partitions.append(
+                    {
+                        "partition_index": index,
+                        "partition_size": size,
+                        "offset_lag": 0,
+                        "is_future_key": False,
+                    }
+                )
+        if partitions:
+            rows.append({"name": topic.name, "partitions": partitions})
+    return rows
+
+
+def _size(topic: Topic, index: int, context: Context) -> int | None:
+    """The bytes of a partition here; None if it is placed elsewhere or not made yet."""
+    engine = context.engine
+    if engine.node_id not in engine.replicas(engine.shard_of(topic.partitions[index])):
+        return None
+    try:
+        return engine.partition_bytes(topic, index)
+    except UnknownPartition:
+        return None

@@ -1,0 +1,109 @@
+"""DescribeTopicPartitions, key 75: topics and who leads their partitions, page by page.
+
+Versions    0.
+Behaviour   Topics come sorted by name; no topic named is all of them. An answer holds as many
+            partitions as the client asks for, 2000 at most; where there are more it ends with the
+            cursor to go on from. A cursor at a topic that was deleted meanwhile goes on with the
+            next one. Replicas that are up are in sync.
+KIPs        966.
+Not served  Eligible leader replicas: none but the members of a majority is ever elected, so the
+            list is empty.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.core.errors import InvalidRequest, PenstockError
+from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
+from penstock.kafka.api_03_metadata import TOPIC_OPERATIONS
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.directory import NO_BROKER, brokers
+from penstock.kafka.error_codes import LEADER_NOT_AVAILABLE
+from penstock.kafka.hot import Endpoint
+from penstock.kafka.row_errors import Row, refused
+from penstock.machines.topics import check_topic_name
+
+PARTITIONS_MAX: Final = 2_000
+"""Of one answer; Kafka's max.request.partition.size.limit."""
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """A page of topics."""
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics}
+    if cursor is not None and cursor.partition_index < 0:
+        error = InvalidRequest(f"a cursor cannot be at partition {cursor.partition_index}")
+        rows = [_missing(name, error, context) for name in sorted(names or {cursor.topic_name})]
+        return {"topics": rows, "next_cursor": None}
+    wanted: Iterable[str] = names or context.engine.catalog.topics
+    if cursor is not None:
+        wanted = [name for name in wanted if name >= cursor.topic_name]
+    return _page(
+        sorted(wanted),
+        (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0),
+        max(1, min(request.response_partition_limit, PARTITIONS_MAX)),
+        context,
+    )
+
+
+def _page(names: list[str], start: tuple[str, int], room: int, context: Context) -> Answer:
+    engine = context.engine
+    places = brokers(engine)
+    by_shard: dict[ShardId, Row] = {}
+    topics: list[Row] = []
+    for name in names:
+        try:
+            check_topic_name(name)
+            topic = engine.topic(name)
+        except PenstockError as error:
+            topics.append(_missing(name, error, context))
+            continue
+        first = start[1] if name == start[0] else 0
+        if room == 0:
+            return {"topics": topics, "next_cursor": _cursor(name, first)}
+        partitions = []
+        for index, partition in enumerate(topic.partitions[first : first + room], first):
+            shard = engine.shard_of(partition)
+            if shard not in by_shard:
+                by_shard[shard] = _shard_row(context, shard, places)
+            partitions.append(by_shard[shard] | {"partition_index": index})
+        topics.append(
+            {
+                "name": name,
+                "topic_id": topic.topic_id,
+                "partitions": partitions,
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        room -= len(partitions)
+        following = first + len(partitions)
+        if following < len(topic.partitions):
+            return {"topics": topics, "next_cursor": _cursor(name, following)}
+    return {"topics": topics, "next_cursor": None}
+
+
+def _cursor(name: str, index: int) -> Row:
+    return {"topic_name": name, "partition_index": index}
+
+
+def _missing(name: str, error: PenstockError, context: Context) -> Row:
+    row: Row = {"name": name, "topic_id": NO_TOPIC_ID, "partitions": []}
+    return row | refused(context, error)
+
+
+def _shard_row(context: Context, shard: ShardId, places: dict[NodeId, Endpoint]) -> Row:
+    """What all partitions of a shard have in common."""
+    engine = context.engine
+    leader, replicas, alive = engine.leader(shard), engine.replicas(shard), engine.alive()
+    is_known = leader.node in places
+    return {
+        "error_code": 0 if is_known else LEADER_NOT_AVAILABLE,
+        "leader_id": leader.node if is_known else NO_BROKER,
+        "leader_epoch": leader.term,
+        "replica_nodes": replicas,
+        "isr_nodes": [node for node in replicas if node in alive],
+        "eligible_leader_replicas": [],
+        "last_known_elr": [],
+        "offline_replicas": [node for node in replicas if node not in alive],
+    }

@@ -1,0 +1,60 @@
+"""Changing configurations: what AlterConfigs and IncrementalAlterConfigs have in common.
+
+Only topics have configurations that can be changed. A broker's settings count from its start on, so
+a change of them is refused with the sentence where to make it: accepted and not in force would be
+worse. A resource that appears twice is refused twice: which one was meant cannot be known.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.core.errors import InvalidRequest, PenstockError
+from penstock.kafka.codec import Message
+from penstock.kafka.configs import Resource
+from penstock.kafka.context import Context
+from penstock.kafka.row_errors import Row, refused, side_by_side
+from penstock.machines.catalog import Topic
+
+ChangesOf = Callable[[Message, Topic], dict[str, str | None]]
+"""From a resource of the request and its topic to the changes; None takes a config back."""
+
+
+async def change_resources(request: Message, context: Context, changes_of: ChangesOf) -> list[Row]:
+    """Change every resource that can be changed; a row for each, in their order."""
+    seen = Counter((one.resource_type, one.resource_name) for one in request.resources)
+
+    async def change(resource: Message) -> Row:
+        kind, name = resource.resource_type, resource.resource_name
+        row: Row = {"resource_type": kind, "resource_name": name, "error_message": None}
+        try:
+            if seen[kind, name] > 1:
+                raise InvalidRequest("each resource may appear once in a request")
+            _check_changeable(kind)
+            topic = context.engine.topic(name)
+            changes = changes_of(resource, topic)
+            await context.engine.configure_topic(name, changes, validate_only=request.validate_only)
+        except PenstockError as error:
+            row |= refused(context, error)
+        return row
+
+    return await side_by_side(change, request.resources)
+
+
+def check_given_once(resource: Message) -> None:
+    """Refuse a config that is named twice in one resource."""
+    names = Counter(one.name for one in resource.configs)
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        raise InvalidRequest(f"config {twice[0]} is named more than once; say which value counts")
+
+
+def _check_changeable(kind: int) -> None:
+    if kind == Resource.TOPIC:
+        return
+    if kind == Resource.BROKER:
+        raise InvalidRequest(
+            "a broker's settings are not changed while it runs; set them in its configuration file,"
+            " by flag or by variable, and start it again"
+        )
+    known = Resource(kind).name if kind in list(Resource) else str(kind)
+    raise InvalidRequest(f"resources of type {known} have no configurations here; topics have")

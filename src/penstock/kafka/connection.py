@@ -1,0 +1,482 @@
+"""One Kafka client's connection: frames in, answers out, in the order of the requests.
+
+    frame    length i32 | API key i16 | version i16 | correlation id i32 | client id | [tags] | body
+    answer   length i32 | correlation id i32 | [tags] | body
+
+Receiving. Bytes land in a place that all connections share; whole requests are copied out of it.
+One that does not fit gets a buffer of its own, which the rest is read into directly, so that large
+ones, the batches of messages, are not copied again before they are written to the log. The buffer
+starts small and grows as bytes come, whatever length was claimed.
+
+Serving. Many requests of one connection may be under way. Those with a `start` begin at once, in
+their order; the others go through one task, one after the other, which lives only while there are
+any. Answers wait until all before them are sent.
+
+Pushing back. No further request is looked at while the client does not read its answers, or too
+many requests or bytes are under way, here or on all connections: reading pauses, and TCP tells the
+client.
+
+A client that sends what is no request, or asks for what is not served, is disconnected with a line
+in the log, as Kafka does it; so is one whose request makes us fail, and the others go on.
+"""
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from typing import Final, cast
+
+from penstock.core import limits
+from penstock.core.errors import MalformedRequest, PenstockError
+from penstock.kafka.api import Api
+from penstock.kafka.codec import Message, skip_tags
+from penstock.kafka.context import Buffer, Context
+from penstock.kafka.switchboard import Switchboard
+
+log = logging.getLogger("penstock.kafka")
+
+_LENGTH: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">hhih")
+_KEY: Final = struct.Struct(">h")
+_PRODUCE_KEY: Final = 0
+_API_VERSIONS_KEY: Final = 18
+_UNSUPPORTED_VERSION: Final = 35
+_WRITE_HIGH_BYTES: Final = 256 * limits.KIB
+_JOINED_BYTES_MAX: Final = 16 * limits.KIB
+"""Small answers are joined: one copy of a few bytes costs less than a list of many buffers."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the top of this module."""
+
+    def __init__(self, board: Switchboard) -> None:
+        self.board = board
+        self.client_host = ""
+        self.requests = 0
+        """How many have come; the sweep compares it to find who is silent."""
+        self.requests_seen = 0
+        self.active_ms = 0
+        self._client = ""
+        self._transport: asyncio.Transport | None = None
+        self._under_way: deque[Context] = deque()
+        self._under_way_bytes = 0
+        self._ordered_bytes = 0
+        """Answers that are ready and wait for earlier ones."""
+        self._buffered_bytes = 0
+        """What the transport has not got rid of, while it says that this is too much."""
+        self._outgoing: list[Buffer] = []
+        self._queue: deque[tuple[Context, Message]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._frame: bytearray | None = None
+        self._frame_bytes = 0
+        self._filled = 0
+        self._rest = b""
+        self._client_id = (b"", "")
+        self._writing_paused = False
+        self._reading_paused = False
+        self._waits_for_room = False
+        self._retiring = False
+        self._lingering = False
+        self._closed = False
+        self._partial = (-1, 0)
+        """The number of the request that was found incomplete by a sweep, and when."""
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.client_host = str(name[0])
+            self._client = f"{name[0]}:{name[1]}"
+        board = self.board
+        if len(board.connections) >= board.settings.connections_max:
+            board.refused += 1
+            board.complain(
+                f"Kafka client {self._client} was refused: there are {len(board.connections)}"
+                " connections, as many as may be"
+            )
+            transport.abort()
+            return
+        board.accepted += 1
+        board.connections.add(self)
+        self.active_ms = board.clock.monotonic_ms()
+        transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        if self._frame is None:
+            return self.board.landing
+        return memoryview(self._frame)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.board.bytes_in += nbytes
+        if self._lingering:
+            return
+        frame = self._frame
+        if frame is None:
+            self._take(self.board.landing[:nbytes])
+            return
+        self._filled += nbytes
+        if self._filled == len(frame):
+            self._fill_on(frame)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._count_buffered()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._count_buffered()
+        self.continue_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._closed = True
+        board = self.board
+        board.leave(self)
+        board.answers_unsent_bytes -= self._ordered_bytes + self._buffered_bytes
+        board.release(self._under_way_bytes)
+        self._release_frame()
+        self._rest = b""
+        self._queue.clear()
+        if self._task is not None:
+            self._task.cancel()
+        under_way, self._under_way = self._under_way, deque()
+        for context in under_way:
+            context.abandoned = True
+            if context.on_hurry is not None:
+                context.on_hurry()
+
+    # Receiving.
+
+    def _take(self, view: memoryview) -> None:
+        """Serve the whole requests in what has landed, and keep the beginning of the next."""
+        if self._rest:
+            view = memoryview(self._rest + view)
+            self._rest = b""
+        position, end = 0, len(view)
+        # The API key is wanted too: it decides how long a request may be.
+        while end - position >= _LENGTH.size + _KEY.size:
+            if self._must_wait():
+                break
+            (length,) = _LENGTH.unpack_from(view, position)
+            start = position + _LENGTH.size
+            if not self._accepts_length(length, _KEY.unpack_from(view, start)[0]):
+                return
+            position = start + length
+            if position > end:
+                self._begin_frame(length, view[start:])
+                return
+            self.board.requests_held_bytes += length
+            self._serve(bytearray(view[start:position]))
+            if self._closed:
+                return
+        if position < end:
+            self._rest = bytes(view[position:])
+        if self._must_wait():
+            self._pause_reading()
+
+    def _accepts_length(self, length: int, key: int) -> bool:
+        bound = self.board.settings.request_bytes_max
+        if key != _PRODUCE_KEY:
+            bound = min(bound, limits.KAFKA_CONTROL_REQUEST_BYTES_MAX)
+        if _HEADER.size <= length <= bound:
+            return True
+        self.close(
+            f"a request of {length} bytes for API {key}; from {_HEADER.size} to {bound} may be"
+        )
+        return False
+
+    def _begin_frame(self, length: int, first: memoryview) -> None:
+        """A request has only begun to arrive: read the rest of it into a buffer of its own."""
+        self._frame_bytes = length
+        self._frame = frame = bytearray(min(length, limits.KAFKA_FRAME_STEP_BYTES))
+        frame[: len(first)] = first
+        self._filled = len(first)
+        self.board.requests_held_bytes += len(frame)
+
+    def _fill_on(self, frame: bytearray) -> None:
+        """The buffer is full: serve the request, or make room for more of it."""
+        if len(frame) < self._frame_bytes:
+            if self.board.is_full:
+                self._pause_reading()
+                self._wait_for_room()
+            else:
+                self._grow(frame)
+            return
+        self._frame = None
+        self._serve(frame)
+        if self._must_wait():
+            self._pause_reading()
+
+    def _grow(self, frame: bytearray) -> None:
+        # A new buffer: the loop may still hold on to this one, and it cannot be resized then.
+        size = min(self._frame_bytes, 2 * len(frame))
+        self._frame = bytearray(size)
+        self._frame[: len(frame)] = frame
+        self.board.requests_held_bytes += size - len(frame)
+
+    def _must_wait(self) -> bool:
+        """Whether the next request has to wait; whoever ends the reason calls `continue_soon`."""
+        if (
+            self._writing_paused
+            or self._retiring
+            or len(self._under_way) >= limits.KAFKA_CONNECTION_REQUESTS_MAX
+            or self._under_way_bytes >= limits.KAFKA_CONNECTION_REQUESTS_BYTES_MAX
+            or self._ordered_bytes >= limits.KAFKA_CONNECTION_UNSENT_BYTES_MAX
+        ):
+            return True
+        if self.board.is_full:
+            self._wait_for_room()
+            return True
+        return False
+
+    def _wait_for_room(self) -> None:
+        if not self._waits_for_room:
+            self._waits_for_room = True
+            self.board.waiting.append(self)
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def continue_soon(self) -> None:
+        """Something that reading waited for has ended."""
+        self._waits_for_room = False
+        if self._reading_paused and self._transport is not None:
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _continue(self) -> None:
+        if self._closed or self._retiring or self._writing_paused or not self._reading_paused:
+            return
+        frame = self._frame
+        if frame is not None:
+            if self._filled == len(frame):
+                if self.board.is_full:
+                    self._wait_for_room()
+                    return
+                self._grow(frame)
+        elif self._rest:
+            self._take(memoryview(b""))
+        if self._transport is not None and not self._closed:
+            if self._frame is not None or not self._must_wait():
+                self._reading_paused = False
+                self._transport.resume_reading()
+
+    # Serving.
+
+    def _serve(self, frame: bytearray) -> None:
+        self.requests += 1
+        key, version, correlation_id, client_bytes = _HEADER.unpack_from(frame)
+        api = self.board.apis.get(key)
+        if api is None:
+            self._drop_frame(frame, f"API {key} is not served")
+            return
+        self.board.requests[key] += 1
+        first, last = api.served
+        if not first <= version <= last:
+            if key == _API_VERSIONS_KEY and version > last:
+                self._begin(api, 0, correlation_id, "", frame)
+                self._answer_older_version()
+            else:
+                self._drop_frame(
+                    frame, f"{api.name} version {version}; {first} to {last} are served"
+                )
+            return
+        try:
+            position = _HEADER.size + max(client_bytes, 0)
+            client_id = self._name(frame[_HEADER.size : position])
+            if version >= self.board.flexible_from[key]:
+                position = skip_tags(frame, position)
+        except (IndexError, UnicodeDecodeError, MalformedRequest) as error:
+            self._drop_frame(frame, f"{api.name} version {version} with a bad header: {error}")
+            return
+        context = self._begin(api, version, correlation_id, client_id, frame)
+        try:
+            if api.start is not None:
+                api.start(frame, position, context)
+            else:
+                self._queue.append((context, context.decode(frame, position)))
+                if self._task is None:
+                    self._task = asyncio.get_running_loop().create_task(self._work())
+        except Exception as error:  # noqa: BLE001
+            self.end_badly(context, error)
+
+    def _begin(
+        self, api: Api, version: int, correlation_id: int, client_id: str, frame: bytearray
+    ) -> Context:
+        context = Context(self, api, version, correlation_id, client_id, len(frame))
+        self._under_way.append(context)
+        self._under_way_bytes += len(frame)
+        return context
+
+    def _name(self, raw: bytearray) -> str:
+        """The client's name for itself; it is nearly always the same as before."""
+        known, name = self._client_id
+        if raw != known:
+            name = raw.decode()
+            self._client_id = bytes(raw), name
+        return name
+
+    def _answer_older_version(self) -> None:
+        """KIP-35: asked for ApiVersions in a version we do not know, answer in the oldest."""
+        context = self._under_way[-1]
+        keys = [
+            {"api_key": api.key, "min_version": api.advertised[0], "max_version": api.advertised[1]}
+            for api in self.board.apis.values()
+        ]
+        context.count_error(_UNSUPPORTED_VERSION)
+        context.answer({"error_code": _UNSUPPORTED_VERSION, "api_keys": keys})
+
+    async def _work(self) -> None:
+        """Serve what is queued, one after the other, until there is no more."""
+        try:
+            while self._queue:
+                context, request = self._queue.popleft()
+                assert context.api.handle is not None, f"{context.api.name} has no code"
+                try:
+                    context.answer(await context.api.handle(request, context))
+                except Exception as error:  # noqa: BLE001
+                    self.end_badly(context, error)
+        finally:
+            self._task = None
+
+    def end_badly(self, context: Context, error: BaseException) -> None:
+        """A refusal is answered; a failure of our own ends this connection, and no other."""
+        if isinstance(error, MalformedRequest):
+            context.close(str(error))
+            return
+        if isinstance(error, PenstockError):
+            context.refuse(error)
+            return
+        log.error(
+            "%s v%d from %s failed", context.api.name, context.version, self._client, exc_info=error
+        )
+        self.close(f"{context.api.name} failed: {type(error).__name__}: {error}")
+
+    def _drop_frame(self, frame: bytearray, reason: str) -> None:
+        self.board.release(len(frame))
+        self.close(reason)
+
+    # Answering.
+
+    def send_finished(self, finished: Context) -> None:
+        """Send all answers that no earlier request stands before."""
+        under_way = self._under_way
+        assert finished.buffers is not None
+        if under_way[0] is finished:
+            under_way.popleft()
+            ready = finished.buffers
+            while under_way and (buffers := under_way[0].buffers) is not None:
+                under_way.popleft()
+                self._count_ordered(-sum(map(len, buffers)))
+                ready = ready + buffers
+            self._send(ready)
+        else:
+            self._count_ordered(sum(map(len, finished.buffers)))
+        self._under_way_bytes -= finished.frame_bytes
+        self.board.release(finished.frame_bytes)
+        if self._reading_paused:
+            self.continue_soon()
+        if self._retiring and not under_way:
+            self._close_in_order()
+
+    def _send(self, ready: list[Buffer]) -> None:
+        """Answers leave at the end of the loop's turn, all with one call to the system."""
+        if not self._outgoing:
+            self.board.flush_soon(self)
+        self._outgoing += ready
+
+    def flush(self) -> None:
+        """Hand over to the transport what was answered in this turn."""
+        outgoing, self._outgoing = self._outgoing, []
+        if outgoing and self._transport is not None and not self._closed:
+            size = sum(map(len, outgoing))
+            self.board.bytes_out += size
+            if size <= _JOINED_BYTES_MAX:
+                self._transport.write(b"".join(outgoing))
+            else:
+                self._transport.writelines(outgoing)
+            if self._writing_paused:
+                self._count_buffered()
+
+    def _count_ordered(self, more_bytes: int) -> None:
+        self._ordered_bytes += more_bytes
+        self.board.answers_unsent_bytes += more_bytes
+
+    def _count_buffered(self) -> None:
+        now = 0
+        if self._writing_paused and self._transport is not None:
+            now = self._transport.get_write_buffer_size()
+        self.board.answers_unsent_bytes += now - self._buffered_bytes
+        self._buffered_bytes = now
+
+    # Ending.
+
+    def close(self, reason: str) -> None:
+        """Disconnect the client, with one line in the log."""
+        if self._transport is not None and not self._closed:
+            self._closed = True
+            self.board.faulted += 1
+            self.board.complain(f"Kafka client {self._client} was disconnected: {reason}")
+            self._transport.abort()
+
+    def retire(self) -> None:
+        """Take no more requests, finish those under way, then close."""
+        self._retiring = True
+        self._pause_reading()
+        for context in list(self._under_way):
+            if context.on_hurry is not None:
+                context.on_hurry()
+        if not self._under_way:
+            self._close_in_order()
+
+    def _close_in_order(self) -> None:
+        """Say that there is no more, and wait for the client to close.
+
+        Closing by ourselves while it still sends would make the system take back what it has not
+        yet read, and the client would not learn what was acknowledged."""
+        self.flush()
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._lingering:
+            return
+        self._lingering = True
+        self._release_frame()
+        if transport.can_write_eof():
+            transport.write_eof()
+            transport.resume_reading()
+        else:
+            transport.close()
+
+    def _release_frame(self) -> None:
+        if self._frame is not None:
+            self.board.release(len(self._frame))
+            self._frame = None
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def sweep(self, now_ms: int) -> None:
+        """Called about every second: give up on clients that are silent or half say something."""
+        if self._lingering:
+            self.abort()
+        elif self._frame is not None or (self._rest and not self._reading_paused):
+            number, since_ms = self._partial
+            if number != self.requests:
+                self._partial = (self.requests, now_ms)
+            elif now_ms - since_ms >= self.board.settings.frame_ms_max:
+                self.close(f"a request has been incomplete for {now_ms - since_ms} ms")
+        elif self.requests != self.requests_seen or self._under_way:
+            self.requests_seen = self.requests
+            self.active_ms = now_ms
+        elif now_ms - self.active_ms >= self.board.settings.connection_idle_ms:
+            self.retire()

@@ -1,0 +1,107 @@
+"""One request under way: who asks, in which version, and where its answer goes.
+
+Answers leave a connection in the order in which its requests came, so a finished answer may have to
+wait for others; the connection sees to it. A context is finished exactly once. If its connection is
+lost first, `abandoned` turns true, `on_hurry` is called if it is set, and finishing does nothing.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.core.errors import PenstockError
+from penstock.kafka.codec import Answer, Codec, Message, codec
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+    from penstock.kafka.api import Api
+    from penstock.kafka.connection import Connection
+    from penstock.kafka.switchboard import Switchboard
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Context:
+    """What an API knows about a request besides its content."""
+
+    __slots__ = (
+        "abandoned", "api", "board", "buffers", "client_id", "connection", "correlation_id",
+        "engine", "frame_bytes", "on_hurry", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        connection: "Connection",
+        api: "Api",
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        frame_bytes: int,
+    ) -> None:
+        self.connection = connection
+        self.board: Switchboard = connection.board
+        self.engine: Engine = connection.board.engine
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.frame_bytes = frame_bytes
+        self.buffers: list[Buffer] | None = None
+        self.abandoned = False
+        self.on_hurry: Callable[[], None] | None = None
+        """Called when the answer is wanted at once: the port is closing or the client has gone."""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, as its socket tells it."""
+        return self.connection.client_host
+
+    @property
+    def codec(self) -> Codec:
+        """How this API is written in the client's version."""
+        return codec(self.api.key, self.version)
+
+    def decode(self, frame: bytearray, position: int) -> Message:
+        """The request in a frame; for the APIs that are served by `start`."""
+        return self.codec.decode(bytes(frame), position)
+
+    def answer(self, answer: Answer | bytes) -> None:
+        """Finish with an answer: fields, or an encoded body."""
+        chosen = self.codec
+        if isinstance(answer, bytes):
+            self.finish([chosen.head(self.correlation_id, len(answer)), answer])
+        else:
+            self.finish([chosen.encode(self.correlation_id, answer)])
+
+    def finish(self, buffers: list[Buffer]) -> None:
+        """Finish with whole encoded bytes; an empty list is no answer at all."""
+        if self.abandoned:
+            return
+        assert self.buffers is None, f"{self.api.name} was answered twice"
+        self.buffers = buffers
+        self.on_hurry = None
+        self.connection.send_finished(self)
+
+    def refuse(self, error: PenstockError) -> None:
+        """Finish with an error, or close the connection if the API has no place for one."""
+        if self.abandoned or self.buffers is not None:
+            return
+        code = self.api.code(error)
+        self.count_error(code)
+        chosen = self.codec
+        if chosen.has_error_code:
+            self.finish([chosen.refuse(self.correlation_id, code, str(error))])
+        else:
+            self.close(str(error))
+
+    def fail(self, error: BaseException) -> None:
+        """End badly: an error that nobody foresaw ends this connection, and no other."""
+        if not self.abandoned:
+            self.connection.end_badly(self, error)
+
+    def close(self, reason: str) -> None:
+        """Close the connection, with one line in the log that says why."""
+        self.connection.close(f"{self.api.name} v{self.version}: {reason}")
+
+    def count_error(self, code: int) -> None:
+        """Note an error code that goes into the answer, for the statistics."""
+        self.board.count_error(self.api.key, code)

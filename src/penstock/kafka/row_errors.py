@@ -1,0 +1,47 @@
+"""How an answer says what became of one of its rows.
+
+Where a request has rows, each of them succeeds or fails by itself. A refusal is a code, which
+programs act on, and a sentence, which people read; versions that have no place for the sentence
+drop it. Rows that wait for the cluster are carried out side by side, a portion at a time: a request
+may hold more rows than there should be tasks.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from typing import TypeVar
+
+from penstock.core.errors import PenstockError
+from penstock.core.limits import KAFKA_ROWS_AT_ONCE
+from penstock.kafka.context import Context
+from penstock.kafka.error_codes import code_of
+
+TEXT_CHARACTERS_MAX = 1_000
+"""A name from the request may be in the sentence, and names may be long."""
+
+Row = dict[str, object]
+T = TypeVar("T")
+
+
+def refused(
+    context: Context, error: PenstockError, choose: Callable[[PenstockError], int] = code_of
+) -> Row:
+    """The fields of a row that tell what went wrong."""
+    return refused_with(context, choose(error), str(error))
+
+
+def refused_with(context: Context, code: int, text: str) -> Row:
+    """The same for what is an error to Kafka's clients only."""
+    context.count_error(code)
+    if len(text) > TEXT_CHARACTERS_MAX:
+        text = text[:TEXT_CHARACTERS_MAX] + "…"
+    return {"error_code": code, "error_message": text}
+
+
+async def side_by_side(work: Callable[[T], Awaitable[Row]], items: Iterable[T]) -> list[Row]:
+    """Carry out a request's items; the rows come in their order."""
+    rows: list[Row] = []
+    rest = iter(items)
+    while portion := list(islice(rest, KAFKA_ROWS_AT_ONCE)):
+        rows += await asyncio.gather(*map(work, portion))
+    return rows

@@ -1,0 +1,92 @@
+"""IncrementalAlterConfigs: set, delete, append, subtract."""
+
+import pytest
+
+from penstock.kafka.codec import Message
+from tests.unit.kafka.asking import Asker
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def alter(
+    ask: Asker,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    kind: int = TOPIC,
+    version: int = 1,
+    validate_only: bool = False,
+) -> Message:
+    rows = [
+        {"name": key, "config_operation": operation, "value": value}
+        for key, operation, value in changes
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": rows}
+    answer = ask(44, version, {"resources": [resource], "validate_only": validate_only})
+    row: Message = answer.responses[0]
+    assert (row.resource_type, row.resource_name) == (kind, name)
+    return row
+
+
+def configs_of(ask: Asker, name: str) -> dict[str, str]:
+    return ask.broker.node.engine.topic(name).configs
+
+
+def test_the_rest_stays_as_it_is(ask: Asker) -> None:
+    ask.create_topic("changed", configs={"retention.ms": "1", "segment.ms": "2"})
+    changes = (("retention.ms", SET, "5"), ("segment.ms", DELETE, None), ("flush.ms", DELETE, None))
+    row = alter(ask, "changed", *changes, version=0)
+    assert (row.error_code, row.error_message) == (0, None)
+    assert configs_of(ask, "changed") == {"retention.ms": "5"}
+    assert alter(ask, "changed", ("max.message.bytes", SET, "2000")).error_code == 0
+    assert configs_of(ask, "changed") == {"max.message.bytes": "2000", "retention.ms": "5"}
+
+
+def test_lists_grow_and_shrink(ask: Asker) -> None:
+    ask.create_topic("listed")
+    for operation, value, policy in (
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "delete", "compact"),
+        (APPEND, "delete, compact", "compact,delete"),
+    ):
+        assert alter(ask, "listed", ("cleanup.policy", operation, value)).error_code == 0
+        assert configs_of(ask, "listed") == {"cleanup.policy": policy}
+
+
+def test_validating_changes_nothing(ask: Asker) -> None:
+    ask.create_topic("considered")
+    assert alter(ask, "considered", ("segment.ms", SET, "5"), validate_only=True).error_code == 0
+    assert alter(ask, "considered", ("segment.ms", SET, "0"), validate_only=True).error_code == 40
+    assert configs_of(ask, "considered") == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ([("segment.ms", SET, "5"), ("retention.ms", SET, "x")], 40, "an integer"),
+        ([("segment.ms", SET, "5"), ("retentions.ms", SET, "1")], 40, "did you mean"),
+        ([("no.such", DELETE, None)], 40, "there is no topic config"),
+        ([("segment.ms", SET, None)], 42, "delete it"),
+        ([("segment.ms", APPEND, "1")], 40, "is no list"),
+        ([("cleanup.policy", APPEND, "burn")], 40, "one or more of"),
+        ([("cleanup.policy", SUBTRACT, "delete")], 40, "one or more of"),
+        ([("segment.ms", 4, "1")], 42, "there is no operation 4"),
+        ([("segment.ms", SET, "1"), ("segment.ms", SET, "2")], 42, "more than once"),
+    ],
+)
+def test_a_change_is_made_as_a_whole_or_not_at_all(
+    ask: Asker, changes: list[tuple[str, int, str | None]], code: int, words: str
+) -> None:
+    if ask.broker.node.engine.catalog.topic("whole") is None:
+        ask.create_topic("whole", configs={"retention.ms": "1"})
+    for version in (0, 1):
+        row = alter(ask, "whole", *changes, version=version)
+        assert (row.error_code, words in row.error_message) == (code, True)
+    assert configs_of(ask, "whole") == {"retention.ms": "1"}
+
+
+def test_a_broker_is_changed_in_its_file(ask: Asker) -> None:
+    row = alter(ask, "1", ("num.partitions", SET, "3"), kind=BROKER)
+    assert (row.error_code, "configuration file" in row.error_message) == (42, True)

@@ -1,0 +1,26 @@
+"""ListConfigResources: topics and brokers."""
+
+from tests.unit.kafka.asking import Asker
+
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+
+
+def test_what_has_configurations(ask: Asker) -> None:
+    ask.create_topic("resource")
+
+    def listed(*kinds: int) -> list[tuple[int, str]]:
+        answer = ask(74, 1, {"resource_types": list(kinds)})
+        assert answer.error_code == 0
+        return [(row.resource_type, row.resource_name) for row in answer.config_resources]
+
+    topics = [(TOPIC, name) for name in sorted(ask.broker.node.engine.catalog.topics)]
+    assert listed() == [*topics, (BROKER, "1")]
+    assert listed(BROKER) == [(BROKER, "1")]
+    assert listed(TOPIC, TOPIC) == topics
+    assert listed(CLIENT_METRICS) == []
+    assert ask(74, 0, {}).config_resources == ()
+
+
+def test_types_that_nobody_knows(ask: Asker) -> None:
+    answer = ask(74, 1, {"resource_types": [3]})
+    assert (answer.error_code, answer.config_resources) == (35, ())

@@ -1,0 +1,495 @@
+"""Frames, order, bounds and ends of a connection, without an engine behind it."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from penstock.core import limits
+from penstock.core.errors import InvalidRequest, Unavailable
+from penstock.engine.engine import Engine
+from penstock.kafka import KafkaListener, KafkaSettings
+from penstock.kafka.api import Api
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.connection import Connection
+from penstock.kafka.context import Context
+from penstock.kafka.table import TABLE
+from penstock.testing import ManualClock
+from tests.unit.kafka.wire import Run, WireClient, request_frame, wire_client
+
+HEARTBEAT = 12
+METADATA = 3
+
+
+class Place:
+    """A listener whose APIs do what the test wants."""
+
+    def __init__(self, settings: KafkaSettings | None = None) -> None:
+        self.clock = ManualClock()
+        self.started: list[Context] = []
+        self.frames: list[bytes] = []
+        self.handled: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        table = {
+            0: Api(0, "Produce", (3, 13), start=self._park),
+            METADATA: Api(METADATA, "Metadata", (0, 13), handle=self._handle),
+            11: Api(11, "JoinGroup", (0, 9), handle=self._handle_slowly),
+            HEARTBEAT: Api(HEARTBEAT, "Heartbeat", (0, 4), start=self._park),
+            13: Api(13, "LeaveGroup", (0, 5), handle=self._refuse),
+            18: TABLE[18],
+        }
+        engine = cast(Engine, SimpleNamespace(clock=self.clock))
+        self.listener = KafkaListener(engine, settings, table=table)
+        self.host = ""
+        self.port = 0
+
+    def _park(self, frame: bytearray, position: int, context: Context) -> None:
+        self.started.append(context)
+        self.frames.append(bytes(frame))
+
+    async def _handle(self, request: Message, context: Context) -> Answer:
+        return {"brokers": [], "topics": []}
+
+    async def _handle_slowly(self, request: Message, context: Context) -> Answer:
+        self.handled.append(request.group_id)
+        if request.group_id == "bug":
+            raise ValueError("a bug of ours")
+        await self.gates[request.group_id].wait()
+        return {"protocol_name": "", "leader": "", "member_id": request.group_id, "members": []}
+
+    async def _refuse(self, request: Message, context: Context) -> Answer:
+        if request.group_id == "invalid":
+            raise InvalidRequest("nobody can leave this")
+        raise Unavailable("not now")
+
+
+@asynccontextmanager
+async def open_place(settings: KafkaSettings | None = None) -> AsyncIterator[Place]:
+    place = Place(settings)
+    place.host, place.port = await place.listener.start("127.0.0.1", 0)
+    try:
+        yield place
+    finally:
+        await place.listener.close(grace_seconds=0.0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something is so."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def heartbeats(place: Place, client: WireClient, count: int) -> list[Context]:
+    before = len(place.started)
+    for number in range(count):
+        client.send(HEARTBEAT, 0, {"group_id": str(number)})
+    await until(lambda: len(place.started) == before + count)
+    return place.started[before:]
+
+
+async def iter_started(place: Place) -> AsyncIterator[Context]:
+    """Requests in the order in which they were begun."""
+    begun: list[Context] = []
+    while True:
+        await until(lambda: len(place.started) > len(begun))
+        begun.append(place.started[len(begun)])
+        yield begun[-1]
+
+
+def is_half_told(connection: Connection) -> bool:
+    """Whether the beginning of a request has arrived."""
+    return connection._frame is not None or bool(connection._rest)
+
+
+def test_answers_leave_in_the_order_of_requests(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            contexts = await heartbeats(place, client, 3)
+            contexts[2].answer({"error_code": 2})
+            contexts[1].answer({"error_code": 1})
+            assert place.listener.statistics().answers_unsent_bytes > 0
+            contexts[0].answer({"error_code": 0})
+            codes = [(await client.receive()).error_code for _ in range(3)]
+            assert codes == [0, 1, 2]
+            assert place.listener.statistics().answers_unsent_bytes == 0
+            assert place.listener.statistics().requests_held_bytes == 0
+
+    run_on_each(scenario())
+
+
+def test_requests_may_come_byte_by_byte_and_all_at_once(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            for byte in request_frame(METADATA, 9, {"topics": None}, correlation_id=1):
+                client.writer.write(bytes([byte]))
+                await client.writer.drain()
+                await asyncio.sleep(0)
+            client._sent = [(METADATA, 9, 1)]
+            await client.receive()
+            client.writer.write(request_frame(METADATA, 1, {}, correlation_id=2) * 50)
+            client._sent = [(METADATA, 1, 2)] * 50
+            for _ in range(50):
+                await client.receive()
+
+    run_on_each(scenario())
+
+
+@pytest.mark.parametrize("size", [61, 60_000, 70_000, 3_000_000])
+def test_large_requests_arrive_whole(run_on_each: Run, size: int) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            records = bytes(number % 251 for number in range(size))
+            fields = {
+                "acks": 0,
+                "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": records}]}],
+            }
+            frame = request_frame(0, 9, fields)
+            client.writer.write(frame * 3)
+            await until(lambda: len(place.started) == 3)
+            assert place.frames == [frame[4:]] * 3
+            for context in place.started:
+                context.finish([])
+            assert place.listener.statistics().requests_held_bytes == 0
+
+    run_on_each(scenario())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">ih", -1, 0) + bytes(20),
+        struct.pack(">ih", 0, 0) + bytes(20),
+        struct.pack(">ih", 9, 0) + bytes(20),
+        struct.pack(">ih", limits.KAFKA_REQUEST_BYTES_MAX + 1, 0) + bytes(20),
+        struct.pack(">ih", limits.KAFKA_CONTROL_REQUEST_BYTES_MAX + 1, 3) + bytes(20),
+        struct.pack(">ihhih", 20, 500, 0, 1, 0) + bytes(30),
+        struct.pack(">ihhih", 20, 3, 99, 1, 0) + bytes(30),
+        struct.pack(">ihhih", 20, 3, 1, 1, 1000) + bytes(30),
+        struct.pack(">ihhih", 12, 3, 1, 1, 2) + b"\xff\xfe" + bytes(30),
+        struct.pack(">ihhih", 14, 3, 1, 1, 0) + b"\x7f\xff\xff\xff" + bytes(30),
+    ],
+    ids=[
+        "negative", "zero", "no header", "too long", "too long for its API", "unknown API",
+        "unknown version", "client id too long", "client id not text", "malformed body",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_ends_the_connection_with_one_line(
+    run: Run, frame: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with open_place() as place:
+            async with wire_client(place.host, place.port) as client:
+                client.writer.write(frame)
+                assert await client.is_closed()
+            async with wire_client(place.host, place.port) as client:
+                await client.call(METADATA, 0, {})
+            statistics = place.listener.statistics()
+            assert statistics.connections_faulted_total == 1
+            assert statistics.requests_held_bytes == 0
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert len(caplog.records) == 1
+
+
+def test_a_newer_api_versions_is_answered_in_the_oldest(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            body = struct.pack(">hhih", 18, 99, 5, 2) + b"me" + b"whatever that is"
+            client.writer.write(struct.pack(">i", len(body)) + body)
+            client._sent = [(18, 0, 5)]
+            answer = await client.receive()
+            assert answer.error_code == 35
+            assert {row.api_key for row in answer.api_keys} == {0, 3, 11, 12, 13, 18}
+            answer = await client.call(18, 3, {"client_software_name": "x"})
+            assert answer.error_code == 0
+
+    run(scenario())
+
+
+def test_other_requests_go_on_while_one_waits_its_turn(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            place.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
+            client.send(11, 0, {"group_id": "a"})
+            client.send(11, 0, {"group_id": "b"})
+            client.send(HEARTBEAT, 0, {})
+            await until(lambda: place.started and place.handled)
+            place.started[0].answer({})
+            assert place.handled == ["a"], "the second waits for the first, as in Kafka"
+            place.gates["b"].set()
+            place.gates["a"].set()
+            assert (await client.receive()).member_id == "a"
+            assert (await client.receive()).member_id == "b"
+            await client.receive()
+
+    run(scenario())
+
+
+def test_refusals_are_answered_with_their_code(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            for version in range(6):
+                assert (await client.call(13, version, {"group_id": "invalid"})).error_code == 42
+                assert (await client.call(13, version, {"group_id": "g"})).error_code == 7
+            assert place.listener.statistics().errors_total == {
+                ("LeaveGroup", 42): 6,
+                ("LeaveGroup", 7): 6,
+            }
+
+    run(scenario())
+
+
+def test_a_failure_ends_its_connection_and_no_other(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with (
+            open_place() as place,
+            wire_client(place.host, place.port) as bad,
+            wire_client(place.host, place.port) as good,
+        ):
+            bad.send(11, 0, {"group_id": "bug"})
+            assert await bad.is_closed()
+            await good.call(METADATA, 0, {})
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario())
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_a_client_that_goes_away_ends_what_it_waits_for(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place:
+            hurried: list[bool] = []
+            async with wire_client(place.host, place.port) as client:
+                place.gates = {"a": asyncio.Event()}
+                client.send(11, 0, {"group_id": "a"})
+                (context,) = await heartbeats(place, client, 1)
+                context.on_hurry = lambda: hurried.append(context.abandoned)
+            await until(lambda: place.listener.statistics().connections == 0)
+            assert hurried == [True]
+            context.answer({})  # Nobody is there to get it.
+            assert place.listener.statistics().requests_held_bytes == 0
+
+    run(scenario())
+
+
+# Bounds.
+
+
+def test_too_many_requests_wait_outside(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            count = limits.KAFKA_CONNECTION_REQUESTS_MAX
+            for _ in range(count + 100):
+                client.send(HEARTBEAT, 0, {})
+            await until(lambda: len(place.started) == count)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(place.started) == count
+            started = iter_started(place)
+            for _ in range(count + 100):
+                (await anext(started)).answer({})
+            for _ in range(count + 100):
+                await client.receive()
+
+    run_on_each(scenario())
+
+
+def test_a_client_that_does_not_read_is_not_served_further(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            (first,) = await heartbeats(place, client, 1)
+            large = bytes(32 * limits.MIB)
+            first.finish([struct.pack(">i", len(large)), large])
+            await until(lambda: place.listener.statistics().answers_unsent_bytes > 0)
+            client.send(HEARTBEAT, 0, {})
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(place.started) == 1
+            await client.reader.readexactly(4 + len(large))
+            await until(lambda: len(place.started) == 2)
+            assert place.listener.statistics().answers_unsent_bytes == 0
+
+    run_on_each(scenario())
+
+
+def test_all_requests_together_are_bounded(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        settings = KafkaSettings(requests_held_bytes_max=4 * limits.MIB)
+        async with (
+            open_place(settings) as place,
+            wire_client(place.host, place.port) as one,
+            wire_client(place.host, place.port) as other,
+        ):
+            frame = struct.pack(">ihhih", 3 * limits.MIB, 0, 9, 1, 0)
+            frame += bytes(3 * limits.MIB - 10)
+            one.writer.write(frame)
+            await until(lambda: len(place.started) == 1)
+            other.writer.write(frame)
+            statistics = place.listener.statistics
+            await until(lambda: statistics().requests_held_bytes >= 4 * limits.MIB)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(place.started) == 1, "half of the second request is here and has to wait"
+            assert statistics().requests_held_bytes <= 6 * limits.MIB
+            place.started[0].finish([])
+            await until(lambda: len(place.started) == 2)
+            place.started[1].finish([])
+            assert statistics().requests_held_bytes == 0
+
+    run_on_each(scenario())
+
+
+def test_a_claimed_length_reserves_little(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            client.writer.write(struct.pack(">ihhih", limits.KAFKA_REQUEST_BYTES_MAX, 0, 9, 1, 0))
+            await until(lambda: place.listener.statistics().requests_held_bytes > 0)
+            held = place.listener.statistics().requests_held_bytes
+            assert held == limits.KAFKA_FRAME_STEP_BYTES
+
+    run(scenario())
+
+
+def test_connections_are_bounded(run: Run) -> None:
+    async def scenario() -> None:
+        async with (
+            open_place(KafkaSettings(connections_max=1)) as place,
+            wire_client(place.host, place.port) as first,
+        ):
+            await first.call(METADATA, 0, {})
+            async with wire_client(place.host, place.port) as second:
+                assert await second.is_closed()
+            await first.call(METADATA, 0, {})
+            assert place.listener.statistics().connections_refused_total == 1
+
+    run(scenario())
+
+
+# Ends.
+
+
+def test_a_request_that_stays_incomplete_is_given_up(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place:
+            for beginning in (b"\x00", struct.pack(">ihhih", 100_000, 0, 9, 1, 0)):
+                async with wire_client(place.host, place.port) as client:
+                    await heartbeats(place, client, 1)  # Waiting for an answer is no excuse.
+                    client.writer.write(beginning)
+                    (connection,) = place.listener._board.connections
+                    await until(partial(is_half_told, connection))
+                    place.listener.sweep()
+                    place.clock.advance(limits.KAFKA_FRAME_MS_MAX - 1)
+                    place.listener.sweep()
+                    assert place.listener.statistics().connections == 1
+                    place.clock.advance(1)
+                    place.listener.sweep()
+                    assert await client.is_closed()
+                    await until(lambda: place.listener.statistics().connections == 0)
+            assert place.listener.statistics().requests_held_bytes == 0
+
+    run(scenario())
+
+
+def test_an_idle_connection_is_closed(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            (context,) = await heartbeats(place, client, 1)
+            place.clock.advance(limits.KAFKA_CONNECTION_IDLE_MS)
+            place.listener.sweep()  # Not idle: it waits for us.
+            context.answer({})
+            await client.receive()
+            place.clock.advance(limits.KAFKA_CONNECTION_IDLE_MS - 1)
+            place.listener.sweep()
+            await client.call(METADATA, 0, {})
+            place.listener.sweep()
+            place.clock.advance(limits.KAFKA_CONNECTION_IDLE_MS)
+            place.listener.sweep()
+            assert await client.is_closed()
+            assert place.listener.statistics().connections_faulted_total == 0
+
+    run(scenario())
+
+
+def test_closing_lets_requests_finish(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            contexts = await heartbeats(place, client, 2)
+            contexts[1].on_hurry = lambda: contexts[1].answer({"error_code": 1})
+            closing = asyncio.create_task(place.listener.close(grace_seconds=20.0))
+            await asyncio.sleep(0)
+            client.send(HEARTBEAT, 0, {})
+            await until(lambda: contexts[1].buffers is not None)
+            contexts[0].answer({})
+            assert (await client.receive()).error_code == 0
+            assert (await client.receive()).error_code == 1
+            assert await client.is_closed()
+            client.writer.close()
+            await closing
+            assert len(place.started) == 2, "nothing new was begun"
+
+    run_on_each(scenario())
+
+
+def test_closing_does_not_wait_for_ever(run_on_each: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            await heartbeats(place, client, 1)
+            await place.listener.close(grace_seconds=0.0)
+            assert await client.is_closed()
+
+    run_on_each(scenario())
+
+
+def test_lines_about_bad_clients_are_bounded(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with open_place() as place:
+            board = place.listener._board
+            for number in range(100):
+                board.complain(f"line {number}")
+            place.clock.advance(1_000)
+            board.complain("another second")
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts[:10] == [f"line {number}" for number in range(10)]
+    assert texts[10:] == ["90 more lines about Kafka clients were left out", "another second"]
+
+
+def test_names_that_clients_choose_cannot_forge_lines(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with open_place() as place:
+            place.listener._board.complain("one\nanother \x1b[31m" + "x" * 5_000)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert text.isprintable()
+    assert len(text) == 1_000
+
+
+def test_a_failure_in_the_middle_of_waiting_ends_the_connection(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            (context,) = await heartbeats(place, client, 1)
+            context.fail(ValueError("a bug of ours"))
+            assert await client.is_closed()
+            context.fail(ValueError("and again"))
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario())
+    assert len(caplog.records) == 1
