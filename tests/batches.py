@@ -10,6 +10,7 @@ from penstock.core.types import NO_PRODUCER, ProducerId
 def build_batch(
     count: int = 1,
     *,
+    key: bytes | None = None,
     value: bytes = b"a message",
     timestamp: int = 1_000,
     producer_id: ProducerId = NO_PRODUCER,
@@ -29,7 +30,7 @@ def build_batch(
         batch_size=1 << 24,
     )
     for number in range(count):
-        builder.append(number, timestamp=timestamp + number, key=None, value=value, headers=[])
+        builder.append(number, timestamp=timestamp + number, key=key, value=value, headers=[])
     return bytearray(builder.build())
 
 

@@ -36,8 +36,10 @@ from penstock.core.errors import (
     TopicExists,
     UnknownPartition,
     UnknownTopic,
+    UnsupportedBatch,
 )
-from penstock.core.records import stamp_append_time
+from penstock.core.record_bodies import read_records
+from penstock.core.records import check_batch, stamp_append_time
 from penstock.core.topic_configs import Durability
 from penstock.core.types import (
     NO_NODE,
@@ -331,6 +333,8 @@ class Engine:
                     f"a record batch of {len(batch)} bytes is above the topic's max.message.bytes"
                     f" of {settings.message_bytes_max}"
                 )
+            if settings.compacts:
+                _check_keys(topic, batch)
             log_append_ms = -1
             if settings.log_append_time:
                 log_append_ms = self.clock.wall_ms()
@@ -476,6 +480,16 @@ def _partition(topic: Topic, index: int) -> PartitionId:
             f"topic {topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}"
         )
     return topic.partitions[index]
+
+
+def _check_keys(topic: Topic, batch: bytearray | memoryview) -> None:
+    """Compaction keeps the last message of each key, so there must be one: the only place where
+    producing looks at records."""
+    check_batch(batch)
+    if any(record.key is None for record in read_records(batch).records):
+        raise UnsupportedBatch(
+            f"topic {topic.name} is compacted by key, and a record without one came: give it a key"
+        )
 
 
 def _settle_produce(

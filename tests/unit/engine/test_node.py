@@ -22,6 +22,7 @@ from penstock.core.errors import (
     UnknownNode,
     UnknownPartition,
     UnknownTopic,
+    UnsupportedBatch,
 )
 from penstock.core.records import read_header
 from penstock.core.types import NodeId, Offset, ShardId
@@ -107,6 +108,21 @@ def test_a_topic_of_log_append_time_gets_the_leaders(tmp_path: Path) -> None:
         assert header.max_timestamp == produced.log_append_ms
         assert header.attributes & 8
         assert engine.offset_for_time(topic, 0, before) == (0, produced.log_append_ms)
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        engine = nodes[1].engine
+        topic = await engine.create_topic("state", 1, {"cleanup.policy": "compact"})
+        with pytest.raises(UnsupportedBatch, match="give it a key"):
+            await engine.produce(topic, 0, build_batch(2), Acks.ALL)
+        await engine.produce(topic, 0, build_batch(2, key=b"k"), Acks.ALL)
+        assert engine.bounds(topic, 0) == (0, 2)
         await nodes.stop()
 
     asyncio.run(story())

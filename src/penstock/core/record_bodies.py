@@ -1,0 +1,307 @@
+"""The records inside a batch: read, left out, packed again. Only compaction and checks of keys do.
+
+    record   length           varint   bytes after this field
+             attributes       i8       unused
+             timestamp delta  varint   from the batch's base timestamp
+             offset delta     varint   from the batch's base offset
+             key              varint length, bytes; length -1: none
+             value            varint length, bytes; length -1: none, a *tombstone*
+             headers          varint count, then keys and values
+
+Varints are zigzag, as in protocol buffers. All records of a batch are compressed together, by the
+codec in the low bits of its attributes: none, gzip, snappy (in the frames of snappy-java, or bare),
+lz4 frames, zstd.
+
+A batch that loses records keeps its base offset, last offset delta, producer and sequence: its
+range of offsets stays what it was, with gaps, and records that stay keep their bytes. The highest
+timestamp becomes that of the records that stay, unless the log's time counts for all of them.
+
+The *horizon* of a batch (KIP-534) is when its tombstones may go. It takes the place of the base
+timestamp, marked by a bit of the attributes, and the deltas are made anew, so that a reader who
+knows nothing of it computes the same times as before.
+
+A batch came from a client and its records were never looked at: every length is checked, what is
+larger than `BATCH_UNPACKED_BYTES_MAX` or has more than `BATCH_UNPACKED_RECORDS_MAX` records is not
+unpacked, and what is wrong is `InvalidBatch`.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import cramjam
+from crc32c import crc32c
+
+from penstock.core.errors import InvalidBatch
+from penstock.core.limits import BATCH_UNPACKED_BYTES_MAX, BATCH_UNPACKED_RECORDS_MAX
+from penstock.core.records import BATCH_HEADER_BYTES, BatchHeader, read_header
+
+Bytes = bytes | bytearray | memoryview
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_HORIZON = 0x40
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_CRC_AT = 17
+_CRC_FROM = 21
+_LENGTH_FROM = 12
+_VARINT_BYTES_MAX = 10
+_GZIP_WINDOW = 31  # zlib's word for "a gzip header, the largest window"
+_FRAMED_SNAPPY = b"\x82SNAPPY\x00"
+_FRAMED_SNAPPY_HEAD = _FRAMED_SNAPPY + struct.pack(">ii", 1, 1)
+_FRAMED_SNAPPY_BLOCK_BYTES = 32 * 1024
+_UNPACKED_FACTOR = 4
+
+
+class Record(NamedTuple):
+    """One record and where it lies among the unpacked records of its batch."""
+
+    start: int
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    tombstone: bool
+
+
+class Records(NamedTuple):
+    """A batch, opened."""
+
+    header: BatchHeader
+    body: bytes
+    """The records, unpacked."""
+    records: list[Record]
+
+    @property
+    def horizon_ms(self) -> int | None:
+        """When the tombstones may go; None if nobody has said so yet."""
+        return self.header.base_timestamp if self.header.attributes & _HORIZON else None
+
+
+def read_records(batch: Bytes) -> Records:
+    """Open a batch whose header and checksum are right."""
+    header = read_header(batch)
+    if header.record_count > BATCH_UNPACKED_RECORDS_MAX:
+        raise InvalidBatch(f"{header.record_count} records are too many to look at")
+    packed = memoryview(batch)[BATCH_HEADER_BYTES:]
+    codec = header.attributes & _CODEC_MASK
+    if codec == 0:
+        body = bytes(packed)
+    else:
+        unpack = _UNPACK.get(codec)
+        if unpack is None:
+            raise InvalidBatch(f"compression codec {codec} is not known")
+        try:
+            body = unpack(packed)
+        except (cramjam.DecompressionError, zlib.error, struct.error) as error:
+            raise InvalidBatch(f"the records cannot be decompressed: {error}") from error
+    try:
+        return Records(header, body, _walk(body, header))
+    except IndexError:
+        raise InvalidBatch("the records end in the middle of one") from None
+
+
+def rebuild_batch(
+    opened: Records, kept: Sequence[Record], *, horizon_ms: int | None = None
+) -> bytes:
+    """The batch with only these of its records, in order; with a horizon if one is given."""
+    assert kept, "a batch without records is none"
+    header, body = opened.header, opened.body
+    base_timestamp, attributes = header.base_timestamp, header.attributes
+    if horizon_ms is None or horizon_ms == opened.horizon_ms:
+        records = b"".join([body[record.start : record.end] for record in kept])
+    else:
+        shift = base_timestamp - horizon_ms
+        base_timestamp, attributes = horizon_ms, attributes | _HORIZON
+        records = b"".join([_shifted(body, record, shift) for record in kept])
+    max_timestamp = header.max_timestamp
+    if not attributes & _LOG_APPEND_TIME:
+        latest = max(record.timestamp_delta for record in kept)
+        max_timestamp = header.base_timestamp + latest
+    codec = attributes & _CODEC_MASK
+    packed = _PACK[codec](records) if codec else records
+    made = bytearray(
+        _HEADER.pack(
+            header.base_offset,
+            BATCH_HEADER_BYTES - _LENGTH_FROM + len(packed),
+            header.leader_epoch,
+            header.magic,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            len(kept),
+        )
+    )
+    made += packed
+    _CRC.pack_into(made, _CRC_AT, crc32c(memoryview(made)[_CRC_FROM:]))
+    return bytes(made)
+
+
+# Records.
+
+
+def _walk(body: bytes, header: BatchHeader) -> list[Record]:
+    """All records of an unpacked batch. An index beyond the end is the caller's to translate."""
+    position, size = 0, len(body)
+    offset_delta_max = header.last_offset_delta
+    before = -1
+    found: list[Record] = []
+    for _ in range(header.record_count):
+        start = position
+        length, position = _varint(body, position)
+        end = position + length
+        if length < 0 or end > size:
+            raise InvalidBatch(f"a record says it has {length} bytes")
+        timestamp_delta, position = _varint(body, position + 1)
+        offset_delta, position = _varint(body, position)
+        if not before < offset_delta <= offset_delta_max:
+            raise InvalidBatch(f"a record is at offset {offset_delta} of {offset_delta_max}")
+        before = offset_delta
+        key_length, position = _varint(body, position)
+        key = None
+        if key_length >= 0:
+            key = body[position : position + key_length]
+            position += key_length
+        value_length, position = _varint(body, position)
+        if position > end or position + value_length > end:
+            raise InvalidBatch(f"a record of {length} bytes has a value of {value_length}")
+        found.append(Record(start, end, timestamp_delta, offset_delta, key, value_length < 0))
+        position = end
+    if position != size:
+        raise InvalidBatch(f"{size - position} bytes follow the last record")
+    return found
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint and the position after it."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, shift = byte & 0x7F, 7
+    for after in range(position + 1, position + _VARINT_BYTES_MAX):
+        byte = data[after]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), after + 1
+        shift += 7
+    raise InvalidBatch(f"a number of a record is longer than {_VARINT_BYTES_MAX} bytes")
+
+
+def _encode_varint(value: int) -> bytes:
+    left = value << 1 if value >= 0 else ~(value << 1)
+    made = bytearray()
+    while left >= 0x80:
+        made.append(left & 0x7F | 0x80)
+        left >>= 7
+    made.append(left)
+    return bytes(made)
+
+
+def _shifted(body: bytes, record: Record, shift: int) -> bytes:
+    """The record with `shift` added to its timestamp delta."""
+    _, attributes_at = _varint(body, record.start)
+    _, rest_at = _varint(body, attributes_at + 1)
+    content = (
+        body[attributes_at : attributes_at + 1]
+        + _encode_varint(record.timestamp_delta + shift)
+        + body[rest_at : record.end]
+    )
+    return _encode_varint(len(content)) + content
+
+
+# Codecs.
+
+
+def _ungzip(packed: memoryview) -> bytes:
+    parts: list[bytes] = []
+    have = 0
+    rest: Bytes = packed
+    while rest:  # A gzip file may be several, one after the other.
+        unzip = zlib.decompressobj(_GZIP_WINDOW)
+        part = unzip.decompress(rest, BATCH_UNPACKED_BYTES_MAX + 1 - have)
+        parts.append(part)
+        have += len(part)
+        if have > BATCH_UNPACKED_BYTES_MAX:
+            raise _too_large()
+        if not unzip.eof:
+            raise InvalidBatch("the compressed records are cut short")
+        rest = unzip.unused_data
+    return b"".join(parts)
+
+
+def _unpack_into(unpack: Callable[[Bytes, bytearray], int]) -> Callable[[memoryview], bytes]:
+    """Unpack into a buffer that is made larger as long as it is too small, up to the bound."""
+
+    def unpack_bounded(packed: memoryview) -> bytes:
+        room = min(max(_UNPACKED_FACTOR * len(packed), 4096), BATCH_UNPACKED_BYTES_MAX)
+        while True:
+            out = bytearray(room)
+            try:
+                return bytes(memoryview(out)[: unpack(packed, out)])
+            except cramjam.DecompressionError as error:
+                # The one sign that it is the buffer and not the data.
+                if "whole buffer" not in str(error):
+                    raise
+                if room >= BATCH_UNPACKED_BYTES_MAX:
+                    raise _too_large() from error
+                room = min(_UNPACKED_FACTOR * room, BATCH_UNPACKED_BYTES_MAX)
+
+    return unpack_bounded
+
+
+def _unsnappy(packed: memoryview) -> bytes:
+    if packed[: len(_FRAMED_SNAPPY)] != _FRAMED_SNAPPY:
+        return _unsnappy_block(packed, BATCH_UNPACKED_BYTES_MAX)
+    parts: list[bytes] = []
+    room = BATCH_UNPACKED_BYTES_MAX
+    position = len(_FRAMED_SNAPPY_HEAD)
+    while position < len(packed):
+        (length,) = struct.unpack_from(">i", packed, position)
+        position += 4
+        if not 0 <= length <= len(packed) - position:
+            raise InvalidBatch(f"a block of compressed records says it has {length} bytes")
+        parts.append(_unsnappy_block(packed[position : position + length], room))
+        room -= len(parts[-1])
+        position += length
+    return b"".join(parts)
+
+
+def _unsnappy_block(packed: memoryview, room: int) -> bytes:
+    data = packed.tobytes()
+    if cramjam.snappy.decompress_raw_len(data) > room:
+        raise _too_large()
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _snappy(records: bytes) -> bytes:
+    parts = [_FRAMED_SNAPPY_HEAD]
+    for start in range(0, len(records), _FRAMED_SNAPPY_BLOCK_BYTES):
+        block = records[start : start + _FRAMED_SNAPPY_BLOCK_BYTES]
+        packed = bytes(cramjam.snappy.compress_raw(block))
+        parts += (struct.pack(">i", len(packed)), packed)
+    return b"".join(parts)
+
+
+def _too_large() -> InvalidBatch:
+    return InvalidBatch(f"the records unpack to more than {BATCH_UNPACKED_BYTES_MAX} bytes")
+
+
+_UNPACK: dict[int, Callable[[memoryview], bytes]] = {
+    1: _ungzip,
+    2: _unsnappy,
+    3: _unpack_into(cramjam.lz4.decompress_into),
+    4: _unpack_into(cramjam.zstd.decompress_into),
+}
+_PACK: dict[int, Callable[[bytes], bytes]] = {
+    1: lambda records: bytes(cramjam.gzip.compress(records)),
+    2: _snappy,
+    3: lambda records: bytes(cramjam.lz4.compress(records)),
+    4: lambda records: bytes(cramjam.zstd.compress(records)),
+}
