@@ -133,9 +133,10 @@ class Cluster:
                     running.replica.transfer(heirs[shard])
                 except PenstockError:
                     del heirs[shard]  # It has become unfit this moment; the others will elect.
-        deadline = self._engine.clock.monotonic_ms() + int(seconds * 1_000)
+        clock = self._engine.clock
+        deadline = clock.monotonic_ms() + int(seconds * 1_000)
         for shard in heirs:
-            while self._leads(shard) and self._engine.clock.monotonic_ms() < deadline:  # noqa: ASYNC110
+            while self._leads(shard) and clock.monotonic_ms() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(PAUSE_SECONDS / 10)
 
     def _leads(self, shard: ShardId) -> bool:

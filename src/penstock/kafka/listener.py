@@ -35,13 +35,29 @@ class KafkaListener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; port 0 picks a free one. Returns the address that was taken."""
+        address = await self.reserve(host, port)
+        await self.serve()
+        return address
+
+    async def reserve(self, host: str, port: int) -> tuple[str, int]:
+        """Take the port and let nobody in yet: the cluster must be told of it before clients are,
+        and a client that comes before would be told of a cluster without brokers."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self._board), host, port, backlog=ACCEPT_BACKLOG
+            lambda: Connection(self._board),
+            host,
+            port,
+            backlog=ACCEPT_BACKLOG,
+            start_serving=False,
         )
-        self._sweeping = loop.call_later(SWEEP_SECONDS, self._sweep_again)
         address = self._server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
+
+    async def serve(self) -> None:
+        """Let clients in."""
+        assert self._server is not None, "the port is not reserved"
+        await self._server.start_serving()
+        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Accept nobody, let the requests under way finish for a while, then close."""

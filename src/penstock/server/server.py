@@ -1,8 +1,8 @@
 """One broker process: what is started in which order, and how it ends.
 
     start   the ports are tried; HTTP answers (alive, not ready); the node opens its shards and
-            finds its cluster, which may take as long as the others take; Kafka answers; the node
-            tells the cluster where it is; when it can serve, it is ready and says so
+            finds its cluster, which may take as long as the others take; the Kafka port is taken
+            and the cluster told of it; when the node can serve, clients are let in, and it says so
     stop    not ready any more; leadership goes to others, shard by shard, each when the requests
             under way in it are answered; the Kafka port, which told clients where to go meanwhile,
             finishes what is left, for a bounded time; shards are closed; HTTP last, so that a probe
@@ -86,6 +86,7 @@ class Server:
         self._stop = asyncio.Event()
         self._failed: asyncio.Future[PenstockError] = asyncio.get_running_loop().create_future()
         self._node: Node | None = None
+        self._serving = False
         self._kafka: KafkaListener | None = None
         self._http: HttpListener | None = None
         self._hosts: set[str] = set(self._config.web.hosts)
@@ -214,7 +215,9 @@ class Server:
         await node.register(kafka=str(told_kafka), http=str(told_http))
         while problem := _unready(node, str(told_kafka)):
             self._say_waiting(problem)
+            await self._serve_readers(node)
             await asyncio.sleep(READY_PAUSE_SECONDS)
+        await self._let_clients_in()
         self._phase = Phase.SERVING
         # What is there now stays: the collector need not look at it again.
         gc.freeze()
@@ -231,6 +234,18 @@ class Server:
             write_ready_file(broker.ready_file, places)
         logger.info("ready %s", places.describe())
         self._on_ready(places)
+
+    async def _serve_readers(self, node: Node) -> None:
+        """A node that finds no majority serves what is committed, ready or not."""
+        if not self._serving and node.health().read_only:
+            logger.warning("no majority can be found: serving reads only until there is one")
+            await self._let_clients_in()
+
+    async def _let_clients_in(self) -> None:
+        assert self._kafka is not None, "the port was reserved"
+        if not self._serving:
+            self._serving = True
+            await self._kafka.serve()
 
     async def _start_http(self) -> Address:
         wanted = self._config.broker.http
@@ -256,7 +271,7 @@ class Server:
         )
         listener = KafkaListener(node.engine, settings, cluster=node.cluster)
         try:
-            bound = await listener.start(_number(wanted.host), wanted.port)
+            bound = await listener.reserve(_number(wanted.host), wanted.port)
         except OSError as error:
             raise refusal("kafka", wanted, error) from error
         self._kafka = listener
