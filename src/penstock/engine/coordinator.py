@@ -7,7 +7,9 @@ nothing about a group itself; it asks, by command.
 
 Rules that hold here:
 
-- After every change the group is looked at: first its time limits, then who waits for it.
+- After every change the group is looked at: first its time limits, then who waits for it. Whoever
+  made the change looks, and so does the effect of the machine, and every tick: one of them may be
+  cancelled or get lost.
 - Whoever cannot be right (a zombie of an old generation, an id that was never given out) is refused
   from the applied state, without a write. Whoever can be is decided about in the log.
 - A request that gets lost with the leadership ends as `NotCoordinator`: the client looks for the
@@ -130,6 +132,8 @@ class Coordinator:
     def tick(self) -> None:
         """Time has passed: ask for what is due."""
         if self._leads:
+            for name in self._waiting.groups():
+                self._look(name, closely=False)  # An effect may have got lost.
             for command in self._timers.due():
                 self._ask(command)
 
@@ -165,7 +169,7 @@ class Coordinator:
                 reply = await self._propose(self._join_command(request, member, new=new))
                 assert isinstance(reply, MemberJoined), f"a join was answered with {reply}"
                 self._timers.settle_pending((name, member))
-                self._look(name)
+                self._look(name, closely=request.instance is not None)
                 if reply.former is not None:
                     return self._take_over(request, reply)
                 condition = RoundClosed(reply.rebalance)
@@ -436,11 +440,15 @@ class Coordinator:
         if isinstance(command, CompleteJoin | ExpireMembers | RemoveMembers):
             self._look(command.group)
 
-    def _look(self, name: str) -> None:
-        """The group may have changed."""
+    def _look(self, name: str, *, closely: bool = True) -> None:
+        """The group may have changed.
+
+        Looking `closely` costs as much as there are requests waiting: a thousand members that join
+        one round must not look at each other a thousand times."""
         if self._leads:
-            self._timers.follow(name)
-            self._waiting.look(name)
+            changed = self._timers.follow(name)
+            if changed or closely:
+                self._waiting.look(name)
 
     # Refusing.
 

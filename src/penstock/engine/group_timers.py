@@ -150,17 +150,18 @@ class GroupTimers:
 
     # Rounds and generations.
 
-    def follow(self, name: str) -> None:
-        """The group may have changed: give it the time limit of its state, if that is a new one."""
+    def follow(self, name: str) -> bool:
+        """The group may have changed: give it the time limit of its state, if that is a new one.
+
+        False if it is in the same round and state as when this leader last looked."""
         group = self._groups.get(name)
         if group is None or group.state is GroupState.EMPTY:
-            self._phases.pop(name, None)
             self._limits.cancel(name)
-            return
+            return self._phases.pop(name, None) is not None
         before = self._phases.get(name)
         if before is not None:
             if before.state is group.state and before.rebalance == group.rebalance:
-                return
+                return False
         now_ms = self._clock.monotonic_ms()
         phase = self._phases[name] = Phase(group.state, group.rebalance)
         limit_ms = group.rebalance_timeout_ms
@@ -178,6 +179,7 @@ class GroupTimers:
         else:
             self._limits.cancel(name)  # Another leader has seen who has its assignment.
         self._begin_sessions(group, now_ms, all_anew=group.state is GroupState.COMPLETING)
+        return True
 
     def _begin_sessions(self, group: Group, now_ms: int, *, all_anew: bool) -> None:
         for member, found in group.members.items():

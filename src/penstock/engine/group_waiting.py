@@ -59,10 +59,14 @@ class GroupWaiting:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
+    def groups(self) -> list[str]:
+        """The groups that somebody waits for."""
+        return list(self._waiting)
+
     async def wait(
         self, name: str, member: str, instance: str | None, condition: Condition
     ) -> Answer:
-        """The answer, when it is due. `look` must have been called since the group changed."""
+        """The answer, when it is due. `look` must have been called since the last round closed."""
         answer = self._find_answer(name, member, instance, condition)
         if isinstance(answer, PenstockError):
             raise answer

@@ -386,6 +386,62 @@ async def test_a_round_that_closed_unnoticed_is_still_answered() -> None:
 
 
 @story
+async def test_a_join_that_closed_its_round_does_not_wait_for_the_next() -> None:
+    """The next round opens before the call that closed this one gets its turn."""
+    cluster = GroupCluster()
+    consumers = await settled(1, cluster)
+    await consumers[0].stop()
+    member = consumers[0].member
+    newcomer = asyncio.create_task(cluster.coordinator.join(request()))
+    await spin()
+    cluster.at_once = False
+    closing = asyncio.create_task(cluster.coordinator.join(request(member)))
+    another = asyncio.create_task(cluster.coordinator.join(request()))
+    await spin()
+    cluster.commit(2)
+    assert (await closing).generation == (await newcomer).generation == 2
+    assert not another.done()
+    await refused(cluster.coordinator.sync(sync(member, 2)), RebalanceInProgress)
+    another.cancel()
+    await finish(cluster)
+
+
+@story
+async def test_a_new_member_may_send_its_join_twice() -> None:
+    cluster = GroupCluster()
+    error = await refused(
+        cluster.coordinator.join(request(require_known_member=True)), MemberIdRequired
+    )
+    assert isinstance(error, MemberIdRequired)
+    twice = request(error.member_id)
+    joins = [asyncio.create_task(cluster.coordinator.join(twice)) for _ in range(2)]
+    await cluster.run(300)
+    assert await joins[0] == await joins[1]
+    await finish(cluster)
+
+
+@story
+async def test_a_lost_effect_costs_a_tick() -> None:
+    cluster = GroupCluster()
+    consumers = await settled(2, cluster)
+    for consumer in consumers:
+        await consumer.stop()
+    first, second = (consumer.member for consumer in consumers)
+    cluster.deaf = True
+    waiting = asyncio.create_task(cluster.coordinator.join(request(first)))
+    await spin()
+    closing = asyncio.create_task(cluster.coordinator.join(request(second)))
+    await spin(1)
+    cluster.at_once = False
+    closing.cancel()
+    await spin()
+    assert not waiting.done()
+    cluster.pass_time(100)
+    assert (await waiting).generation == 2
+    await finish(cluster)
+
+
+@story
 async def test_a_rebalance_sends_waiting_syncs_back_to_join() -> None:
     cluster = GroupCluster()
     joins = [asyncio.create_task(cluster.coordinator.join(request())) for _ in range(2)]
