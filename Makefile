@@ -22,6 +22,7 @@ TESTS ?= tests
 # Which five planted bugs are tried: it moves on with every commit.
 TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 ARGS ?=
+MESSAGES ?= 100000
 
 .PHONY: help
 help: ## List the targets
@@ -54,9 +55,12 @@ simulate: setup ## 300 simulated clusters, each twice, and five planted bugs tha
 pytest: setup ## The tests but those marked soak or interop (TESTS=path for some)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak and not interop" $(TESTS) $(ARGS)
 
+# Further tools take part where they are: kcat (apt-get install kcat), Kafka's own (KAFKA_HOME=…).
+# What a client library forgets to close when its broker is killed is not our failure.
 .PHONY: interop
-interop: setup ## Every client library with every codec, 100,000 messages each
-	$(BIN)/python -m pytest -m interop -s tests/interop_full $(ARGS)
+interop: setup ## Every client library with every codec, 100,000 messages each (MESSAGES=…)
+	INTEROP_MESSAGES=$(MESSAGES) $(BIN)/python -m pytest -m interop -s -W ignore::ResourceWarning \
+		tests/interop_full $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types and layers
@@ -75,8 +79,12 @@ sim: setup ## Simulate clusters (SEED=7 for one history, event by event)
 	$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
-bench: setup ## Measure
+bench: setup ## Measure (ARGS="--only broker --quick" for some, roughly; --record renews the page)
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+.PHONY: profile
+profile: setup ## Sample a broker under load, if py-spy is there (ARGS="--load requests")
+	$(BIN)/python -m benchmarks.broker.sampling $(ARGS)
 
 .PHONY: soak
 soak: setup ## The long tests: many seeds, many power cuts

@@ -6,7 +6,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-PACKAGES = ("penstock", "crc32c", "msgspec", "uvloop")
+PACKAGES = ("penstock", "confluent-kafka", "crc32c", "kio", "msgspec", "uvloop")
 
 
 def describe_machine(directory: str) -> dict[str, str]:

@@ -1,12 +1,18 @@
 """Measure Penstock:  make bench ARGS="--quick"
 
-    --quick          under a minute instead of under five; fewer rounds, smaller logs
-    --only NAME      one benchmark: append, start, read, simulator, stages; may be repeated
+    --quick          a minute instead of eight; fewer rounds, smaller logs
+    --only NAME      one benchmark, or all of "log" or of "broker"; may be repeated
+    --record         renew docs/benchmarks
     --json PATH      where the numbers go; the tables and the profile go beside them
     --data DIR       where the logs to be measured are made, and removed again
 
+    log              append, start, read, simulator, stages
+    broker           broker-throughput, broker-requests, broker-latency, broker-memory,
+                     broker-start, broker-partitions
+
 The tables go to stdout, progress to stderr. Nothing is asserted: a number is no verdict.
-Benchmarks run one after the other, and what is to be compared is interleaved within each.
+Benchmarks run one after the other, and what is to be compared is interleaved within each. One that
+breaks is told of at the end, and the exit code is 1; the others are measured all the same.
 """
 
 import argparse
@@ -14,17 +20,27 @@ import asyncio
 import datetime as dt
 import io
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import uvloop
 from rich.console import Console
 
 from benchmarks.append import measure_append
+from benchmarks.broker.clients import ClientFailed
+from benchmarks.broker.latency import measure_latency
+from benchmarks.broker.many_partitions import measure_many_partitions
+from benchmarks.broker.memory import measure_memory
+from benchmarks.broker.programs import ProgramFailed
+from benchmarks.broker.small_requests import measure_small_requests
+from benchmarks.broker.starts import measure_starts
+from benchmarks.broker.throughput import measure_throughput
 from benchmarks.machine import describe_machine
 from benchmarks.read import measure_read
 from benchmarks.report import Finding, Progress, show
@@ -33,20 +49,19 @@ from benchmarks.stages import measure_stages
 from benchmarks.start import measure_start
 
 DEFAULT_JSON = Path("benchmarks/results/local/results.json")
+RECORDED_JSON = Path("docs/benchmarks/results.json")
 DEFAULT_DATA = "data"
 TABLE_COLUMNS = 120
 PROFILE_NAME = "profile.txt"
+TERMINATED = 128 + signal.SIGTERM
+"""As a shell has it; to end by an exception is to clean up."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what was asked for; 0 unless something broke."""
-    parser = argparse.ArgumentParser(prog="make bench", description="Measure Penstock.")
-    parser.add_argument("--quick", action="store_true", help="under a minute, less exact")
-    parser.add_argument("--only", action="append", metavar="NAME", choices=sorted(BENCHMARKS))
-    parser.add_argument("--json", type=Path, default=DEFAULT_JSON, metavar="PATH")
-    parser.add_argument("--data", metavar="DIR", help="a directory on the disk to be measured")
-    options = parser.parse_args(arguments)
+    options = _options(arguments)
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     began = time.monotonic()
 
     def progress(line: str) -> None:
@@ -54,15 +69,19 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.flush()
 
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    home = Path(options.data or DEFAULT_DATA)
+    home = Path(options.data or DEFAULT_DATA).resolve()
     home.mkdir(parents=True, exist_ok=True)
     directory = tempfile.mkdtemp(prefix="bench-", dir=home)
+    findings: list[Finding] = []
+    broken: dict[str, str] = {}
     try:
         machine = describe_machine(directory)
-        findings: list[Finding] = []
-        for name, measure in BENCHMARKS.items():
-            if not options.only or name in options.only:
+        for name, measure in _chosen(options.only or []).items():
+            try:
                 findings += measure(directory, options.quick, progress, options.json.parent)
+            except (ClientFailed, ProgramFailed) as error:
+                broken[name] = str(error)
+                progress(f"{name} broke: {error}")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     took = time.monotonic() - began
@@ -72,23 +91,31 @@ def main(arguments: list[str] | None = None) -> int:
             show(console, finding)
         for name, value in machine.items():
             console.print(f"{name}: {value}", highlight=False)
+        for name in broken:
+            console.print(f"{name} could not be measured")
         console.print(f"{took:.0f} s in all")
     _store(options.json, findings, machine, quick=options.quick, seconds=took)
     _store_tables(options.json.with_suffix(".txt"), tables)
     progress(f"the numbers are in {options.json}")
-    return 0
+    return 1 if broken else 0
 
 
-def _append(directory: str, quick: bool, progress: Progress, _: Path) -> list[Finding]:
-    return measure_append(directory, quick=quick, progress=progress)
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Penstock.")
+    parser.add_argument("--quick", action="store_true", help="about a minute, less exact")
+    names = [*GROUPS, *BENCHMARKS]
+    parser.add_argument("--only", action="append", metavar="NAME", choices=names, help=_list(names))
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--json", type=Path, default=DEFAULT_JSON, metavar="PATH")
+    target.add_argument(
+        "--record", dest="json", action="store_const", const=RECORDED_JSON, help=str(RECORDED_JSON)
+    )
+    parser.add_argument("--data", metavar="DIR", help="a directory on the disk to be measured")
+    return parser.parse_args(arguments)
 
 
-def _start(directory: str, quick: bool, progress: Progress, _: Path) -> list[Finding]:
-    return measure_start(directory, quick=quick, progress=progress)
-
-
-def _read(directory: str, quick: bool, progress: Progress, _: Path) -> list[Finding]:
-    return measure_read(directory, quick=quick, progress=progress)
+def _list(names: list[str]) -> str:
+    return f"one of {', '.join(names)}"
 
 
 def _simulator(_: str, quick: bool, progress: Progress, __: Path) -> list[Finding]:
@@ -100,13 +127,43 @@ def _stages(directory: str, quick: bool, progress: Progress, target: Path) -> li
     return measure_stages(directory, quick=quick, progress=progress, profile=profile)
 
 
-BENCHMARKS: dict[str, Callable[[str, bool, Progress, Path], list[Finding]]] = {
-    "append": _append,
-    "start": _start,
-    "read": _read,
+class _Measure(Protocol):
+    """A benchmark that needs only a directory."""
+
+    def __call__(self, directory: str, *, quick: bool, progress: Progress) -> list[Finding]:
+        """Measure."""
+
+
+Benchmark = Callable[[str, bool, Progress, Path], list[Finding]]
+
+
+def _plain(measure: _Measure) -> Benchmark:
+    return lambda directory, quick, progress, _: measure(directory, quick=quick, progress=progress)
+
+
+LOG: dict[str, Benchmark] = {
+    "append": _plain(measure_append),
+    "start": _plain(measure_start),
+    "read": _plain(measure_read),
     "simulator": _simulator,
     "stages": _stages,
 }
+BROKER: dict[str, Benchmark] = {
+    "broker-throughput": _plain(measure_throughput),
+    "broker-requests": _plain(measure_small_requests),
+    "broker-latency": _plain(measure_latency),
+    "broker-memory": _plain(measure_memory),
+    "broker-start": _plain(measure_starts),
+    "broker-partitions": _plain(measure_many_partitions),
+}
+GROUPS = {"log": LOG, "broker": BROKER}
+BENCHMARKS = {**BROKER, **LOG}
+
+
+def _chosen(only: list[str]) -> dict[str, Benchmark]:
+    """All, or those named by themselves or by their group."""
+    names = {name for one in only for name in GROUPS.get(one, (one,))}
+    return {name: one for name, one in BENCHMARKS.items() if not only or name in names}
 
 
 def _store(
