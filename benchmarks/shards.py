@@ -19,7 +19,7 @@ from penstock.core.types import NodeId, PartitionId, ShardId
 from penstock.engine.loopback import LoopbackNetwork
 from penstock.engine.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition
-from penstock.storage import Identity, LogJob, LogSettings
+from penstock.storage import Identity, LogJob, LogSettings, Step
 from tests.batches import build_batch
 
 PARTITION = PartitionId(0)
@@ -132,9 +132,9 @@ def _watch_groups(shard: Shard) -> list[int]:
     groups: list[int] = []
     before = appender.appended_bytes
 
-    def take_and_note() -> LogJob | None:
+    def take_and_note(on_written: Step | None = None) -> LogJob | None:
         nonlocal before
-        job = take_job()
+        job = take_job(on_written)
         if job is not None:
             groups.append(appender.appended_bytes - before)
             before = appender.appended_bytes

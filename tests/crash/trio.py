@@ -16,7 +16,8 @@ from penstock.core.errors import PenstockError, StorageError
 from penstock.core.limits import TICK_MS
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId
 from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.replica import Replica, ReplicaSettings, Surroundings
+from penstock.engine.replica import Replica
+from penstock.engine.surroundings import ReplicaSettings, Surroundings
 from penstock.engine.worker import Done
 from penstock.machines.machine import Appended, Reply, Request
 from penstock.machines.partitions import AppendBatch, Partitions

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from penstock.core.entries import Entry, EntryKind, HardState, Membership
 from penstock.core.types import Index, Term
+from penstock.engine.duties import Duty
 from penstock.engine.peers import PeerMessage
-from penstock.engine.replica import Duty
 from penstock.raft import Role
 from penstock.raft.messages import AppendResponse, Ready, VoteRequest, VoteResponse
 from tests.simulation.node import SimulatedNode

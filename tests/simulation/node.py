@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from penstock.core.entries import Entry, Membership
 from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId, ShardId
+from penstock.engine.duties import Duty
 from penstock.engine.peers import PeerMessage
-from penstock.engine.replica import Duty, Replica, ReplicaSettings, Surroundings
+from penstock.engine.replica import Replica
+from penstock.engine.surroundings import ReplicaSettings, Surroundings
 from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
 from penstock.raft.messages import Ready

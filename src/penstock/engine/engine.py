@@ -75,6 +75,8 @@ from penstock.machines.partitions import AppendBatch, Bounds, PartitionTrimmed
 
 PRODUCER_IDS_TAKEN = 1_000
 """How many producer ids a node takes from the catalog at once."""
+CUT_OFF_TICKS = 5
+"""A shard without a leader for this long should have elected one: half a second."""
 READ_ONLY_TICKS = 30
 """A shard without a leader for this long is served read-only: three seconds."""
 CATALOG_WAIT_SECONDS = 5.0
@@ -184,6 +186,11 @@ class Engine:
             stand_ins = sorted(self.alive() & set(self.replicas(shard)))
             return Leader(stand_ins[0] if stand_ins else self.node_id, raft.term)
         return NOBODY
+
+    def is_cut_off(self) -> bool:
+        """A shard of this node has had no leader for longer than an election takes. Perhaps there
+        is none; perhaps it is only this node that does not hear it."""
+        return any(self._shards.leaderless_ticks(shard) >= CUT_OFF_TICKS for shard in self._shards)
 
     def is_read_only(self, shard: ShardId) -> bool:
         """The shard has a replica here and has been without a leader for long."""
@@ -427,6 +434,17 @@ class Engine:
                 f"this node does not lead shard {shard}", leader=self.leader(shard).node
             )
         return self.coordinators[shard]
+
+    async def confirm_group(self, group: str) -> None:
+        """Return when this node is sure to look after the group and to know all its offsets: who
+        was replaced without noticing would send a reader back to where it was before."""
+        running = self._shards.get(self.group_shard(group))
+        if running is None:
+            raise NotCoordinator("this node does not look after the group")
+        try:
+            await running.wait_current()
+        except NotLeader as error:
+            raise NotCoordinator(str(error), leader=error.leader) from error
 
     def led_coordinators(self) -> list[Coordinator]:
         """The coordinators of all groups this node looks after."""

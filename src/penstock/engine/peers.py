@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.core.entries import Entry, SnapshotMark
-from penstock.core.types import Index, NodeId
+from penstock.core.types import NO_INDEX, Index, NodeId
 from penstock.raft.messages import AnyMessage
 
 
@@ -27,6 +27,8 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     records_after: Index
     """Records up to here have arrived; the records come first, then the state."""
     state_position: int
+    erased_through: Index = NO_INDEX
+    """The follower began with nothing when this was the leader's `erased_through`."""
 
     def describe(self) -> str:
         where = f"records>{self.records_after}" if self.records_after < self.mark.index else "state"
@@ -34,7 +36,8 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """One part, in answer to one request; `gone` when the leader has another snapshot by now."""
+    """One part, in answer to one request; `gone` when the leader has another snapshot by now, or
+    has dropped tombstones that the follower would have to see."""
 
     source: NodeId
     target: NodeId
@@ -48,6 +51,8 @@ class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
     """The follower's next `records_after`."""
     state: bytes = b""
     complete: bool = False
+    erased_through: Index = NO_INDEX
+    """Tombstones up to here may be missing: see `storage.compaction`."""
 
     def describe(self) -> str:
         if self.gone:

@@ -45,6 +45,11 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._proposed)
 
+    @property
+    def awaits_writing(self) -> bool:
+        """Somebody is answered as soon as the bytes are written."""
+        return bool(self._early[Promise.WRITTEN])
+
     def file(self, first: Index, term: Term, entries: list[GatheredEntry]) -> None:
         """Note the waiters of entries that were proposed from index `first` on."""
         for number, entry in enumerate(entries):

@@ -28,8 +28,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.core.clock import Clock
-from penstock.core.entries import Entry, HardState, Membership
+from penstock.core.entries import Entry, Membership
 from penstock.core.errors import (
     BatchTooLarge,
     DamagedFile,
@@ -49,75 +48,33 @@ from penstock.core.errors import (
 )
 from penstock.core.limits import (
     ENTRY_PAYLOAD_BYTES_MAX,
-    PROPOSALS_WAITING_BYTES_MAX,
     PROPOSALS_WAITING_MAX,
-    SNAPSHOT_LOG_BYTES,
-    SNAPSHOT_PART_BYTES,
-    WRITE_BYTES_MAX,
 )
 from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Offset, PartitionId, Term
 from penstock.engine.batcher import Answer, Batcher, Promise
-from penstock.engine.peers import Network, PeerMessage, SnapshotPart, SnapshotRequest
+from penstock.engine.compaction import Compaction
+from penstock.engine.duties import Duty, duties_of
+from penstock.engine.peers import PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.engine.proposals import Proposals
 from penstock.engine.retention import Retention
+from penstock.engine.surroundings import ReplicaSettings, Surroundings
 from penstock.engine.transfer import SnapshotFetch, SnapshotReceiver, SnapshotSource
 from penstock.engine.upkeep import Upkeep
-from penstock.engine.worker import Worker
-from penstock.machines.machine import Append, Effect, Known, Reply, Request
+from penstock.machines.machine import Append, Known, Reply, Request
 from penstock.machines.partitions import AppendBatch, HoldsPartitions
-from penstock.raft import RaftNode, RaftSettings, Random, Role
-from penstock.raft.messages import AnyMessage, Ready
+from penstock.raft import RaftNode, Role
+from penstock.raft.messages import Ready
 from penstock.storage import LogJob, ShardLog
 
 RETENTION_TICKS = 100
 """How often the leader looks for messages that are too old or too many."""
+FETCH_READS_MAX = 64
+"""How many reads a fetch may take: about half a millisecond."""
 STATELESS_REFUSALS = (BatchTooLarge, InvalidBatch, UnsupportedBatch)
-
-
-class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may change about a replica."""
-
-    raft: RaftSettings
-    snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
-    waiting_bytes_max: int = PROPOSALS_WAITING_BYTES_MAX
-    write_bytes_max: int = WRITE_BYTES_MAX
-    snapshot_part_bytes: int = SNAPSHOT_PART_BYTES
-
-
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The world a replica lives in; the simulator hands in its own."""
-
-    clock: Clock
-    random: Random
-    network: Network
-    writer: Worker
-    """Carries out what must be durable before a promise."""
-    background: Worker
-    """Carries out what nobody waits for: snapshots, reclaiming, receiving a snapshot's records."""
-    soon: Callable[[Callable[[], None]], object]
-    """Calls back on the same loop after the events at hand: requests of one moment share a turn."""
-    on_effect: Callable[[Effect], None] = lambda _effect: None
-    on_halt: Callable[[Exception], None] = lambda _error: None
-    on_leadership: Callable[[bool], None] = lambda _leads: None
-    """Told True when this replica leads and knows all that was committed before, False after."""
-    announce: Callable[[str], None] = lambda _line: None
-    """Takes one readable line for each event an operator would want to know of."""
 
 
 class Done(Reply, frozen=True):
     """It has happened and there is nothing more to say."""
-
-
-class Duty(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a Ready asked to persist, and what may be said once it is."""
-
-    sequence: int | None = None
-    """Tells Raft which Ready is durable now; None for the first part of one."""
-    hard_state: HardState | None = None
-    entries: tuple[Entry, ...] = ()
-    healed: bool = False
-    fetch: SnapshotFetch | None = None
-    promises: tuple[AnyMessage, ...] = ()
 
 
 class Replica:
@@ -173,8 +130,14 @@ class Replica:
             run=self._in_background,
             announce=world.announce,
         )
+        self.compaction = Compaction(log, machine)
         self._upkeep = Upkeep(
-            log, machine, self.raft, settings.snapshot_log_bytes, run=self._in_background
+            log,
+            machine,
+            self.raft,
+            settings.snapshot_log_bytes,
+            compaction=self.compaction,
+            run=self._in_background,
         )
         self.retention = Retention(log, machine)
         self._ticks = 0
@@ -313,7 +276,10 @@ class Replica:
     # Reading.
 
     def fetch(self, partition: PartitionId, offset: Offset, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset` on, as far as they are committed."""
+        """Whole batches from the one that holds `offset` on, as far as they are committed.
+
+        Of messages that lie scattered only so many are read that the loop is not held up; the
+        reader comes again for more."""
         self._refuse_if_halted()
         bounds = self.machine.bounds(partition)
         if not bounds.log_start <= offset <= bounds.high_watermark:
@@ -322,7 +288,8 @@ class Replica:
                 f" offset {offset} was asked for"
             )
         try:
-            return self.log.read(partition, offset, bytes_max, bounds.high_watermark)
+            plan = self.log.read_plan(partition, offset, bytes_max, bounds.high_watermark)
+            return plan.load_some(FETCH_READS_MAX)
         except DamagedFile as damage:
             self._halt(damage)
             raise
@@ -473,7 +440,8 @@ class Replica:
         for message in ready.messages:
             send(message)
         if ready.must_persist:
-            self._file_duties(ready)
+            fetch = None if ready.snapshot is None else self._receiver.hand_over(ready.snapshot)
+            self._duties += duties_of(ready, fetch)
         if ready.committed:
             self._apply(ready.committed)
         for read in ready.reads:
@@ -500,28 +468,6 @@ class Replica:
 
     # Disk.
 
-    def _file_duties(self, ready: Ready) -> None:
-        """Installing a snapshot is a job of its own, with whatever belongs before and after it."""
-        if ready.snapshot is not None:
-            fetch = self._receiver.hand_over(ready.snapshot)
-            if ready.hard_state is not None:
-                self._duties.append(Duty(hard_state=ready.hard_state))
-            last = not ready.entries and not ready.healed
-            promises = ready.promises if last else ()
-            sequence = ready.sequence if last else None
-            self._duties.append(Duty(fetch=fetch, sequence=sequence, promises=promises))
-            if last:
-                return
-        self._duties.append(
-            Duty(
-                sequence=ready.sequence,
-                hard_state=ready.hard_state if ready.snapshot is None else None,
-                entries=ready.entries,
-                promises=ready.promises,
-                healed=ready.healed,
-            )
-        )
-
     def _write(self) -> None:
         """One job for all duties that have piled up; installing a snapshot is a job of its own."""
         if self._writing:
@@ -539,11 +485,26 @@ class Replica:
                 duty = self._duties.popleft()
                 duties.append(duty)
                 self.log.stage(hard_state=duty.hard_state, entries=duty.entries, healed=duty.healed)
-            job = self.log.take_job()
+            job = self.log.take_job(self._written_hook())
         if job is not None:
             self._submit_write(job, duties)
         else:
             assert not duties, "duties without anything to write"
+
+    def _written_hook(self) -> Callable[[], None] | None:
+        """Tells the loop when bytes are written and not yet synced, if somebody waits for it."""
+        if not self._proposals.awaits_writing:
+            return None
+        last = self.log.last_index
+
+        def tell() -> None:
+            if self.halted is None:
+                self._proposals.reached(Promise.WRITTEN, last)
+
+        def tell_from_worker() -> None:
+            self._world.from_worker(tell)
+
+        return tell_from_worker
 
     def _submit_write(self, job: LogJob, duties: list[Duty]) -> None:
         self._writing = True

@@ -22,7 +22,8 @@ from penstock.core.limits import TICK_MS
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.batcher import Answer, Promise
 from penstock.engine.peers import Network
-from penstock.engine.replica import Replica, ReplicaSettings, Surroundings
+from penstock.engine.replica import Replica
+from penstock.engine.surroundings import ReplicaSettings, Surroundings
 from penstock.engine.worker import ThreadWorker
 from penstock.machines.machine import Appended, Effect, Reply, Request
 from penstock.machines.partitions import AppendBatch
@@ -93,6 +94,7 @@ class Shard:
                 writer=self._writer,
                 background=self._background,
                 soon=self._loop.call_soon,
+                from_worker=self._loop.call_soon_threadsafe,
                 on_effect=on_effect,
                 on_halt=self._note_halt,
                 on_leadership=on_leadership,

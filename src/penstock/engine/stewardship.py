@@ -40,6 +40,7 @@ from penstock.machines.catalog import Catalog, NodeRecord, Topic
 from penstock.machines.catalog_commands import FoundCluster, PlaceShard, RemoveNode
 from penstock.machines.commands import DeletePartition, ExpireProducers
 from penstock.raft.progress import ProgressState
+from penstock.storage import CompactionPolicy
 
 LOOK_TICKS = 10
 HAND_OVER_TICKS = 100
@@ -47,6 +48,7 @@ HAND_OVER_TICKS = 100
 EXPIRY_TICKS = 6_000
 CAUGHT_UP_ENTRIES = 1_000
 SILENCE_TICKS_MAX = 10
+_ENDLESS_MS = (1 << 63) - 1
 
 
 class Stewardship:
@@ -277,10 +279,23 @@ class Stewardship:
 
     def _set_policies(self, shard: ShardId, running: Shard, topic: Topic) -> None:
         settings = topic.settings
-        retention = None
+        retention = compaction = None
         if settings.deletes:
             retention = RetentionPolicy(
                 age_ms=settings.retention_ms, size_bytes=settings.retention_bytes
             )
+        if settings.compacts:
+            compaction = CompactionPolicy(
+                min_lag_ms=settings.min_compaction_lag_ms,
+                max_lag_ms=_unless_endless(settings.max_compaction_lag_ms),
+                delete_retention_ms=settings.delete_retention_ms,
+                dirty_ratio=settings.min_cleanable_dirty_ratio,
+            )
         for partition in self._partitions_of(shard, [topic]):
             running.replica.retention.set_policy(partition, retention)
+            running.replica.compaction.set_policy(partition, compaction)
+
+
+def _unless_endless(duration_ms: int) -> int | None:
+    """Kafka writes "never" as the largest number there is."""
+    return duration_ms if duration_ms < _ENDLESS_MS else None

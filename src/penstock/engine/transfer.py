@@ -5,6 +5,10 @@ are still alive and that the follower lacks go first, then the machine's state a
 mark. The follower already holds, unchangeably, everything up to its commit index (or, if it is
 damaged, up to what it still trusts), so only records after that are asked for.
 
+If compaction has dropped tombstones, a follower that missed one would keep what it deleted. So a
+leader says up to which entry it dropped any, and sends the rest only to those who have everything
+up to there; others are told so and begin again, with nothing.
+
 `SnapshotSource` answers one request from what is on disk and remembers nothing. `SnapshotFetch`
 is one fetch on the follower's side: one request out at a time, asked again when nothing comes.
 `SnapshotReceiver` begins fetches, writes what arrives and hands a complete one over to be
@@ -18,7 +22,7 @@ from msgspec.structs import replace
 from penstock.core.entries import SnapshotMark
 from penstock.core.errors import DamagedFile
 from penstock.core.limits import SNAPSHOT_BYTES_MAX, SNAPSHOT_PART_BYTES
-from penstock.core.types import Index, NodeId
+from penstock.core.types import NO_INDEX, Index, NodeId
 from penstock.engine.peers import SnapshotPart, SnapshotRequest
 from penstock.raft import RaftNode, SnapshotOffer
 from penstock.storage import Incoming, LogJob, ShardLog
@@ -45,8 +49,11 @@ class SnapshotSource:
             records_after=after,
             state_position=position,
             records_through=after,
+            erased_through=self._log.erased_through,
         )
         if mark != self._log.snapshot:
+            return gone
+        if after > 0 and max(after, request.erased_through) < gone.erased_through:
             return gone
         if after < mark.index:
             entries, through = self._log.live_records(after, mark.index, self._part_bytes)
@@ -74,6 +81,7 @@ class SnapshotFetch:
         self.complete = False
         self._node = node
         self._records_after = trusted
+        self._erased_through = NO_INDEX
         self._state = bytearray()
         self._quiet_ticks = 0
         self._waited_ticks = 0
@@ -91,6 +99,7 @@ class SnapshotFetch:
             mark=self.mark,
             records_after=self._records_after,
             state_position=len(self._state),
+            erased_through=self._erased_through,
         )
 
     def tick(self) -> SnapshotRequest | None:
@@ -116,8 +125,12 @@ class SnapshotFetch:
         if part.records_after != self._records_after or part.state_position != len(self._state):
             return False
         self._quiet_ticks = self._waited_ticks = 0
+        if part.records_after == NO_INDEX:
+            self._erased_through = part.erased_through
+        incoming = self.incoming
+        incoming.erased_through = max(incoming.erased_through, part.erased_through)
         if part.entries:
-            self.incoming.stage(part.entries)
+            incoming.stage(part.entries)
         self._records_after = part.records_through
         if len(self._state) + len(part.state) > SNAPSHOT_BYTES_MAX:
             raise DamagedFile(
@@ -152,6 +165,8 @@ class SnapshotReceiver:
         self._announce = announce
         self._fetch: SnapshotFetch | None = None
         self._installing = False
+        self._erased_through = NO_INDEX
+        """What is here is of no use unless it reaches up to this entry."""
 
     @property
     def busy(self) -> bool:
@@ -172,6 +187,8 @@ class SnapshotReceiver:
         if fetch is not None and fetch.mark == offer.mark and not fetch.abandoned:
             return
         trusted = Index(min(self._log.trusted_index, offer.mark.index))
+        if trusted < self._erased_through:
+            trusted = NO_INDEX
         self._fetch = SnapshotFetch(
             node=self._node,
             leader=offer.source,
@@ -188,6 +205,7 @@ class SnapshotReceiver:
         if fetch is None or part.mark != fetch.mark or part.source != fetch.leader:
             return
         if part.gone:
+            self._erased_through = max(self._erased_through, part.erased_through)
             self._fetch = None
             return
         if not fetch.take(part):
@@ -225,3 +243,4 @@ class SnapshotReceiver:
 
     def installed(self) -> None:
         self._installing = False
+        self._erased_through = NO_INDEX

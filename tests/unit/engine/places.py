@@ -8,7 +8,8 @@ from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId, PartitionId, ShardId
 from penstock.engine.peers import PeerMessage
-from penstock.engine.replica import Replica, ReplicaSettings, Surroundings
+from penstock.engine.replica import Replica
+from penstock.engine.surroundings import ReplicaSettings, Surroundings
 from penstock.engine.worker import Done
 from penstock.machines.commands import CreatePartition
 from penstock.machines.machine import Reply

@@ -1,4 +1,7 @@
-"""The coordinator, told as stories: members that wait, that fall silent, that come back."""
+"""The coordinator, told as stories: members that wait, that fall silent, that come back.
+
+Long because there is a story for each way in which a member, a client or a leader may be lost.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -75,8 +78,12 @@ def request(member: str = "", **changes: object) -> JoinGroup:
     return JoinGroup(**{**words, **changes})  # type: ignore[arg-type]
 
 
-def sync(member: str, generation: int, *parts: tuple[str, bytes], **changes: object) -> SyncGroup:
-    return SyncGroup(group="g", member=member, generation=generation, assignments=parts, **changes)  # type: ignore[arg-type]
+def sync(
+    member: str, generation: int, *parts: tuple[str, bytes], instance: str | None = None
+) -> SyncGroup:
+    return SyncGroup(
+        group="g", member=member, generation=generation, instance=instance, assignments=parts
+    )
 
 
 def commit(offset: int, *, member: str = "", generation: int = -1, note: str = "") -> CommitOffsets:

@@ -20,6 +20,7 @@ from penstock.core.errors import (
 )
 from penstock.core.types import NodeId, Offset, PartitionId, Term
 from penstock.engine import replica as replica_module
+from penstock.engine.batcher import Promise
 from penstock.engine.replica import Done
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.machine import Appended
@@ -33,6 +34,32 @@ from tests.unit.engine.places import PARTITION, Answer, Cluster, ask, with_parti
 def batch(value: bytes = b"v", *, producer: int = -1, sequence: int = -1) -> AppendBatch:
     epoch = 0 if producer >= 0 else -1
     return AppendBatch(PARTITION, build_batch(value, 1, 0, producer, epoch, sequence))
+
+
+def test_less_than_a_commit_is_answered_earlier() -> None:
+    cluster, leader = with_partition(3)
+    answers: dict[Promise, list[Answer]] = {promise: [] for promise in Promise}
+    for promise in Promise:
+        leader.replica.submit(batch(), answers[promise].append, promise)
+    assert [promise for promise in Promise if answers[promise]] == [Promise.PLANNED]
+    while leader.work(write=False):
+        pass
+    job, done = leader.writer.jobs.popleft()
+    written = False
+    for step in job.steps:
+        step()
+        written = written or bool(answers[Promise.WRITTEN])
+    assert written, "told before the job was done"
+    assert not answers[Promise.DURABLE]
+    done(None)
+    while leader.work(write=False):
+        pass
+    assert answers[Promise.DURABLE]
+    assert not answers[Promise.COMMITTED], "nobody else has it yet"
+    cluster.settle()
+    assert all(len(given) == 1 for given in answers.values())
+    offsets = [given[0].base_offset for given in answers.values() if isinstance(given[0], Appended)]
+    assert offsets == [0, 1, 2, 3]
 
 
 def test_an_append_is_answered_only_when_it_is_durable() -> None:
