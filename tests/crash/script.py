@@ -1,29 +1,38 @@
-"""Thirty steps in the life of a log, to be killed at every one of their disk operations.
+"""Thirty-five steps in the life of a log, to be killed at every one of their disk operations.
 
     python -m tests.crash.script DIRECTORY        says `done 7` when step 7 is complete
 
 The script does everything a replica does to its log: votes, appends, rolls, conflicts within and
-across segments, snapshots beside a write, removal and rewriting of segments, installations begun,
-given up and finished, stops and starts. It is the same every time, so a run without faults tells
-what the log holds after each step (`states`), and whoever finds the remains of a run that died in
-step 8 knows that they must be between state 7 and state 8. That is `check`:
+across segments, snapshots beside a write, removal and rewriting of segments, compaction by key,
+installations begun, given up and finished, stops and starts. It is the same every time, so a run
+without faults tells what the log holds after each step (`states`), and whoever finds the remains of
+a run that died in step 8 knows that they must be between state 7 and state 8. That is `check`:
 
 - what was durable after step 7, and is not replaced in step 8, is there;
 - what is there beyond it is a beginning of the old entries or of the new ones, never a mixture;
 - term and vote, and the snapshot, are those of state 7 or of state 8;
-- every batch of a living partition can be read, by a reader that starts at its log start.
+- every batch of a living partition can be read, by a reader that starts at its log start;
+- a reader of the compacted partition finds the latest value of each key, and nothing made up.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from penstock.core.entries import Entry, EntryKind, HardState, Membership, SnapshotMark
 from penstock.core.types import Index, NodeId, Offset, PartitionId, Term
-from penstock.storage import Disk, LogJob, LogSettings, RealDisk, ShardLog
+from penstock.storage import (
+    CompactionPolicy,
+    Disk,
+    LogJob,
+    LogSettings,
+    RealDisk,
+    ShardLog,
+)
 from penstock.testing.disk import FaultyDisk
+from tests.unit.storage.keyed import Content, KeyedMaker, latest, parse, seen
 from tests.unit.storage.logs import (
     EVERYTHING,
     EntryMaker,
@@ -37,6 +46,9 @@ from tests.unit.storage.logs import (
 
 MEMBERS = Membership((NodeId(1),))
 NEVER = Index(1 << 40)
+KEYED = 4
+"""The partition that is compacted."""
+POLICIES = {PartitionId(KEYED): CompactionPolicy(dirty_ratio=0.0)}
 SETTINGS = LogSettings(segment_bytes=8 << 10, ballast_bytes=8 << 10, rewrite_live_percent_max=50)
 
 
@@ -68,7 +80,7 @@ def snapshot_state(mark: SnapshotMark) -> bytes:
 
 
 class Script:
-    """The thirty steps, on some disk."""
+    """The steps, on some disk."""
 
     log: ShardLog
 
@@ -77,6 +89,7 @@ class Script:
         self._directory = directory
         self._done = done
         self._maker = EntryMaker()
+        self._keyed_maker = KeyedMaker()
         self.state = State()
 
     def run(self) -> None:
@@ -204,11 +217,33 @@ class Script:
     def install_again(self) -> None:
         self._finish_install()
 
+    def keyed_records(self) -> None:
+        self.state.starts[KEYED] = 0
+        self._append(*(self._keyed(i, 300) for i in range(81, 105)))
+        self._commit(103)
+        self._interleave(self._snapshot_job(103))
+
+    def compact(self) -> None:
+        self._compact(now_ms=1_000)
+        assert self.log.statistics().compaction_rounds > 0
+
+    def more_keyed_records(self) -> None:
+        self._append(*(self._keyed(i, 400) for i in range(105, 130)))
+        self._commit(129)
+        self._interleave(self._snapshot_job(128))
+
+    def compact_away_tombstones_beside_writes(self) -> None:
+        self._compact(now_ms=100_000_000, beside=[self._keyed(i, 900) for i in range(130, 140)])
+        assert self.log.erased_through > 80
+
+    def start_compacted(self) -> None:
+        self._reopen(verify_all=True)
+
     def last_words(self) -> None:
-        self._append(*(self._entry(i, 300) for i in range(81, 85)))
-        self._commit(83)
+        self._append(*(self._entry(i, 300) for i in range(140, 144)))
+        self._commit(142)
         self._reopen()
-        self._append(self._entry(85, 50))
+        self._append(self._entry(144, 50))
         self.log.close()
 
     # Their parts.
@@ -260,6 +295,35 @@ class Script:
         """Go round all segments: each job looks at a few."""
         for _ in range(4):
             self._interleave(self._reclaim_job())
+
+    def _keyed(self, index: int, size: int) -> Entry:
+        """Records of eleven keys in the compacted partition, now and then a tombstone, and one of a
+        key that never comes back."""
+        content: dict[int, list[Content]] = {
+            KEYED: [
+                [
+                    (b"key %d" % ((index * n) % 11), b"v" * size if (index + n) % 4 else None)
+                    for n in range(1, 4)
+                ],
+                [(b"gone %d" % index, None)],
+            ]
+        }
+        return self._keyed_maker.entry(index, content, term=self.log.hard_state.term)
+
+    def _compact(self, *, now_ms: int, beside: Sequence[Entry] = ()) -> None:
+        """Compact until nothing is left to do, writing an entry with each of the first jobs."""
+        entries = list(beside)
+        live = {PartitionId(p): Offset(start) for p, start in self.state.starts.items()}
+        while True:
+            job = self.log.compaction_job(POLICIES, lambda: live, NEVER, now_ms)
+            if entries:
+                self._stage(entries.pop(0))
+            if job is None:
+                break
+            self._interleave(job)
+        if entries:
+            self._stage(*entries)
+        drain(self.log)
 
     def _interleave(self, background: LogJob) -> None:
         """Run write jobs and another job as two threads would, a step of each in turn."""
@@ -340,6 +404,11 @@ STEPS: list[Callable[[Script], None]] = [
     Script.give_up_receiving,
     Script.begin_anew,
     Script.install_again,
+    Script.keyed_records,
+    Script.compact,
+    Script.more_keyed_records,
+    Script.compact_away_tombstones_beside_writes,
+    Script.start_compacted,
     Script.last_words,
 ]
 
@@ -368,9 +437,20 @@ def check(log: ShardLog, done: int) -> None:
     _check_entries(log, found, old, new)
     model = known.up_to(log.snapshot.index) + [e for e in found if e.index > log.snapshot.index]
     for partition, start in new.starts.items():
+        if partition == KEYED:
+            _check_compacted(log, model, done)
+            continue
         data = log.read(PartitionId(partition), Offset(start), 1 << 30, EVERYTHING)
         expected = batches_of(model, partition, start)
         assert data == expected, f"partition {partition} from {start} after step {done}"
+
+
+def _check_compacted(log: ShardLog, model: list[Entry], done: int) -> None:
+    written, _ = parse(batches_of(model, KEYED), 0)
+    found = seen(log, KEYED)
+    assert set(found) <= set(written), f"records that nobody wrote after step {done}"
+    assert latest(found) == latest(written), f"another table after step {done}"
+    assert found[-1:] == written[-1:], f"the end is missing after step {done}"
 
 
 def _check_entries(log: ShardLog, found: list[Entry], old: State, new: State) -> None:

@@ -23,6 +23,7 @@ from penstock.core.append_payload import decode_append
 from penstock.core.entries import Entry, EntryKind, HardState, Membership, SnapshotMark
 from penstock.core.errors import DamagedFile
 from penstock.core.types import Index, NodeId, Offset, PartitionId, Term
+from penstock.storage.cleaning import CompactionPolicy
 from penstock.storage.job import LogJob
 from penstock.storage.log import ShardLog
 from penstock.storage.repair import repair_directory, verify_directory
@@ -41,6 +42,7 @@ from tests.unit.storage.logs import (
 )
 
 PARTITIONS = (1, 2, 7)
+POLICIES = dict.fromkeys(map(PartitionId, PARTITIONS), CompactionPolicy(dirty_ratio=0.0))
 
 
 class Model:
@@ -164,6 +166,12 @@ class Script:
             live = {PartitionId(p): Offset(start) for p, start in self.model.starts.items()}
             self.aside = self.log.reclaim_job(live, Index(1 << 40))
 
+    def compact(self, number: int) -> None:
+        """A bit of compaction: no record has a key, so it only leaves out the dead and merges."""
+        if self.aside is None:
+            live = {PartitionId(p): Offset(start) for p, start in self.model.starts.items()}
+            self.aside = self.log.compaction_job(POLICIES, lambda: live, Index(1 << 40), number)
+
     def install(self, number: int) -> None:
         """A leader's snapshot takes the place of what is not committed here."""
         self.finish()
@@ -273,7 +281,7 @@ class Script:
 
 OPERATIONS = (
     "stage", "stage", "stage", "step", "step", "step", "truncate", "vote", "commit", "commit",
-    "snapshot", "reclaim", "install", "reopen", "kill", "crash", "arm",
+    "snapshot", "reclaim", "compact", "compact", "install", "reopen", "kill", "crash", "arm",
 )  # fmt: skip
 
 scripts = st.lists(

@@ -6,14 +6,17 @@
                partition      u32
                length         u32   bytes of this slice's batches
                base offset    i64   of its first message
-               record count   u32   offsets it covers, dense
+               record count   u32   offsets it spans; as written every one has a record
                batch count    u32   at least 1
                max timestamp  i64
         ..   the slices' batches, in the order of the slices, without gaps
 
-A slice is a run of batches of one partition that lie side by side: one index row, one read. The
-directory comes first so that storage can index, and a machine can apply, without walking batches
-it does not care about. Everything is little-endian but the batches, which are Kafka's.
+A slice is a run of batches of one partition that lie side by side: one index row, one read. What
+compaction leaves of one has gaps between and within its batches, and still says which span of
+offsets it is.
+
+The directory comes first so that storage can index, and a machine can apply, without walking
+batches it does not care about. Everything is little-endian but the batches, which are Kafka's.
 """
 
 import struct
@@ -36,6 +39,7 @@ class Slice(NamedTuple):
     length: int
     base_offset: Offset
     record_count: int
+    """How many offsets it spans; compaction may have left fewer records."""
     batch_count: int
     max_timestamp: int
 

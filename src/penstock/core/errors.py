@@ -193,6 +193,20 @@ class OutOfOrderSequence(LocalError):
     kafka_code = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
     http_status = 409
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        ahead: bool = False,
+    ) -> None:
+        """`ahead`: there is a gap before the batch; otherwise it comes too late."""
+        super().__init__(message)
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.ahead = ahead
+
 
 class ProducerFenced(LocalError):
     """A newer instance of this producer has taken over."""

@@ -172,6 +172,8 @@ KAFKA_FETCHES_HELD_BYTES_MAX = 64 * MIB
 KAFKA_METADATA_CACHE_BYTES_MAX = 32 * MIB
 KAFKA_BATCH_OPENED_BYTES_MAX = 16 * MIB
 """What a compressed batch may open to when a message is looked for by its time."""
+KAFKA_SEQUENCE_GAPS_MAX = 10_000
+"""How many producers may have batches missing before the oldest are forgotten."""
 KAFKA_CONNECTIONS_MAX = 10_000
 KAFKA_CONNECTION_IDLE_MS = 10 * 60 * 1000
 """A connection that asks nothing for this long is closed; Kafka's connections.max.idle.ms."""

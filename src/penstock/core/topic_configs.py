@@ -160,7 +160,6 @@ _TABLE = (
         name="delete.retention.ms",
         kind=ConfigKind.LONG,
         default=str(_DAY_MS),
-        acts=False,
         documentation="How long a compacted topic keeps the mark that a key was deleted.",
     ),
     TopicConfig(
@@ -198,7 +197,6 @@ _TABLE = (
         kind=ConfigKind.LONG,
         default=str(_LONG_MAX),
         least=1,
-        acts=False,
         documentation="How long a message of a compacted topic may stay after a later one of its"
         " key.",
     ),
@@ -235,14 +233,12 @@ _TABLE = (
         kind=ConfigKind.DOUBLE,
         default="0.5",
         most=1,
-        acts=False,
         documentation="Which share of a compacted partition must be new before it is compacted.",
     ),
     TopicConfig(
         name="min.compaction.lag.ms",
         kind=ConfigKind.LONG,
         default="0",
-        acts=False,
         documentation="How long every message of a compacted topic stays at least.",
     ),
     TopicConfig(

@@ -273,9 +273,15 @@ class Stewardship:
                 known[name] = topic
                 self._set_policies(shard, running, topic)
                 if before is not None and before.topic_id != topic.topic_id:
-                    self._gone_topics.setdefault(shard, set()).add(before.topic_id)
+                    self._forget_topic(shard, running, before)
         for name in known.keys() - catalog.topics.keys():
-            self._gone_topics.setdefault(shard, set()).add(known.pop(name).topic_id)
+            self._forget_topic(shard, running, known.pop(name))
+
+    def _forget_topic(self, shard: ShardId, running: Shard, topic: Topic) -> None:
+        self._gone_topics.setdefault(shard, set()).add(topic.topic_id)
+        for partition in self._partitions_of(shard, [topic]):
+            running.replica.retention.set_policy(partition, None)
+            running.replica.compaction.set_policy(partition, None)
 
     def _set_policies(self, shard: ShardId, running: Shard, topic: Topic) -> None:
         settings = topic.settings

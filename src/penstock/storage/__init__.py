@@ -1,11 +1,13 @@
 """The log of one shard on disk: see `storage.log`."""
 
+from penstock.storage.cleaning import CompactionPolicy
 from penstock.storage.disk import Disk, File, Lock, RealDisk
 from penstock.storage.identity import Identity
 from penstock.storage.incoming import Incoming
 from penstock.storage.job import Job, LogJob, Step, run
 from penstock.storage.log import ShardLog
 from penstock.storage.quarantine import Quarantine
+from penstock.storage.read_plan import ReadPlan
 from penstock.storage.repair import (
     RepairReport,
     describe_directory,
@@ -16,6 +18,7 @@ from penstock.storage.settings import LogSettings
 from penstock.storage.statistics import LogStatistics
 
 __all__ = [
+    "CompactionPolicy",
     "Disk",
     "File",
     "Identity",
@@ -26,6 +29,7 @@ __all__ = [
     "LogSettings",
     "LogStatistics",
     "Quarantine",
+    "ReadPlan",
     "RealDisk",
     "RepairReport",
     "ShardLog",

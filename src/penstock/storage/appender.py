@@ -148,6 +148,11 @@ class Appender:
         self._steps.append(lambda: self._pen.grow(segment.name, capacity))
         return segment
 
+    def roll(self) -> None:
+        """Plan to go on in a new segment, though there is room in this one."""
+        self._flush_run()
+        self._roll(0)
+
     def _roll(self, size: int) -> Segment:
         old = self.segments.active
         old.sealed = True
@@ -261,12 +266,16 @@ class Appender:
     def has_work(self) -> bool:
         return bool(self._steps or self._run or self._after)
 
-    def take(self) -> list[Step]:
-        """The steps of everything gathered so far, in order."""
+    def take(self, on_written: Step | None = None) -> list[Step]:
+        """The steps of everything gathered so far, in order.
+
+        `on_written` becomes the step after the last write and before its sync."""
         self._flush_run()
         steps, self._steps = self._steps, []
         if self._dirty is not None:
             name = self._dirty.name
+            if on_written is not None:
+                steps.append(on_written)
             steps.append(lambda: self._pen.sync(name))
             self._dirty = None
         if self.last_index != self.durable_index or self.tail:

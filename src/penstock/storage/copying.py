@@ -1,19 +1,28 @@
-"""Copying records from one segment to a new one: the rewrite of a mostly dead segment, and the part
-of a segment that stays when an installation replaces the rest.
+"""Writing records into a new segment: the rewrite of a mostly dead one, what compaction leaves of
+some, and the part of a segment that stays when an installation replaces the rest.
 
-Records are verified as they are read and keep everything but their salt: term, index, chain. The
-new file has a name never used before and no manifest names it yet. Runs on a worker, with files of
-its own.
+Records are verified as they are read. One that is copied keeps everything but its salt: term,
+index, chain. One whose payload changes begins a chain of the new segment's own, which is why such a
+segment is sparse: nothing links it to its neighbours. The new file has a name never used before and
+no manifest names it yet. Runs on a worker, with files of its own.
 """
 
 from collections.abc import Callable
 
-from penstock.core.types import Index
+from crc32c import crc32c
+
+from penstock.core.types import Index, Term
 from penstock.storage.appender import index_step
 from penstock.storage.directory import LogDirectory
 from penstock.storage.disk import Buffer, File
 from penstock.storage.index import GrowingIndex
-from penstock.storage.record import Scan, Scanned, copy_header
+from penstock.storage.record import (
+    RECORD_HEADER_BYTES,
+    Scan,
+    Scanned,
+    copy_header,
+    encode_header,
+)
 from penstock.storage.segment import SEGMENT_HEADER_BYTES, Segment, SegmentHeader
 
 _RUN_BYTES_MAX = 1 << 20
@@ -34,13 +43,23 @@ def copy_records(
     file = home.disk.open(home.path(source.name))
     try:
         scan = source.scan(file, end=end)
-        copy: _Copy | None = None
+        writer: SegmentWriter | None = None
         for found in scan:
             if keep(found):
-                copy = copy or _Copy(home, source, found, number=number, sparse=sparse)
-                copy.add(found)
+                writer = writer or SegmentWriter(
+                    home,
+                    SegmentHeader.make(
+                        home.identity,
+                        base=found.header.index,
+                        number=number,
+                        previous_term=source.term(Index(found.header.index - 1)),
+                        previous_chain=found.header.previous_chain,
+                        sparse=sparse,
+                    ),
+                )
+                writer.copy(found)
         check_scan(home, source.name, scan, end)
-        return copy.finish() if copy else None
+        return writer.finish() if writer else None
     finally:
         file.close()
 
@@ -52,37 +71,45 @@ def check_scan(home: LogDirectory, name: str, scan: Scan, end: int) -> None:
         raise home.damaged(name, scan.position, problem)
 
 
-class _Copy:
-    """The file under construction."""
+class SegmentWriter:
+    """A sealed segment under construction."""
 
-    def __init__(
-        self, home: LogDirectory, source: Segment, first: Scanned, *, number: int, sparse: bool
-    ) -> None:
-        header = SegmentHeader.make(
-            home.identity,
-            base=first.header.index,
-            number=number,
-            previous_term=source.term(Index(first.header.index - 1)),
-            previous_chain=first.header.previous_chain,
-            sparse=sparse,
-        )
+    def __init__(self, home: LogDirectory, header: SegmentHeader) -> None:
         self._home = home
         self._index = GrowingIndex(header.base)
-        self._segment = Segment(header, index=self._index, capacity=0)
-        self._segment.sealed = True
+        self.segment = Segment(header, index=self._index, capacity=0)
+        self.segment.sealed = True
         self._file: File = home.disk.open(home.path(header.name), create=True)
         self._file.truncate(0)
         self._run: list[Buffer] = [header.encode()]
         self._run_position = 0
         self._run_bytes = SEGMENT_HEADER_BYTES
 
-    def add(self, found: Scanned) -> None:
-        segment, header = self._segment, found.header
-        payload = found.payload.tobytes()
-        self._run += (copy_header(header, segment.salt), payload)
-        self._run_bytes += header.size
-        self._index.add(header.index, header.kind, payload, segment.end)
-        segment.note(header.index, header.term, header.size, header.chain)
+    def copy(self, found: Scanned) -> None:
+        """A record as it is."""
+        header = found.header
+        encoded = copy_header(header, self.segment.salt)
+        self._add(
+            encoded, header.index, header.term, header.kind, header.chain, found.payload.tobytes()
+        )
+
+    def append(self, index: Index, term: Term, kind: int, payload: bytes) -> None:
+        """A record with another payload than it had, in the chain of this segment."""
+        segment = self.segment
+        checksum = crc32c(payload)
+        encoded, chain = encode_header(
+            kind, len(payload), term, index, segment.chain, checksum, 0, segment.salt
+        )
+        self._add(encoded, index, term, kind, chain, payload)
+
+    def _add(
+        self, header: bytes, index: Index, term: Term, kind: int, chain: int, payload: bytes
+    ) -> None:
+        size = RECORD_HEADER_BYTES + len(payload)
+        self._run += (header, payload)
+        self._run_bytes += size
+        self._index.add(index, kind, payload, self.segment.end)
+        self.segment.note(index, term, size, chain)
         if self._run_bytes >= _RUN_BYTES_MAX:
             self._flush()
 
@@ -92,11 +119,16 @@ class _Copy:
         self._run, self._run_bytes = [], 0
 
     def finish(self) -> Segment:
+        """Make it durable, with its side index."""
         try:
             self._flush()
             self._file.sync()
         finally:
             self._file.close()
-        index_step(self._home, self._segment)()
+        index_step(self._home, self.segment)()
         self._home.disk.sync_directory(self._home.root)
-        return self._segment
+        return self.segment
+
+    def close(self) -> None:
+        """Let go of a file that will not be finished; somebody else removes it."""
+        self._file.close()

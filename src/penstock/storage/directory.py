@@ -15,14 +15,16 @@ QUARANTINE                        present while the log is not to be believed
 *.damaged                         files that were replaced by a repair, kept for people to look at
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from msgspec import UNSET, UnsetType
 
 from penstock.core.errors import DamagedFile
-from penstock.core.types import Index, Term
+from penstock.core.types import NO_INDEX, Index, Offset, PartitionId, Term
 from penstock.storage.disk import Disk
 from penstock.storage.files import Files, Pages
 from penstock.storage.identity import Identity
-from penstock.storage.manifest import Manifest, store_manifest
+from penstock.storage.manifest import CompactionRow, Manifest, store_manifest
 from penstock.storage.names import number_in
 from penstock.storage.segment import SegmentHeader
 from penstock.storage.settings import LogSettings
@@ -50,10 +52,34 @@ class LogDirectory:
         self.generation = 0
         """Of the manifest; only the loop counts it up."""
         self.borrowed: set[int] = set()
-        """Numbers of files that a snapshot or reclaim job is making."""
+        """Numbers of files that a snapshot, reclaim or compaction job is making."""
+        self.compaction: CompactionRow | UnsetType = UNSET
+        """For every manifest from now on."""
 
     def path(self, name: str) -> str:
         return self.files.path(name)
+
+    @property
+    def cleaned(self) -> Mapping[PartitionId, Offset]:
+        """How far partitions are compacted."""
+        return self.compaction.cleaned if self.compaction is not UNSET else {}
+
+    @property
+    def erased_through(self) -> Index:
+        """No tombstone after this entry has been dropped; see `compaction`."""
+        return self.compaction.erased_through if self.compaction is not UNSET else NO_INDEX
+
+    def note_compaction(
+        self,
+        *,
+        cleaned: Mapping[PartitionId, Offset] | None = None,
+        erased_through: Index = NO_INDEX,
+    ) -> None:
+        """On the loop: change what the next manifest says; it never forgets what was erased."""
+        cleaned = self.cleaned if cleaned is None else cleaned
+        erased_through = max(self.erased_through, erased_through)
+        if cleaned or erased_through or self.compaction is not UNSET:
+            self.compaction = CompactionRow(cleaned, erased_through)
 
     def take_number(self) -> int:
         number = self.next_number

@@ -1,8 +1,11 @@
 """Open files for reading, and pages of index files, both bounded.
 
-`Files` keeps the most recently used segments and index files open. `Pages` keeps the most recently
-used pages of index files in memory, each verified once when it is read; its bound in bytes is what
-the indexes of all sealed segments may cost together.
+`Files` keeps the most recently used segments and index files open. A file that somebody still reads
+when it is let go, perhaps on another thread, is closed when the last holder drops it: counting
+references is what the interpreter does anyway, and needs no lock.
+
+`Pages` keeps the most recently used pages of index files in memory, each verified once when it is
+read; its bound in bytes is what the indexes of all sealed segments may cost together.
 """
 
 import os
@@ -16,6 +19,18 @@ OPEN_FILES_MAX = 64
 PAGE_BYTES = 8192
 
 
+class HeldFile:
+    """An open file that stays open as long as somebody holds this."""
+
+    __slots__ = ("__weakref__", "file")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
 class Files:
     """Files of one directory, opened when asked for."""
 
@@ -23,31 +38,31 @@ class Files:
         self.disk = disk
         self.directory = directory
         self._count_max = count_max
-        self._open: OrderedDict[str, File] = OrderedDict()
+        self._open: OrderedDict[str, HeldFile] = OrderedDict()
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
     def get(self, name: str) -> File:
         """The open file; valid until the next call for another one."""
-        file = self._open.get(name)
-        if file is not None:
+        return self.hold(name).file
+
+    def hold(self, name: str) -> HeldFile:
+        """The open file, for as long as the caller likes."""
+        held = self._open.get(name)
+        if held is not None:
             self._open.move_to_end(name)
-            return file
-        file = self._open[name] = self.disk.open(self.path(name))
+            return held
+        held = self._open[name] = HeldFile(self.disk.open(self.path(name)))
         if len(self._open) > self._count_max:
-            self._open.popitem(last=False)[1].close()
-        return file
+            self._open.popitem(last=False)
+        return held
 
     def forget(self, name: str) -> None:
         """The file is gone or was replaced."""
-        file = self._open.pop(name, None)
-        if file is not None:
-            file.close()
+        self._open.pop(name, None)
 
     def close(self) -> None:
-        for file in self._open.values():
-            file.close()
         self._open.clear()
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from crc32c import crc32c
 
 from penstock.core.entries import Entry, EntryKind, SnapshotMark
-from penstock.core.types import Index
+from penstock.core.types import NO_INDEX, Index
 from penstock.storage.appender import Appender, index_step
 from penstock.storage.copying import copy_records
 from penstock.storage.directory import DAMAGED_SUFFIX, LogDirectory
@@ -63,6 +63,8 @@ class Incoming:
         self.segments: list[Segment] = []
         self.received = trusted
         """The last index that was staged."""
+        self.erased_through = NO_INDEX
+        """The sender has dropped tombstones up to here; so, then, has this log."""
         self._home = home
         self._finish = finish
         self._on_error = on_error

@@ -7,7 +7,7 @@ batches, so that a row is always worth reading at once:
     base offset        i64   of the slice's first message
     highest timestamp  i64   of this slice and all earlier ones of the partition in this segment
     bytes before       u32   of the partition's earlier slices in this segment
-    record count       u32
+    span               u32   offsets from the first batch's base to the last one's end
     position           u32   of the slice's first batch in the file
     length             u32   of the slice
     checksum           u32   CRC-32C of the slice
@@ -27,7 +27,7 @@ witness of anything.
 
 import struct
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -42,6 +42,8 @@ from penstock.storage.record import RECORD_HEADER_BYTES
 
 ROW = struct.Struct("<qqIIIII")
 ROW_BYTES = ROW.size
+BASE_OFFSET = struct.Struct("<q")
+"""The first field of a row."""
 _SLICE_BYTES_MAX = 256 * KIB
 
 
@@ -51,14 +53,15 @@ class Row(NamedTuple):
     base_offset: Offset
     highest_timestamp: int
     bytes_before: int
-    record_count: int
+    span: int
+    """Of offsets. A compacted slice holds fewer records, and there are gaps between slices too."""
     position: int
     length: int
     checksum: int
 
     @property
     def end_offset(self) -> Offset:
-        return Offset(self.base_offset + self.record_count)
+        return Offset(self.base_offset + self.span)
 
     @property
     def bytes_through(self) -> int:
@@ -107,6 +110,14 @@ class Rows(Protocol):
 
     def __getitem__(self, number: int, /) -> Row: ...
 
+    def base_offset(self, number: int) -> int:
+        """Of one row, at a third of what the whole row costs."""
+        ...
+
+    def packed(self, start: int, stop: int) -> bytes:
+        """Several at once, as `unpack_rows` reads them."""
+        ...
+
     def block(self, start: int, stop: int) -> list[Row]:
         """Several at once."""
         ...
@@ -128,8 +139,15 @@ class _RowsOf:
             number += len(self)
         return Row._make(ROW.unpack_from(self._data, number * ROW_BYTES))
 
+    def base_offset(self, number: int) -> int:
+        found: int = BASE_OFFSET.unpack_from(self._data, number * ROW_BYTES)[0]
+        return found
+
+    def packed(self, start: int, stop: int) -> bytes:
+        return bytes(self._data[start * ROW_BYTES : stop * ROW_BYTES])
+
     def block(self, start: int, stop: int) -> list[Row]:
-        return unpack_rows(bytes(self._data[start * ROW_BYTES : stop * ROW_BYTES]))
+        return unpack_rows(self.packed(start, stop))
 
 
 def unpack_rows(data: bytes) -> list[Row]:
@@ -162,13 +180,13 @@ class GrowingIndex:
     def _add_slices(self, payload: bytes | memoryview, position: int) -> None:
         _, slices, start = decode_append(payload)
         view = memoryview(payload)
-        for partition, length, base_offset, record_count, batch_count, max_timestamp in slices:
+        for partition, length, base_offset, span, batch_count, max_timestamp in slices:
             rows = self._rows.get(partition)
             if rows is None:
                 rows = self._rows[partition] = bytearray()
             data = view[start : start + length]
             if length <= _SLICE_BYTES_MAX or batch_count == 1:
-                _add_row(rows, base_offset, record_count, max_timestamp, position + start, data)
+                _add_row(rows, base_offset, span, max_timestamp, position + start, data)
             else:
                 _add_split(rows, position + start, data)
             start += length
@@ -251,7 +269,7 @@ class GrowingIndex:
 def _add_row(
     rows: bytearray,
     base_offset: int,
-    record_count: int,
+    span: int,
     max_timestamp: int,
     position: int,
     data: memoryview,
@@ -262,7 +280,7 @@ def _add_row(
         bytes_before = before + length
         max_timestamp = max(highest, max_timestamp)
     rows += ROW.pack(
-        base_offset, max_timestamp, bytes_before, record_count, position, len(data), crc32c(data)
+        base_offset, max_timestamp, bytes_before, span, position, len(data), crc32c(data)
     )
 
 
@@ -271,25 +289,38 @@ def _add_split(rows: bytearray, position: int, data: memoryview) -> None:
     start = stop = 0
     base_offset = end_offset = highest = -1
     while stop < len(data):
-        offset, size, records, timestamp, _ = read_outline(data, stop)
+        offset, size, span, timestamp, _ = read_outline(data, stop)
         if stop > start and stop + size - start > _SLICE_BYTES_MAX:
-            count = end_offset - base_offset
-            _add_row(rows, base_offset, count, highest, position + start, data[start:stop])
+            _add_row(
+                rows,
+                base_offset,
+                end_offset - base_offset,
+                highest,
+                position + start,
+                data[start:stop],
+            )
             start = stop
         if start == stop:
             base_offset, highest = offset, timestamp
         highest = max(highest, timestamp)
-        end_offset = offset + records
+        end_offset = offset + span
         stop += size
     _add_row(rows, base_offset, end_offset - base_offset, highest, position + start, data[start:])
 
 
 def first_row_after(rows: Rows, offset: Offset) -> int:
     """The number of the first row that holds `offset` or something after it."""
-    number = bisect_right(rows, offset, key=lambda row: row.base_offset) - 1
-    if number < 0:
-        return 0
-    return number if rows[number].end_offset > offset else number + 1
+    low, high = 0, len(rows)
+    if high and rows.base_offset(high - 1) <= offset:
+        low = high  # Most readers are near the end.
+    while low < high:
+        middle = (low + high) // 2
+        if rows.base_offset(middle) <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    # Row `low` begins after the offset; the one before it may hold it.
+    return low - 1 if low and rows[low - 1].end_offset > offset else low
 
 
 def first_row_at_time(rows: Rows, timestamp_ms: int) -> int:

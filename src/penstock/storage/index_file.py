@@ -27,7 +27,16 @@ from penstock.core.types import Index, Offset, PartitionId, Term
 from penstock.storage.disk import Disk, File
 from penstock.storage.files import PAGE_BYTES, Files, PageDamaged, Pages
 from penstock.storage.identity import FORMAT
-from penstock.storage.index import ROW, ROW_BYTES, GrowingIndex, Row, Rows, Summary, unpack_rows
+from penstock.storage.index import (
+    BASE_OFFSET,
+    ROW,
+    ROW_BYTES,
+    GrowingIndex,
+    Row,
+    Rows,
+    Summary,
+    unpack_rows,
+)
 from penstock.storage.partition_set import PartitionSet
 
 _PREFIX = struct.Struct("<IIII")
@@ -275,13 +284,19 @@ class _PagedRows:
             number += self._count
         return Row._make(ROW.unpack(self._file.read(self._at + number * ROW_BYTES, ROW_BYTES)))
 
-    def block(self, start: int, stop: int) -> list[Row]:
+    def base_offset(self, number: int) -> int:
+        data = self._file.read(self._at + number * ROW_BYTES, BASE_OFFSET.size)
+        found: int = BASE_OFFSET.unpack(data)[0]
+        return found
+
+    def packed(self, start: int, stop: int) -> bytes:
         stop = min(stop, self._count)
         if start >= stop:
-            return []
-        return unpack_rows(
-            self._file.read(self._at + start * ROW_BYTES, (stop - start) * ROW_BYTES)
-        )
+            return b""
+        return self._file.read(self._at + start * ROW_BYTES, (stop - start) * ROW_BYTES)
+
+    def block(self, start: int, stop: int) -> list[Row]:
+        return unpack_rows(self.packed(start, stop))
 
 
 def load_index(files: Files, pages: Pages, name: str) -> tuple[IndexHeader, IndexFile] | None:

@@ -38,7 +38,8 @@ class LogJob:
         abandon: Callable[[Exception], None],
     ) -> None:
         self.kind = kind
-        """For people: `write`, `snapshot`, `reclaim`, `receive`, `install`, `ballast`, `scrub`."""
+        """For people: `write`, `snapshot`, `reclaim`, `survey`, `compact`, `receive`, `install`,
+        `ballast` or `scrub`."""
         self.steps = steps
         self._publish = publish
         self._abandon = abandon

@@ -10,17 +10,17 @@ What can be read is in `log_view`; this module adds what changes the log.
 
 Rules:
 
-- One write job is out at a time; entries gather meanwhile (group commit). Snapshot, reclaim and
-  receive jobs may run beside it: they only make new files. What they made becomes part of the log
-  with the next write job, since only write and install jobs change the manifest. So after any
-  `complete` ask `take_job` again.
+- One write job is out at a time; entries gather meanwhile (group commit). Snapshot, reclaim,
+  compaction and receive jobs may run beside it: they only make new files. What they made becomes
+  part of the log with the next write job, since only write and install jobs change the manifest. So
+  after any `complete` ask `take_job` again.
 - A write or sync that fails poisons the log for good: what the disk holds is unknown until it is
   opened again. A full disk is not a failure while there is ballast to give.
 - Nothing here blocks on a sync except in steps. Reads may touch the disk (one `pread`).
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -29,6 +29,8 @@ from penstock.core.errors import DamagedFile, DiskFull, LogPoisoned
 from penstock.core.types import NO_INDEX, Index, Offset, PartitionId
 from penstock.storage.appender import Appender, adopt_index, index_step
 from penstock.storage.ballast import Ballast
+from penstock.storage.cleaning import CompactionPolicy
+from penstock.storage.compaction import Compactor
 from penstock.storage.directory import LOCK_NAME, LogDirectory
 from penstock.storage.disk import Disk, Lock
 from penstock.storage.identity import Identity
@@ -81,6 +83,7 @@ class ShardLog(LogView):
         self._incoming: Incoming | None = None
         self._torn_bytes = opened.torn_bytes
         self._reclaimer = Reclaimer(home, segments, appender)
+        self._compactor = Compactor(home, segments, appender)
         self._scrubber = Scrubber(home, segments)
 
     @classmethod
@@ -149,7 +152,7 @@ class ShardLog(LogView):
 
     def statistics(self) -> LogStatistics:
         """A snapshot of counters and sizes."""
-        appender, reclaimer = self._appender, self._reclaimer
+        appender, reclaimer, compactor = self._appender, self._reclaimer, self._compactor
         return LogStatistics(
             first_index=self.first_index,
             last_index=self.last_index,
@@ -167,6 +170,9 @@ class ShardLog(LogView):
             rewritten_segments=reclaimer.rewritten_segments,
             removed_segments=reclaimer.removed_segments,
             reclaimed_bytes=reclaimer.reclaimed_bytes,
+            compaction_rounds=compactor.rounds,
+            compacted_segments=compactor.compacted_segments,
+            compacted_bytes=compactor.compacted_bytes,
             torn_bytes=self._torn_bytes,
             full=self.full,
             poisoned=self.poisoned,
@@ -207,8 +213,12 @@ class ShardLog(LogView):
         """Raft's commit index, stored as a hint with the next marker."""
         self._appender.committed = max(self._appender.committed, index)
 
-    def take_job(self) -> LogJob | None:
-        """Everything gathered so far as one job; None if there is nothing or one is out."""
+    def take_job(self, on_written: Step | None = None) -> LogJob | None:
+        """Everything gathered so far as one job; None if there is nothing or one is out.
+
+        `on_written` is called by the worker when all entries up to `last_index` are written and
+        not yet synced: the operating system has them, and will unless the machine fails. It is not
+        called when nothing is left to sync, since then the end of the job is as near."""
         self._check_poison()
         if self._out is not None or not self.has_work:
             return None
@@ -217,7 +227,7 @@ class ShardLog(LogView):
             # First, so that the durable term is never behind a durable entry's.
             steps += self._vote.steps(self._staged_vote)
             self._staged_vote = None
-        steps += self._appender.take()
+        steps += self._appender.take(on_written)
         lifting, self._lifting = self._lifting, False
         snapshot = self._appender.snapshot
 
@@ -265,10 +275,60 @@ class ShardLog(LogView):
 
         `live` has the log start of every living partition; what is not in it is deleted. Looks at a
         few segments at a time: call it again. None if there is nothing to look at."""
-        if self._quarantine is not None or self.poisoned or self._appender.frozen:
+        if not self._reclaimable:
             return None
         below = min(keep_from, Index(self.snapshot.index + 1))
         return self._reclaimer.job(live, below=below, on_error=self._note_damage)
+
+    def compaction_job(
+        self,
+        policies: Mapping[PartitionId, CompactionPolicy],
+        live: Callable[[], Mapping[PartitionId, Offset]],
+        keep_from: Index,
+        now_ms: int,
+    ) -> LogJob | None:
+        """Some work on compacting these partitions, at or below the snapshot, before `keep_from`.
+
+        `policies` must be another mapping whenever it changes, `live` tells what `reclaim_job` is
+        told, and `now_ms` is log time. Does a bounded piece: call it again. None if there is
+        nothing to do, or not now."""
+        if not self._reclaimable:
+            return None
+        below = min(keep_from, Index(self.snapshot.index + 1))
+        return self._compactor.job(
+            policies, live, below=below, now_ms=now_ms, on_error=self._note_damage
+        )
+
+    @property
+    def active_base(self) -> Index:
+        """Where the segment that is being written begins."""
+        return Index(1) if self._hidden else self._segments.active.base
+
+    def active_holds(self, partition: PartitionId) -> bool:
+        """The segment that is being written has durable batches of this partition."""
+        return not self._hidden and partition in self._segments.active.index
+
+    def seal(self) -> Index:
+        """Go on in a new segment with the next write job, so that this one can be compacted once a
+        snapshot covers it; its last entry."""
+        if self._quarantine is not None or self.poisoned or self._appender.frozen or self.full:
+            return NO_INDEX
+        active = self._segments.active
+        if active.last >= active.base:
+            self._appender.roll()
+        return active.last
+
+    @property
+    def compacting(self) -> bool:
+        """A round of compaction is under way: there will be more jobs soon."""
+        return self._compactor.busy
+
+    @property
+    def _reclaimable(self) -> bool:
+        """Segments may be replaced, and nobody is at it."""
+        if self._quarantine is not None or self.poisoned or self._appender.frozen:
+            return False
+        return not (self._reclaimer.out or self._compactor.out)
 
     def regain(self) -> LogJob | None:
         """Try to make the ballast again; `full` ends if there is space enough. None if not full."""
@@ -311,6 +371,8 @@ class ShardLog(LogView):
         self._check_poison()
         assert self._out is None, "a write job is out"
         assert not self._lifting, "the quarantine is about to end; take that job first"
+        self._compactor.forget()
+        self._home.note_compaction(erased_through=incoming.erased_through)
         # Whatever is wrong with a side index is put right before anything is decided.
         through = Index(incoming.trusted + 1)
         self._ask(lambda: [segment.index.position(through) for segment in self._segments])
@@ -399,6 +461,7 @@ class ShardLog(LogView):
         clean = self._poison is None and self._out is None and not self._hidden
         if clean and not self._appender.has_work:
             self._close_cleanly()
+        self._compactor.close()
         self._pen.close()
         self._vote.close()
         self._marker.close()

@@ -20,6 +20,7 @@ from penstock.storage.entry_reader import EntryReader
 from penstock.storage.files import PageDamaged
 from penstock.storage.partitions import PartitionReader
 from penstock.storage.quarantine import Quarantine
+from penstock.storage.read_plan import ReadPlan
 from penstock.storage.recovery import remake_index
 from penstock.storage.segments import SegmentList
 from penstock.storage.snapshots import Snapshots
@@ -86,6 +87,12 @@ class LogView:
             return self._quarantine.trusted_index
         return self.committed_hint
 
+    @property
+    def erased_through(self) -> Index:
+        """Compaction has dropped no tombstone after this entry. A follower that has not received
+        all entries up to here must be sent everything: see `storage.compaction`."""
+        return self._home.erased_through
+
     def term(self, index: Index) -> Term:
         """The term of an entry from `first_index - 1` to `last_index`."""
         if self._hidden:
@@ -111,10 +118,16 @@ class LogView:
         """Verified whole batches, from the one that holds `offset`, or the next after it, on.
 
         Only batches wholly below `end_offset`; at least one even if it is above `bytes_max`; b"" if
-        there is none."""
+        there is none. Reads here and now; `read_plan` leaves that to the caller."""
+        return self.read_plan(partition, offset, bytes_max, end_offset).load()
+
+    def read_plan(
+        self, partition: PartitionId, offset: Offset, bytes_max: int, end_offset: Offset
+    ) -> ReadPlan:
+        """The same, found but not read yet: see `storage.read_plan`."""
         reader = self._partitions
         return self._ask(
-            lambda: reader.read(partition, offset, bytes_max=bytes_max, end_offset=end_offset)
+            lambda: reader.plan(partition, offset, bytes_max=bytes_max, end_offset=end_offset)
         )
 
     def offset_for_time(

@@ -5,17 +5,20 @@ removal, a snapshot, an installation. New files are written and synced under nam
 before; then the manifest that names them replaces the old one in a single rename; then the old
 files are removed. A crash leaves the old set or the new set, and leftovers, which the next start
 removes. And a file that somebody deleted, cut, or put back from an old copy is noticed, since the
-manifest says what each must be.
+manifest says what each must be. What compaction must not forget stands here too, since it is true
+of exactly these files.
 
 Two copies are kept, `manifest` (the truth, by rename) and `manifest.copy` (overwritten after it),
 so a rotten byte in one costs nothing. The copy can lag by one change, but only if the process died
 between the two, and then the first is whole.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from penstock.core.entries import SnapshotMark
-from penstock.core.types import Index
+from penstock.core.types import NO_INDEX, Index, Offset, PartitionId
 from penstock.storage.disk import Disk
 from penstock.storage.envelope import read_whole, replace_whole, seal, sealed_format, unseal
 from penstock.storage.identity import FORMAT, Identity, check_format
@@ -54,6 +57,15 @@ class ActiveRow(msgspec.Struct, frozen=True):
     base: Index
 
 
+class CompactionRow(msgspec.Struct, frozen=True):
+    """What compaction must not forget."""
+
+    cleaned: Mapping[PartitionId, Offset] = {}
+    """How far each partition is compacted."""
+    erased_through: Index = NO_INDEX
+    """No tombstone after this entry has been dropped."""
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """The content of the manifest file."""
 
@@ -63,6 +75,8 @@ class Manifest(msgspec.Struct, frozen=True):
     segments: list[SegmentRow]
     active: ActiveRow
     snapshot: SnapshotRow | None = None
+    compaction: CompactionRow | msgspec.UnsetType = msgspec.UNSET
+    """Left out where nothing was ever compacted."""
     format: int = FORMAT
 
 

@@ -227,6 +227,7 @@ class _Opening:
         known = load_quarantine(home.disk, home.root)
         home.generation = manifest.generation
         home.next_number = max(manifest.next_number, _highest_number(home) + 1)
+        home.compaction = manifest.compaction
         opened = OpenedLog(
             vote=vote,
             marker=marker_file,

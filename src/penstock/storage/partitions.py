@@ -1,30 +1,29 @@
-"""Reading partitions: from (partition, offset), or a time, to batches.
+"""Questions about partitions: from (partition, offset), a time or a size to places in segments.
 
 A partition's offsets grow along the log, so the segments that hold it, in order, hold rising ranges
 of its offsets. Which segments those are is known in memory (`partition_set`); among them the right
 one is found by binary search over their directories, and in it the right row by binary search over
-its rows.
+its rows. After a compaction there are gaps between and within rows; an offset in one stands for the
+next that is there.
 
-Bytes are verified before they are handed out: a row's slice is read whole and checked against the
-checksum in the row. A slice is at most some hundred kilobytes, or one batch (see `index`).
+Where a read ends is found the same way, since rows have running sums: planning a read (`read_plan`)
+takes a few lookups, however many rows lie between.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
 
-from crc32c import crc32c
-
-from penstock.core.records import BatchHeader, read_header
 from penstock.core.types import Offset, PartitionId
 from penstock.storage.directory import LogDirectory
-from penstock.storage.index import Row, first_row_after, first_row_at_time
+from penstock.storage.index import Row, Rows, first_row_after, first_row_at_time
+from penstock.storage.read_plan import ReadPlan, Stretch
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentList
+from penstock.storage.slices import GAP_BYTES_MAX, batch_headers, read_slices
 
-_ROWS_PER_BLOCK_MIN = 8
-_ROWS_PER_BLOCK_MAX = 1024
-_GAP_BYTES_MAX = 4096
-"""Slices with no more than this between them are read at once: a gap costs less than a call."""
+_ROWS_PER_PLAN_MAX = 8192
+"""Of one segment. What is asked for beyond it is left to the next read."""
+_ROWS_PER_BLOCK = 8
+_RECENT_SEGMENTS = 2
 
 
 class PartitionReader:
@@ -39,66 +38,59 @@ class PartitionReader:
 
     def _holding_from(self, partition: PartitionId, offset: Offset) -> list[Segment]:
         """Segments of the partition from the one that may hold `offset` on."""
+        for newest in reversed(self._segments):  # Most readers are near the end.
+            if partition in newest.index:
+                if newest.index.summary(partition).first_offset <= offset:
+                    return [newest]
+                break
         holding = self._holding(partition)
-        if holding and holding[-1].index.summary(partition).first_offset <= offset:
-            return holding[-1:]
         start = bisect_right(
             holding, offset, key=lambda segment: segment.index.summary(partition).first_offset
         )
         return holding[max(0, start - 1) :]
 
-    def _rows_from(
-        self, partition: PartitionId, offset: Offset
-    ) -> Iterator[tuple[Segment, list[Row]]]:
-        """Blocks of rows in order, from the one that holds `offset`, or the first after it."""
-        count = _ROWS_PER_BLOCK_MIN
-        for segment in self._holding_from(partition, offset):
-            rows = segment.index.rows(partition)
-            number = first_row_after(rows, offset)
-            while number < len(rows):
-                block = rows.block(number, min(number + count, len(rows)))
-                yield segment, block
-                number += len(block)
-                count = min(4 * count, _ROWS_PER_BLOCK_MAX)
-
     # Batches.
 
-    def read(
+    def plan(
         self, partition: PartitionId, offset: Offset, *, bytes_max: int, end_offset: Offset
-    ) -> bytes:
+    ) -> ReadPlan:
         """Whole batches from the one that holds `offset` on; see `ShardLog.read`."""
-        parts: list[memoryview] = []
-        room = bytes_max
-        for segment, rows in self._rows_from(partition, offset):
-            for group in _groups(rows, room, end_offset):
-                for row, data in self._load(segment, group):
-                    taken, complete = _take(row, data, offset, room, end_offset, first=not parts)
-                    if taken:
-                        parts.append(taken)
-                        room -= len(taken)
-                    if not complete or room <= 0:
-                        return b"".join(parts)
-            if rows[-1].end_offset >= end_offset:
+        stretches: list[Stretch] = []
+        files = self._home.files
+        room, size, slices, ranges = bytes_max, 0, 0, 0
+        holding = self._holding_from(partition, offset)
+        for segment in holding:
+            rows = segment.index.rows(partition)
+            start = first_row_after(rows, offset)
+            block = rows.block(start, start + _ROWS_PER_BLOCK)
+            if not block:
+                continue
+            first = block[0]
+            if first.base_offset >= end_offset:
                 break
-        return b"".join(parts)
-
-    def _load(self, segment: Segment, rows: list[Row]) -> Iterator[tuple[Row, memoryview]]:
-        """The verified slices of rows that lie close together, in one read."""
-        start = rows[0].position
-        length = rows[-1].position + rows[-1].length - start
-        data = memoryview(self._home.files.get(segment.name).read(start, length))
-        for row in rows:
-            at = row.position - start
-            part = data[at : at + row.length]
-            if len(part) < row.length:
-                raise self._home.damaged(segment.name, start + len(data), "the file is cut short")
-            if crc32c(part) != row.checksum:
-                raise self._home.damaged(
-                    segment.name,
-                    row.position,
-                    f"the batches of offset {row.base_offset} do not match their CRC-32C",
-                )
-            yield row, part
+            if first.base_offset < offset:
+                room += first.length  # Perhaps nearly all of it is before the offset.
+            bytes_stop = first.bytes_before + room
+            count = _count(block, bytes_stop, end_offset)
+            last, more = block[count - 1], b""
+            if count == _ROWS_PER_BLOCK:
+                stop = _stop(rows, start + count, bytes_stop, end_offset)
+                if stop > start + count:
+                    last, more = rows[stop - 1], rows.packed(start + count, stop)
+                    count = stop - start
+            stretches.append(Stretch(segment.name, files.hold(segment.name), block, more))
+            length = last.bytes_before + last.length - first.bytes_before
+            room, size = room - length, size + length
+            slices += count
+            gaps = last.position + last.length - first.position - length
+            # As if all gaps were alike: then one read passes over all of them, or over none.
+            ranges += 1 if gaps <= GAP_BYTES_MAX * (count - 1) else count
+            if room <= 0 or start + count < len(rows):
+                break
+        recent = not holding or holding[0].last >= self._segments.newest(_RECENT_SEGMENTS).base
+        return ReadPlan(
+            self._home, stretches, offset, bytes_max, end_offset, size, slices, ranges, recent
+        )
 
     # Time and size.
 
@@ -108,8 +100,9 @@ class PartitionReader:
         if found is None:
             return None
         segment, row = found
-        for _, data in self._load(segment, [row]):
-            for header in _headers(data):
+        file = self._home.files.get(segment.name)
+        for _, data in read_slices(self._home, segment.name, file, [row]):
+            for _, header in batch_headers(data):
                 if header.max_timestamp >= timestamp_ms:
                     return Offset(header.base_offset), header.max_timestamp
         # The directory of the payload claimed a time that no batch of it has: keep to the claim.
@@ -161,47 +154,23 @@ def _bytes_before(row: Row) -> int:
     return row.bytes_before
 
 
-def _groups(rows: list[Row], room: int, end_offset: Offset) -> Iterator[list[Row]]:
-    """Runs of rows that are worth one read, until `room` bytes or `end_offset` are passed."""
-    group: list[Row] = []
-    for row in rows:
-        if row.base_offset >= end_offset:
-            break
-        if group:
-            gap = row.position - group[-1].position - group[-1].length
-            if gap > _GAP_BYTES_MAX or room <= 0:
-                yield group
-                group = []
-        group.append(row)
-        room -= row.length
-    if group:
-        yield group
+def _count(block: list[Row], bytes_stop: int, end_offset: Offset) -> int:
+    """How many of the rows a read takes."""
+    for number, row in enumerate(block):
+        if row.bytes_before >= bytes_stop or row.base_offset >= end_offset:
+            return number
+    return len(block)
 
 
-def _take(
-    row: Row, data: memoryview, offset: Offset, room: int, end_offset: Offset, *, first: bool
-) -> tuple[memoryview, bool]:
-    """What to serve of a slice, and whether the reader may go on to the next.
+def _stop(rows: Rows, low: int, bytes_stop: int, end_offset: Offset) -> int:
+    """The row from `low` on at which a read ends: out of room, or at the end."""
+    most = min(len(rows), low + _ROWS_PER_PLAN_MAX)
 
-    If nothing was served before (`first`), one batch is served even where there is no room."""
-    if row.base_offset >= offset and row.end_offset <= end_offset and row.length <= room:
-        return data, True
-    start = stop = 0
-    for header in _headers(data):
-        size, after = header.size, header.last_offset + 1
-        if after <= offset:
-            start = stop = stop + size
-        elif after > end_offset or (stop + size - start > room and not (first and start == stop)):
-            return data[start:stop], False
-        else:
-            stop += size
-    return data[start:stop], True
+    def beyond(row: Row) -> bool:
+        return row.bytes_before >= bytes_stop or row.base_offset >= end_offset
 
-
-def _headers(data: memoryview) -> Iterator[BatchHeader]:
-    """The headers of the batches in a verified slice."""
-    position = 0
-    while position < len(data):
-        header = read_header(data, position)
-        yield header
-        position += header.size
+    # In strides that grow: most reads end a few rows on.
+    stride = _ROWS_PER_BLOCK
+    while low + stride < most and not beyond(rows[low + stride]):
+        low, stride = low + stride, 4 * stride
+    return bisect_left(rows, True, low, min(low + stride, most), key=beyond)

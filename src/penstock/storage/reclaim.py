@@ -46,7 +46,7 @@ class Reclaimer:
         self._segments = segments
         self._appender = appender
         self._next_base = Index(0)
-        self._out = False
+        self.out = False
         self.rewritten_segments = 0
         self.removed_segments = 0
         self.reclaimed_bytes = 0
@@ -60,21 +60,21 @@ class Reclaimer:
     ) -> LogJob | None:
         """A job over segments with nothing at or above `below`; None if there is none."""
         candidates = self._candidates(below)
-        if not candidates or self._out:
+        if not candidates:
             return None
         starts = dict(live)
         findings = _Findings()
         number = self._home.take_number()
         self._home.borrowed.add(number)
-        self._out = True
+        self.out = True
 
         def publish() -> None:
-            self._out = False
+            self.out = False
             self._home.borrowed.discard(number)
             self._publish(findings)
 
         def abandon(error: Exception) -> None:
-            self._out = False
+            self.out = False
             self._home.borrowed.discard(number)
             made = [new for _, new in findings.rewritten if new]
             self._appender.plan_removal([n for new in made for n in (new.name, new.index_name)])

@@ -182,6 +182,8 @@ class _Repair:
         home, examination = self._home, self._examination
         manifest = examination.manifest
         home.generation = manifest.generation
+        home.compaction = manifest.compaction
+        home.note_compaction(cleaned={})
         numbers = [number_in(name) or 0 for name in home.disk.list(home.root)]
         home.next_number = max([manifest.next_number, *(number + 1 for number in numbers)])
         row = manifest.snapshot

@@ -41,12 +41,19 @@ class SegmentList:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
+    def __reversed__(self) -> Iterator[Segment]:
+        return reversed(self._segments)
+
     def __len__(self) -> int:
         return len(self._segments)
 
     @property
     def active(self) -> Segment:
         return self._segments[-1]
+
+    def newest(self, count: int) -> Segment:
+        """The oldest of the `count` newest."""
+        return self._segments[-min(count, len(self._segments))]
 
     @property
     def first_index(self) -> Index:
@@ -104,6 +111,7 @@ class SegmentList:
             segments=rows,
             active=active,
             snapshot=snapshot,
+            compaction=home.compaction,
         )
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from penstock.core.limits import (
     BALLAST_BYTES,
+    COMPACTION_JOB_BYTES,
+    COMPACTION_KEYS_MAX,
     GIB,
     MIB,
     SEGMENT_BYTES,
@@ -26,8 +28,13 @@ class LogSettings:
     index_cache_bytes: int = INDEX_CACHE_BYTES
     """Pages of side indexes kept in memory."""
     open_files_max: int = OPEN_FILES_MAX
+    compaction_keys_max: int = COMPACTION_KEYS_MAX
+    """Keys in memory during a round of compaction; more keys take more rounds."""
+    compaction_job_bytes: int = COMPACTION_JOB_BYTES
+    """How much a compaction does at a time."""
 
     def __post_init__(self) -> None:
         assert 1024 <= self.segment_bytes <= _SEGMENT_BYTES_MAX, f"{self.segment_bytes=}"
         assert self.ballast_bytes >= 0, f"{self.ballast_bytes=}"
+        assert self.compaction_keys_max > 0, f"{self.compaction_keys_max=}"
         assert 0 <= self.rewrite_live_percent_max < 100, f"{self.rewrite_live_percent_max=}"

@@ -25,6 +25,9 @@ class LogStatistics:
     rewritten_segments: int
     removed_segments: int
     reclaimed_bytes: int
+    compaction_rounds: int
+    compacted_segments: int
+    compacted_bytes: int
     torn_bytes: int
     """Cut off as a torn tail when the log was opened."""
     full: bool

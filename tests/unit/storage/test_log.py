@@ -331,3 +331,57 @@ def test_statistics_count(place: Place) -> None:
     assert statistics.size_bytes > 40 * 100
     complete(log, log.snapshot_job(SnapshotMark(Index(7), Term(1), Membership()), b"s"))
     assert log.statistics().snapshot_index == 7
+
+
+def test_somebody_can_be_told_when_entries_are_written_and_not_yet_synced() -> None:
+    disk = FaultyDisk()
+    log = open_log(disk)
+    log.stage(hard_state=HardState(Term(1), NodeId(1)), entries=EntryMaker().run(1, 30))
+    syncs: list[int] = []
+    job = log.take_job(lambda: syncs.append(disk.counts["sync"]))
+    assert job is not None
+    run(job)
+    assert len(syncs) == 1
+    active = max(path for path in disk.paths() if path.endswith(".log"))
+    log.complete(job)
+    drain(log)
+    assert disk.image(active) != bytes(len(disk.image(active)))
+    assert syncs[0] < disk.counts["sync"], "the sync of the last write comes after it"
+    log.stage(hard_state=HardState(Term(2), NodeId(1)))
+    job = log.take_job(lambda: syncs.append(0))
+    assert job is not None
+    run(job)
+    log.complete(job)
+    assert len(syncs) == 1, "a vote alone has no entries to be told of"
+
+
+def test_what_was_written_is_there_when_it_is_told() -> None:
+    disk = FaultyDisk()
+    log = open_log(disk)
+    entries = EntryMaker().run(1, 5)
+    images: list[bytes] = []
+    path = next(path for path in disk.paths() if path.endswith(".log"))
+    log.stage(hard_state=HardState(Term(1), NodeId(1)), entries=entries)
+    job = log.take_job(lambda: images.append(disk.image(path)))
+    assert job is not None
+    run(job)
+    assert all(bytes(entry.payload) in images[0] for entry in entries)
+    assert not any(bytes(entry.payload) in images[0][:128] for entry in entries)
+
+
+def test_a_segment_is_sealed_when_asked(place: Place) -> None:
+    log = place.open()
+    assert log.seal() == 0
+    drain(log)
+    assert log.statistics().segments == 1, "there was nothing in it"
+    entries = EntryMaker().run(1, 3)
+    write(log, entries)
+    assert log.active_holds(PartitionId(1))
+    assert not log.active_holds(PartitionId(2))
+    assert log.seal() == 3
+    drain(log)
+    assert log.active_base == 4
+    assert log.statistics().segments == 2
+    write(log, [noop(4)])
+    log = place.open(verify_all=True)
+    assert everything(log) == [*entries, noop(4)]
