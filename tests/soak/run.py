@@ -8,24 +8,31 @@ One round after the other until the time is up, each of another kind in turn:
     killed      SIGKILL at every system call of the script
     damage      bit flips, truncations and worse on one of three replicas
     repair      a power cut at every disk operation of a repair
+    cluster     real brokers and clients: 25 times kill -9 of a leader, then every other fault
 
 Every round has a seed of its own, drawn from `--seed`, and says one line. Everything goes to a
 directory: `history.jsonl` has a line for each round, `verdict.json` the sum. The exit code is 0 if
 nothing failed and every kind of round that can be done here was done; what cannot be done here is
-said, and is in the verdict. `--hours 0` does each kind once.
+said, and is in the verdict. `--hours 0` does each kind once, and `--rounds 10` does so many rounds
+of each kind even if the time is up before.
 """
 
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from penstock.core.errors import DiskFailed, DiskFull
+from tests.cluster import recovery
+from tests.cluster.faults import FAULTS
+from tests.cluster.rounds import run_round
 from tests.crash.damages import WOUNDS, cut_power_in_repair, damage_rounds
 from tests.crash.images import mounting_missing
 from tests.crash.power import FORGED_LATER, cut_power
@@ -36,6 +43,7 @@ from tests.simulation.run import Failure, simulate_many
 CUTS_PER_ROUND = 25
 SEEDS_PER_ROUND = 200
 DAMAGES_PER_ROUND = 500
+KILLS_PER_ROUND = 25
 
 
 @dataclass
@@ -46,6 +54,8 @@ class Round:
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Figures worth a line."""
     seconds: float = 0.0
 
     def describe(self) -> str:
@@ -111,6 +121,24 @@ def _count(this: Round, sweep: Sweep) -> None:
     this.complaints += sweep.complaints
 
 
+def cluster(this: Round, options: argparse.Namespace) -> None:
+    every = sorted(FAULTS)
+    Random(this.seed).shuffle(every)
+    for what, faults in (("kills", ["kill leader"] * KILLS_PER_ROUND), ("faults", every)):
+        directory = Path(options.output) / f"cluster-{this.seed}-{what}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        outcome = run_round(directory, seed=this.seed, faults=faults)
+        counts = outcome.verdict.counts
+        this.counts.update(faults=len(outcome.struck), acks=counts["send ok"])
+        this.counts["unknown outcomes"] += counts["send info"]
+        this.notes.append(f"{what}: {recovery.describe(outcome.recoveries)}")
+        if outcome.held:
+            shutil.rmtree(directory)
+        else:
+            this.complaints.append(f"{outcome.describe()}\nhistory and logs: {directory}")
+
+
 WORKS: dict[str, Work] = {
     "simulate": simulate,
     "power": power,
@@ -118,6 +146,7 @@ WORKS: dict[str, Work] = {
     "killed": killed,
     "damage": damage,
     "repair": repair,
+    "cluster": cluster,
 }
 
 
@@ -133,7 +162,7 @@ def rounds(options: argparse.Namespace) -> Iterator[Round]:
     random = Random(options.seed)
     kinds = [kind for kind in options.only or WORKS if kind not in impossible()]
     turn = 0
-    while kinds and (turn < len(kinds) or time.monotonic() < end):
+    while kinds and (turn < len(kinds) * options.rounds or time.monotonic() < end):
         this = Round(kinds[turn % len(kinds)], random.randrange(1 << 20))
         began = time.monotonic()
         try:
@@ -148,6 +177,7 @@ def rounds(options: argparse.Namespace) -> Iterator[Round]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__.split("\n")[0])
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=1, help="of each kind, at least")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--cuts", type=int, default=100, help="power cuts in the first round")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -169,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
             failures += [f"{this.kind} seed {this.seed}: {c}" for c in this.complaints]
             history.write(json.dumps(this.__dict__) + "\n")
             history.flush()
-            print("\n".join([*this.complaints, this.describe()]), flush=True)
+            print("\n".join([*this.complaints, *this.notes, this.describe()]), flush=True)
     verdict = {
         "held": not failures and bool(done),
         "seed": options.seed,

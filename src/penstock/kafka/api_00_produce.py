@@ -4,7 +4,8 @@ Versions    3–13, advertised from 0 (KAFKA-18659; versions 0–2 carry older f
 Behaviour   One batch per partition, appended without being decoded. Batches of one connection are
             appended in the order in which they came, whatever is still under way. Acks -1 is on
             disk on a majority, 1 on the leader's disk, 0 has no answer: an error closes the
-            connection. Errors that pass by themselves have codes that every client repeats.
+            connection. Errors that pass by themselves have codes that every client repeats; a gap
+            before a batch is at first taken for one of them (see `sequence_gaps`).
             Topics by id from version 13; a wrong leader is told the right one from version 10.
 KIPs        98 (idempotence), 467 (error messages; record errors are always empty), 482, 516, 951.
 Not served  Transactions: a transactional id is refused with INVALID_TXN_STATE. The client's timeout
@@ -15,13 +16,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import OutOfOrderSequence, PenstockError
 from penstock.engine.engine import Acks, Produced
 from penstock.kafka.context import Context
 from penstock.kafka.directory import find_topic, hint
 from penstock.kafka.error_codes import (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
+    NOT_ENOUGH_REPLICAS,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     produce_code,
@@ -133,6 +135,11 @@ class _Produce:
 
     def _refusal(self, index: int, error: PenstockError, topic: "Topic | None") -> ProduceRow:
         code = produce_code(error)
+        if isinstance(error, OutOfOrderSequence) and topic is not None:
+            board = self.context.board
+            now_ms = board.clock.monotonic_ms()
+            if board.sequence_gaps.will_close(topic.partitions[index], error, now_ms):
+                code = NOT_ENOUGH_REPLICAS  # Of the codes that every client repeats, the mildest.
         self.failure = str(error)
         self.context.count_error(code)
         found = None

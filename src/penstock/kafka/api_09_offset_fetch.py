@@ -27,15 +27,16 @@ _NOTHING = CommittedOffset(offset=Offset(-1), leader_epoch=-1, metadata="", comm
 async def handle(request: Message, context: Context) -> Answer:
     """The offsets of every group asked for."""
     if context.version >= _MANY_GROUPS:
-        return {"groups": [_group_row(asked, context) for asked in request.groups]}
-    row = _group_row(request, context)
+        return {"groups": [await _group_row(asked, context) for asked in request.groups]}
+    row = await _group_row(request, context)
     return {"topics": row["topics"], "error_code": row["error_code"]}
 
 
-def _group_row(asked: Message, context: Context) -> Answer:
+async def _group_row(asked: Message, context: Context) -> Answer:
     """`asked` is a part of the request, or up to version 7 the request itself."""
     try:
         coordinator = context.engine.coordinator(asked.group_id)
+        await context.engine.confirm_group(asked.group_id)
         if asked.topics is None:
             found = coordinator.offsets(asked.group_id)
             topics = _all_topics(found, context)

@@ -41,6 +41,7 @@ NOT_LEADER_OR_FOLLOWER: Final = 6
 REQUEST_TIMED_OUT: Final = 7
 COORDINATOR_NOT_AVAILABLE: Final = 15
 NOT_COORDINATOR: Final = 16
+NOT_ENOUGH_REPLICAS: Final = 19
 INVALID_REQUIRED_ACKS: Final = 21
 INVALID_REQUEST: Final = 42
 UNSUPPORTED_VERSION: Final = 35
@@ -54,9 +55,9 @@ _Table = tuple[tuple[type[PenstockError], int], ...]
 
 _PRODUCE: Final[_Table] = (
     (NotLeader, NOT_LEADER_OR_FOLLOWER),
-    (NotEnoughReplicas, 19),
+    (NotEnoughReplicas, NOT_ENOUGH_REPLICAS),
     # Nothing was written, and asking for metadata would only add to the load.
-    (Overloaded, 19),
+    (Overloaded, NOT_ENOUGH_REPLICAS),
     (StorageFull, 56),
     # No leader yet, or not ready: ask again who leads.
     (Unavailable, LEADER_NOT_AVAILABLE),

@@ -1,4 +1,10 @@
-"""The Kafka port: accepts connections, sweeps out the silent ones, and closes in an orderly way."""
+"""The Kafka port: accepts connections, sweeps out the silent ones, and closes in an orderly way.
+
+A node that hears no leader hangs up on its clients, now and then for as long as that lasts. Clients
+ask the broker they talked to last who leads, and this one cannot tell: without a hint, a client of
+a leader that was cut off from its peers would stay with it until the network heals, while the
+others have long elected another one. Hung up on, it asks somebody else.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +19,11 @@ if TYPE_CHECKING:
     from penstock.engine.cluster import Cluster
     from penstock.engine.engine import Engine
 
-SWEEP_SECONDS = 1.0
+SWEEP_SECONDS = 0.5
+HANG_UP_MS_MIN = 1_000
+HANG_UP_MS_MAX = 8_000
+"""How long clients are left alone between two hang-ups: first for as long as the others may need to
+elect a leader, then twice as long each time, for this may be all that is left of the cluster."""
 ACCEPT_BACKLOG = 1_024
 
 
@@ -32,6 +42,8 @@ class KafkaListener:
         self._board = Switchboard(engine, table, settings or KafkaSettings(), engine.clock, cluster)
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
+        self._hang_up_ms = 0
+        self._hang_up_wait_ms = HANG_UP_MS_MIN
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; port 0 picks a free one. Returns the address that was taken."""
@@ -79,10 +91,18 @@ class KafkaListener:
             await self._server.wait_closed()
 
     def sweep(self) -> None:
-        """Close the connections that are idle or have been sending one request for too long."""
+        """Close the connections that are idle or have been sending one request for too long; all
+        of them, when it is time to hang up."""
         now_ms = self._board.clock.monotonic_ms()
         for connection in list(self._board.connections):
             connection.sweep(now_ms)
+        if not self._board.engine.is_cut_off():
+            self._hang_up_wait_ms = HANG_UP_MS_MIN
+        elif now_ms >= self._hang_up_ms:
+            self._hang_up_ms = now_ms + self._hang_up_wait_ms
+            self._hang_up_wait_ms = min(2 * self._hang_up_wait_ms, HANG_UP_MS_MAX)
+            for connection in list(self._board.connections):
+                connection.retire()
 
     def _sweep_again(self) -> None:
         self.sweep()

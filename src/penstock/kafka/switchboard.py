@@ -18,6 +18,7 @@ from penstock.core import limits
 from penstock.core.clock import Clock
 from penstock.kafka.api import Api
 from penstock.kafka.metadata_cache import MetadataCache
+from penstock.kafka.sequence_gaps import SequenceGaps
 
 if TYPE_CHECKING:
     from penstock.engine.cluster import Cluster
@@ -80,6 +81,7 @@ class Switchboard:
         # A read is always followed by its delivery before the next one: all can land in one place.
         self.landing = memoryview(bytearray(limits.KAFKA_LANDING_BYTES))
         self.metadata_cache = MetadataCache()
+        self.sequence_gaps = SequenceGaps()
         self.requests_held_bytes = 0
         self.answers_unsent_bytes = 0
         self.fetches_held_bytes = 0

@@ -79,10 +79,14 @@ def check_sequence(producer: Producer, header: BatchHeader) -> None:
             f"producer {header.producer_id} has epoch {producer.epoch}, this batch is from epoch"
             f" {header.producer_epoch}; another instance has taken over: stop this one"
         )
+    expected = _next_sequence(producer, header)
     raise OutOfOrderSequence(
         f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence"
-        f" {header.base_sequence}, {_next_sequence(producer, header)} is next; a batch before it is"
-        " missing or the retry is too old: start a new epoch"
+        f" {header.base_sequence}, {expected} is next; a batch before it is"
+        " missing or the retry is too old: start a new epoch",
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        ahead=(header.base_sequence - expected) % _SEQUENCES < _SEQUENCES // 2,
     )
 
 

@@ -124,6 +124,9 @@ def test_an_idempotent_batch_is_kept_once(ask: Asker) -> None:
         assert (row.error_code, row.base_offset) == (0, 0)
     skipping = bytes(build_batch(2, producer_id=producer_id, epoch=0, sequence=7))
     (answer,) = ask(0, 9, request("produce-twice", skipping)).responses
+    assert answer.partition_responses[0].error_code == 19, "a gap may close by itself"
+    late = bytes(build_batch(1, producer_id=producer_id, epoch=0, sequence=0))
+    (answer,) = ask(0, 9, request("produce-twice", late)).responses
     assert answer.partition_responses[0].error_code == 45
 
 

@@ -19,6 +19,7 @@ from penstock.kafka.api import Api
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.connection import Connection
 from penstock.kafka.context import Context
+from penstock.kafka.listener import HANG_UP_MS_MAX, HANG_UP_MS_MIN
 from penstock.kafka.table import TABLE
 from penstock.testing import ManualClock
 from tests.unit.kafka.wire import Run, WireClient, request_frame, wire_client
@@ -44,8 +45,9 @@ class Place:
             13: Api(13, "LeaveGroup", (0, 5), handle=self._refuse),
             18: TABLE[18],
         }
-        engine = cast(Engine, SimpleNamespace(clock=self.clock))
-        self.listener = KafkaListener(engine, settings, table=table)
+        self.cut_off = False
+        engine = SimpleNamespace(clock=self.clock, is_cut_off=lambda: self.cut_off)
+        self.listener = KafkaListener(cast(Engine, engine), settings, table=table)
         self.host = ""
         self.port = 0
 
@@ -396,6 +398,37 @@ def test_a_request_that_stays_incomplete_is_given_up(run: Run) -> None:
                     assert await client.is_closed()
                     await until(lambda: place.listener.statistics().connections == 0)
             assert place.listener.statistics().requests_held_bytes == 0
+
+    run(scenario())
+
+
+def test_a_broker_that_hears_no_leader_hangs_up_now_and_then(run: Run) -> None:
+    async def scenario() -> None:
+        async with open_place() as place:
+            place.cut_off = True
+            async with wire_client(place.host, place.port) as client:
+                (context,) = await heartbeats(place, client, 1)
+                place.listener.sweep()
+                context.answer({})
+                await client.receive()  # What is under way is finished first.
+                assert await client.is_closed()
+            for wait_ms in (HANG_UP_MS_MIN, 2 * HANG_UP_MS_MIN, 4 * HANG_UP_MS_MIN):
+                async with wire_client(place.host, place.port) as client:
+                    await client.call(METADATA, 0, {})
+                    place.clock.advance(wait_ms - 1)
+                    place.listener.sweep()
+                    await client.call(METADATA, 0, {})  # This may be all there is left.
+                    place.clock.advance(1)
+                    place.listener.sweep()
+                    assert await client.is_closed()
+            place.cut_off = False
+            async with wire_client(place.host, place.port) as client:
+                place.clock.advance(HANG_UP_MS_MAX)
+                place.listener.sweep()
+                await client.call(METADATA, 0, {})
+                place.cut_off = True
+                place.listener.sweep()
+                assert await client.is_closed()
 
     run(scenario())
 

@@ -225,7 +225,7 @@ def test_a_protocol_that_not_all_know_is_no_candidate(story: Story) -> None:
     assert story.group.protocol == "range"
 
 
-def test_a_member_with_no_protocol_in_common_is_refused(story: Story) -> None:
+def test_a_member_that_shares_no_protocol_is_refused(story: Story) -> None:
     other = (("other", b""),)
     with pytest.raises(InconsistentGroupProtocol):
         story.join("a", new=True, protocols=())

@@ -31,7 +31,10 @@ ON_DISK: list[tuple[GroupCommand, list[object]]] = [
         ],
     ),
     (CompleteJoin(group="g", rebalance=4), ["complete_join", 9, "g", 4]),
-    (assign("a", 3, {"b": b"x"}), ["assign_members", 9, "g", "a", None, 3, None, None, [["b", b"x"]]]),
+    (
+        assign("a", 3, {"b": b"x"}),
+        ["assign_members", 9, "g", "a", None, 3, None, None, [["b", b"x"]]],
+    ),
     (
         RemoveMembers(group="g", members=(("a", None), ("", "one"))),
         ["remove_members", 9, "g", [["a", None], ["", "one"]]],

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import LocalError, Overloaded, UnsupportedVersion
-from penstock.core.types import NO_TERM, Index, Offset, Term
+from penstock.core.types import NO_TERM, Index, Offset, PartitionId, Term
 from penstock.machines.commands import DeletePartition
 from penstock.machines.group import CommittedOffset, GroupState
 from penstock.machines.group_commands import (
@@ -27,7 +27,7 @@ from penstock.machines.groups import (
     OffsetsDropped,
     OffsetsExpired,
 )
-from penstock.machines.machine import Applied, Effect
+from penstock.machines.machine import Applied, Effect, Propose
 from tests.groups import BILLS, ORDERS, GroupsShard, assign, expire, join, remove, store
 
 CHANGED: tuple[Effect, ...] = (GroupChanged("g"),)
@@ -277,7 +277,8 @@ def test_bounds_are_kept_before_a_write() -> None:
 
     def plan_and_apply(partition: int, group: str = "g") -> None:
         plan = groups.plan(store(1, group=group, partition=partition), now_ms=1, term=Term(1))
-        groups.apply(Entry(Index(1), Term(1), EntryKind.COMMAND, plan.payload))  # type: ignore[union-attr]
+        assert isinstance(plan, Propose)
+        groups.apply(Entry(Index(1), Term(1), EntryKind.COMMAND, plan.payload))
 
     plan_and_apply(0)
     plan_and_apply(1)
@@ -295,7 +296,7 @@ def test_what_is_not_for_groups_is_left_alone(shard: GroupsShard) -> None:
     assert shard.machine.apply(noop) == Applied()
     assert shard.machine.log_starts() == {}
     with pytest.raises(LocalError, match="DeletePartition is no request"):
-        shard.machine.plan(DeletePartition(partition=1), now_ms=1, term=Term(1))  # type: ignore[arg-type]
+        shard.machine.plan(DeletePartition(partition=PartitionId(1)), now_ms=1, term=Term(1))
 
 
 def test_versions() -> None:
@@ -304,7 +305,8 @@ def test_versions() -> None:
     with pytest.raises(UnsupportedVersion, match="knows up to 1"):
         old.plan(UseGroupsVersion(version=2), now_ms=1, term=Term(1))
     plan = new.plan(UseGroupsVersion(version=2), now_ms=1, term=Term(1))
-    entry = Entry(Index(1), Term(1), EntryKind.COMMAND, plan.payload)  # type: ignore[union-attr]
+    assert isinstance(plan, Propose)
+    entry = Entry(Index(1), Term(1), EntryKind.COMMAND, plan.payload)
     assert new.apply(entry) == Applied((GroupUpdated(),))
     assert new.version == 2
     before = old.snapshot()

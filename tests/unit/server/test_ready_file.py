@@ -44,6 +44,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         (b'{"pid":-1}', False),
         (b"rubbish", False),
     ],
+    ids=["parent", "first", "itself", "too large", "zero", "negative", "rubbish"],
 )
 def test_only_what_a_dead_broker_left_is_removed(
     tmp_path: Path, content: bytes, stays: bool
