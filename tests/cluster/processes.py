@@ -205,6 +205,10 @@ class Cluster:
         node.process.send_signal(signal.SIGTERM)
         return self._ended(node)
 
+    def wait_ended(self, number: int) -> int:
+        """Wait until it has ended by itself, as it was meant to; its exit code."""
+        return self._ended(self.nodes[number])
+
     def freeze(self, number: int) -> None:
         """SIGSTOP; when this returns none of its threads runs."""
         node = self.nodes[number]

@@ -7,23 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.history import Recorder
-from tests.cluster.processes import Cluster, Node, tail
+from tests.cluster.processes import Cluster, tail
 from tests.cluster.rounds import PROGRESS_WITHIN_SECONDS
 from tests.cluster.workload import Load, Workload
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-REFUSED_WITHIN_SECONDS = 60.0
-
-
-def wait_refused(node: Node) -> str:
-    """Wait until the process has ended by itself; what it said last."""
-    assert node.process is not None
-    code = node.process.wait(REFUSED_WITHIN_SECONDS)
-    assert code != 0, "a node without its disk was let in"
-    said = tail(node.log, 5)
-    node.process = None
-    return said
 
 
 def test_a_lost_disk_is_replaced_under_a_new_id(tmp_path: Path) -> None:
@@ -32,13 +20,14 @@ def test_a_lost_disk_is_replaced_under_a_new_id(tmp_path: Path) -> None:
         Cluster(tmp_path) as cluster,
     ):
         cluster.start()
-        workload = Workload(cluster.bootstrap, recorder, seed=1, load=Load(producers=1, members=0))
+        workload = Workload(cluster.addresses, recorder, seed=1, load=Load(producers=1, members=0))
         try:
             workload.start()
             cluster.kill(3)
             cluster.wipe(3)
             cluster.launch(3)
-            said = wait_refused(cluster.nodes[3])
+            assert cluster.wait_ended(3) != 0, "a node without its disk was let in"
+            said = tail(cluster.nodes[3].log, 5)
             assert "node 3" in said, said
             assert "new --node-id" in said, said
 
