@@ -17,7 +17,7 @@ and must not answer what is no longer so. Every strike is noted in the history.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from random import Random
 
@@ -166,3 +166,11 @@ FAULTS: dict[str, Fault] = {
 }
 BEYOND_A_MAJORITY = frozenset({"kill two", "kill all"})
 """While these last, nothing can be acknowledged."""
+
+
+def in_some_order(names: Iterable[str], seed: int) -> list[str]:
+    """Shuffled, but replacements last: other nodes find a newcomer without the proxy, so that it
+    cannot be cut off from them."""
+    order = sorted(names)
+    Random(seed).shuffle(order)
+    return sorted(order, key=lambda name: name == "replace any")

@@ -9,6 +9,7 @@ from tests.cluster.clients import READER, Setting, error_in
 from tests.cluster.history import UNKNOWN_GENERATION, Recorder, key_of
 from tests.cluster.readers import sort_out
 from tests.cluster.steady import SteadyClient
+from tests.cluster.waiting import wait_until
 
 _POLL_SECONDS = 0.1
 _POLL_MESSAGES = 200
@@ -126,8 +127,15 @@ def committed_offsets(
     try:
         operation = recorder.invoke("asker", "committed", group=group)
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+
+        def answered() -> list[TopicPartition]:
+            try:
+                return client.committed(asked, timeout=10)
+            except KafkaException:
+                return []  # Nobody to ask yet.
+
         offsets = {}
-        for answer in client.committed(asked, timeout=30):
+        for answer in wait_until(answered, f"where {group} stands", seconds=60):
             assert answer.error is None, f"{group} {answer}: {answer.error}"
             if answer.offset >= 0:
                 offsets[key_of(topic, answer.partition)] = answer.offset

@@ -1,6 +1,7 @@
 """Producers that send all the time, and write down what became of every message."""
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from random import Random
 
@@ -32,7 +33,7 @@ class SteadyProducer(SteadyClient):
         *,
         per_second: int,
         seed: int,
-        settings: dict[str, Setting] | None = None,
+        settings: Mapping[str, Setting] | None = None,
     ) -> None:
         super().__init__(f"producer-{seed}")
         self._recorder = recorder

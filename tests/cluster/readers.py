@@ -6,15 +6,23 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
-from tests.cluster.clients import READER, Setting
+from tests.cluster.clients import READER, Setting, error_in
 from tests.cluster.history import Recorder, key_of
 from tests.cluster.payloads import name_in
 from tests.cluster.steady import SteadyClient
 
 _POLL_SECONDS = 0.1
 _POLL_MESSAGES = 500
+_ANSWER_WITHIN_SECONDS = 5.0
 
 Polled = dict[str, list[tuple[int, str]]]
 
@@ -75,14 +83,18 @@ class Reader:
         self.errors.update(told)
         return polled
 
-    def ends(self, timeout_seconds: float = 5.0) -> dict[str, int]:
-        """The end of every partition, as its leader tells it."""
-        return {
-            key_of(self._topic, partition): self._client.get_watermark_offsets(
-                TopicPartition(self._topic, partition), timeout=timeout_seconds
-            )[1]
-            for partition in range(self._partitions)
-        }
+    def ends(self) -> dict[str, int]:
+        """The end of every partition, as its leader tells it; nothing if one did not answer."""
+        try:
+            return {
+                key_of(self._topic, partition): self._client.get_watermark_offsets(
+                    TopicPartition(self._topic, partition), timeout=_ANSWER_WITHIN_SECONDS
+                )[1]
+                for partition in range(self._partitions)
+            }
+        except KafkaException as exception:
+            self.errors[f"ends: {error_in(exception).name()}"] += 1
+            return {}
 
     def close(self) -> None:
         self._client.close()
@@ -130,7 +142,7 @@ def drain(
             if all(reached[key] > target for key, target in targets.items()):
                 # Whatever was acknowledged is below the end, and the end is known to the leader.
                 ends = ends or reader.ends()
-                if all(reached[key] >= end for key, end in ends.items()):
+                if ends and all(reached[key] >= end for key, end in ends.items()):
                     operation.complete("ok")
                     return reached
         missing = {key: (reached[key], target) for key, target in targets.items()}

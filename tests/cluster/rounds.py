@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from tests.cluster import recovery
-from tests.cluster.faults import BEYOND_A_MAJORITY, FAULTS, Nemesis
+from tests.cluster.faults import BEYOND_A_MAJORITY, FAULTS, Nemesis, in_some_order
 from tests.cluster.history import Recorder
 from tests.cluster.processes import Cluster
 from tests.cluster.recovery import Recovery
@@ -132,8 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     directory = options.directory or Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
     directory.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}; everything is in {directory}", flush=True)
-    faults = [name for _ in range(options.times) for name in options.faults or sorted(FAULTS)]
-    Random(options.seed).shuffle(faults)
+    faults = in_some_order((options.faults or list(FAULTS)) * options.times, options.seed)
     load = Load(per_second=options.per_second)
     outcome = run_round(directory, seed=options.seed, faults=faults, load=load)
     print(outcome.describe())

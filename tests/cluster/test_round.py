@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.rounds import run_round
+from tests.cluster.workload import Load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -39,3 +40,15 @@ def test_nothing_is_lost_repeated_or_reordered(tmp_path: Path) -> None:
     times = [strike.seconds for strike in outcome.recoveries if " and " not in strike.note]
     assert times, "no leader was harmed"
     assert max(times) < WRITABLE_WITHIN_SECONDS, outcome.describe()
+
+
+def test_the_test_notices_messages_that_were_promised_too_early(tmp_path: Path) -> None:
+    # With acks=1 a leader that is cut off promises what nobody else has; that is what it means.
+    hasty = Load(settings={"enable.idempotence": False, "acks": 1}, members=0)
+    outcome = run_round(
+        tmp_path, seed=SEED, faults=["isolate leader"], load=hasty, restart_at_end=False
+    )
+    print(outcome.describe())
+    lost = {"inconsistent-offsets", "lost-write", "unseen"}
+    assert lost & outcome.verdict.anomalies.keys(), outcome.describe()
+    assert not outcome.complaints, outcome.describe()

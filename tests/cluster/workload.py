@@ -6,11 +6,11 @@ then the history is checked.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tests.cluster.checker import check
-from tests.cluster.clients import Operator
+from tests.cluster.clients import Operator, Setting
 from tests.cluster.history import Recorder
 from tests.cluster.members import GroupMember, committed_offsets
 from tests.cluster.producers import SteadyProducer
@@ -33,6 +33,8 @@ class Load:
     per_second: int = 200
     """Of each producer."""
     readers: int = 1
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """Of producers, besides those they all have."""
     members: int = 2
     """Fewer than partitions: each is given some."""
 
@@ -66,6 +68,7 @@ class Workload:
                     load.partitions,
                     per_second=load.per_second,
                     seed=1_000 * self._seed + number,
+                    settings=load.settings,
                 )
             )
         for _ in range(load.readers):

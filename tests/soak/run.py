@@ -31,7 +31,7 @@ from random import Random
 
 from penstock.core.errors import DiskFailed, DiskFull
 from tests.cluster import recovery
-from tests.cluster.faults import FAULTS
+from tests.cluster.faults import FAULTS, in_some_order
 from tests.cluster.rounds import run_round
 from tests.crash.damages import WOUNDS, cut_power_in_repair, damage_rounds
 from tests.crash.images import mounting_missing
@@ -122,9 +122,11 @@ def _count(this: Round, sweep: Sweep) -> None:
 
 
 def cluster(this: Round, options: argparse.Namespace) -> None:
-    every = sorted(FAULTS)
-    Random(this.seed).shuffle(every)
-    for what, faults in (("kills", ["kill leader"] * KILLS_PER_ROUND), ("faults", every)):
+    plans = {
+        "kills": ["kill leader"] * KILLS_PER_ROUND,
+        "faults": in_some_order(FAULTS, this.seed),
+    }
+    for what, faults in plans.items():
         directory = Path(options.output) / f"cluster-{this.seed}-{what}"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)

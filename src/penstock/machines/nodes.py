@@ -121,6 +121,7 @@ class NodeTable:
 
     def check_register(self, command: RegisterNode) -> None:
         """Refuse a stranger, and a disk that is not the node's."""
+        self.check_founded()  # Before that, a founder is no stranger: it is only early.
         node = command.node
         record = self._known(node)
         _check_address("peer", command.peer)

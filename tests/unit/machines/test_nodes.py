@@ -119,7 +119,13 @@ def test_the_catalogs_own_shard_may_have_a_place_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [create(), AddNode(node=TWO, peer="b:1"), PlaceShard(shard=ShardId(1), nodes=(ONE,))]
+    "command",
+    [
+        create(),
+        AddNode(node=TWO, peer="b:1"),
+        PlaceShard(shard=ShardId(1), nodes=(ONE,)),
+        register(),
+    ],
 )
 def test_before_it_is_founded_one_has_to_wait(command: CatalogCommand) -> None:
     with pytest.raises(Unavailable, match="not founded yet"):
