@@ -25,6 +25,7 @@ from penstock.engine.loopback import LoopbackNetwork
 from penstock.engine.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition
 from penstock.machines.partitions import Partition, _Snapshot
+from penstock.machines.shard_machine import ShardMachine
 from penstock.storage import Identity, LogJob, RealDisk, ShardLog, run
 
 GROUP_BYTES = 8 * MIB
@@ -109,7 +110,9 @@ def _snapshot(log: ShardLog, shape: Shape, entries: int) -> None:
     }
     state = _Snapshot(1, _Payloads.stamp_ms, partitions)
     mark = SnapshotMark(log.durable_index, log.term(log.durable_index), _MEMBERS)
-    _carry_out(log, log.snapshot_job(mark, msgspec.msgpack.encode(state)))
+    machine = ShardMachine()
+    machine.partitions.restore(msgspec.msgpack.encode(state))
+    _carry_out(log, log.snapshot_job(mark, machine.snapshot()))
     _carry_out(log, log.take_job())
 
 
