@@ -230,10 +230,8 @@ class Cluster:
         )
 
     def health(self) -> NodeHealth:
-        """Whether this node can serve, and what it would mean to stop it."""
+        """Whether this node can serve."""
         problems: list[str] = []
-        critical: list[ShardId] = []
-        behind: list[ShardId] = []
         read_only = False
         for shard in self._shards:
             running = self._shards.get(shard)
@@ -252,17 +250,12 @@ class Cluster:
                 problems.append(f"shard {shard}: the disk is full, appends are refused")
             if running.replica.log.quarantine is not None:
                 problems.append(f"shard {shard} is damaged and being repaired")
-            if status.leads_here:
-                critical += [shard] * _is_critical(status)
-                behind += [shard] * _is_behind(status)
         if not self._engine.catalog.shards:
             problems.append("the catalog is not there yet")
         return NodeHealth(
             ready=not problems,
             problems=tuple(problems),
             read_only=read_only,
-            quorum_critical=tuple(critical),
-            under_replicated=tuple(behind),
         )
 
 
@@ -277,25 +270,6 @@ def fit_to_lead(running: Shard) -> set[NodeId]:
         and not view.damaged
         and raft.last_index - view.match <= LAG_ENTRIES_MAX
     }
-
-
-def _in_touch(status: ShardStatus) -> int:
-    """How many voters besides the leader are heard."""
-    silent_ms = SILENCE_TICKS_MAX * TICK_MS
-    return sum(
-        one.silent_ms < silent_ms and one.node in status.voters and not one.damaged
-        for one in status.followers
-    )
-
-
-def _is_critical(status: ShardStatus) -> bool:
-    others = len(status.voters) - 1
-    return others > 0 and _in_touch(status) < len(status.voters) // 2 + 1
-
-
-def _is_behind(status: ShardStatus) -> bool:
-    lagging = any(one.lag_entries > LAG_ENTRIES_MAX for one in status.followers)
-    return lagging or _in_touch(status) + 1 < len(status.placed)
 
 
 def _sentence(nodes: Iterable[NodeStatus], shards: Iterable[ShardStatus]) -> str:

@@ -323,7 +323,7 @@ class Node:
                 return
 
     def health(self) -> NodeHealth:
-        """Whether this node can serve, and what it would mean to stop it."""
+        """Whether this node can serve."""
         return self.cluster.health()
 
     async def hand_over(self) -> None:

@@ -71,7 +71,3 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     problems: tuple[str, ...]
     read_only: bool
-    quorum_critical: tuple[ShardId, ...]
-    """Shards that would lose their majority if this node stopped."""
-    under_replicated: tuple[ShardId, ...]
-    """Shards led here that miss a replica, or have one that lags."""
