@@ -7,12 +7,16 @@ from penstock.core.records import BATCH_HEADER_BYTES
 from penstock.core.types import NO_PRODUCER, ProducerId
 
 
+YEAR_2100_MS = 4_102_444_800_000
+"""No retention takes away what is from here, however long a test runs."""
+
+
 def build_batch(
     count: int = 1,
     *,
     key: bytes | None = None,
     value: bytes = b"a message",
-    timestamp: int = 1_000,
+    timestamp: int = YEAR_2100_MS,
     producer_id: ProducerId = NO_PRODUCER,
     epoch: int = -1,
     sequence: int = -1,
