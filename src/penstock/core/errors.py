@@ -29,16 +29,23 @@
     │   ├── MembershipRefused      a membership change that would be unsafe or is senseless
     │   ├── InvalidGroup           a group's name that cannot be one
     │   ├── UnknownGroup
+    │   │   └── UnknownWork        the queue has no such work group
+    │   ├── InvalidReceipt         what was handed in to settle a message is no receipt of ours
+    │   ├── QueueFull              a queue's own bound: its messages must be worked off first
+    │   │   └── TooManyInFlight    so many messages are leased that no more may be
     │   ├── GroupNotEmpty          it has members, and what is asked needs it to have none
     │   ├── GroupSubscribed        its members still read what is to be deleted
     │   ├── GroupFull              it has as many members as it may have
     │   ├── UnknownMember          the group has no such member: join it again
+    │   ├── FencedMember           a member's epoch that it was not given: join it again
     │   ├── IllegalGeneration      the group has moved on: join it again
     │   ├── InconsistentGroupProtocol
     │   ├── InvalidSessionTimeout
     │   ├── MemberIdRequired       join again with the id given: `member_id`
     │   ├── FencedInstance         another process has taken this static member's place
     │   ├── OffsetMetadataTooLarge
+    │   ├── UnknownMove            no such move of messages, or one that is over
+    │   ├── MoveRunning            a queue's messages are moved by one move at a time
     │   └── DirectoryRefused       this data directory cannot be used as asked
     │       ├── DirectoryInUse     another process has it open
     │       ├── ForeignDirectory   not a Penstock directory, or another cluster's or node's
@@ -266,6 +273,29 @@ class UnknownGroup(LocalError):
     http_status = 404
 
 
+class UnknownWork(UnknownGroup):
+    """The queue has no such work group: it was never opened, or was closed."""
+
+
+class InvalidReceipt(LocalError):
+    """What was handed in to settle a message is no receipt of ours."""
+
+    kafka_code = 121  # INVALID_RECORD_STATE
+    sqs_code = "ReceiptHandleIsInvalid"
+
+
+class QueueFull(LocalError):
+    """The queue holds as much as it may: its messages must be worked off first."""
+
+    kafka_code = 44  # POLICY_VIOLATION: clients report it and do not retry.
+    sqs_code = "OverLimit"
+    http_status = 403
+
+
+class TooManyInFlight(QueueFull):
+    """As many messages as may be are leased: some must be settled first."""
+
+
 class GroupNotEmpty(LocalError):
     """The group has members, and what is asked for needs it to have none."""
 
@@ -293,6 +323,13 @@ class UnknownMember(LocalError):
 
     kafka_code = 25  # UNKNOWN_MEMBER_ID
     http_status = 404
+
+
+class FencedMember(LocalError):
+    """The member comes with an epoch that it was not given. It must join again."""
+
+    kafka_code = 110  # FENCED_MEMBER_EPOCH
+    http_status = 409
 
 
 class IllegalGeneration(LocalError):
@@ -337,6 +374,20 @@ class OffsetMetadataTooLarge(LocalError):
 
     kafka_code = 12  # OFFSET_METADATA_TOO_LARGE
     http_status = 413
+
+
+class UnknownMove(LocalError):
+    """There is no such move of messages, or it is over."""
+
+    sqs_code = "ResourceNotFoundException"
+    http_status = 404
+
+
+class MoveRunning(LocalError):
+    """The queue's messages are being moved already, by another move."""
+
+    sqs_code = "AWS.SimpleQueueService.UnsupportedOperation"
+    http_status = 409
 
 
 class DirectoryRefused(LocalError):

@@ -92,6 +92,11 @@ NODE_TEXT_CHARACTERS_MAX = 300
 """Of an address, an incarnation or the name of a rack."""
 PRODUCER_IDS_TAKEN_MAX = 1_000_000
 """How many producer ids a node may take at once, to give out by itself."""
+CONFIGURED_GROUPS_MAX = 10_000
+"""Consumer and share groups that have configs of their own."""
+SECRETS_MAX = 100
+SECRET_NAME_CHARACTERS_MAX = 100
+SECRET_BYTES_MAX = 1 * KIB
 CATALOG_COMMAND_BYTES_MAX = 1 * MIB
 """The largest command that the catalog writes into its log."""
 
@@ -142,6 +147,19 @@ OFFSET_SWEEP_INTERVAL_MS = 10 * 60 * 1000
 """How often groups are looked through for offsets that are too old."""
 OFFSET_SWEEP_GROUPS_PER_TICK = 500
 
+# Share groups. Their coordinator keeps them in memory; messages they have leased are `Queues`.
+SHARE_GROUPS_MAX = 10_000
+"""With members, on one coordinator."""
+SHARE_GROUP_MEMBERS_MAX = 200
+"""Of one group, as in Kafka."""
+SHARE_GROUP_SUBSCRIPTIONS_MAX = 1_000
+"""Topics of one member."""
+SHARE_SESSIONS_MAX = 2_000
+"""Of one node, as in Kafka."""
+SHARE_SESSION_PARTITIONS_MAX = 10_000
+SHARE_SESSION_RANGES_MAX = 20_000
+"""Ranges of messages that a member is remembered to have leased from one partition."""
+
 # The Kafka port.
 KAFKA_REQUEST_BYTES_MAX = 100 * MIB
 """The largest request of a Kafka client; Kafka's socket.request.max.bytes."""
@@ -179,3 +197,54 @@ KAFKA_CONNECTION_IDLE_MS = 10 * 60 * 1000
 """A connection that asks nothing for this long is closed; Kafka's connections.max.idle.ms."""
 KAFKA_FRAME_MS_MAX = 30_000
 """How long a request may take to arrive."""
+
+# SQS, at the HTTP port.
+SQS_BODY_BYTES_MAX = 4 * MIB
+"""A batch has up to 1 MiB of text, and JSON and forms write a character of two bytes with six."""
+SQS_REQUESTS_HELD_BYTES_MAX = 128 * MIB
+"""What requests, and answers not yet sent, hold together before further ones are refused."""
+SQS_CONNECTIONS_MAX = 5_000
+
+# Queues.
+MESSAGES_OPENED_BYTES_MAX = 32 * MIB
+"""What a node keeps of batches it has opened for queues; the one in use may be larger."""
+MESSAGES_READ_BYTES_MIN = 16 * KIB
+"""How much is read at once to find messages: this at first, more as a reader goes on."""
+MESSAGES_READ_BYTES_MAX = 256 * KIB
+QUEUE_COMMAND_BYTES_MAX = 4 * MIB
+ACQUIRE_MESSAGES_MAX = 10_000
+"""How many messages one receive may lease."""
+SETTLEMENTS_MAX = 10_000
+"""How many verdicts one request may bring."""
+LEASE_MS_MAX = 12 * 60 * 60 * 1000
+"""SQS's bound for the time a message may be in flight."""
+DEAD_REASON_CHARACTERS_MAX = 1_000
+QUEUE_WAIT_MS_MAX = 20_000
+"""SQS's bound for how long a receive may wait."""
+QUEUE_IN_FLIGHT_MAX = 1_000_000
+"""The most that `queue.in.flight.max` may be."""
+QUEUE_SQS_CHARACTERS_MAX = 16 * KIB
+"""Of `queue.sqs`: what the SQS API keeps about a queue."""
+WORK_GROUPS_PER_PARTITION_MAX = 1_000
+DEDUPLICATION_IDS_MAX = 5_000_000
+"""How many ids a partition remembers; beyond it the oldest go before their time."""
+ORIGIN_REMEMBERED_MS = 24 * 60 * 60 * 1000
+"""How long a queue remembers where a moved message came from, so that it is not moved twice."""
+
+# Moving messages from one queue to another.
+MOVE_COMMAND_BYTES_MAX = 1 * MIB
+MOVES_ACTIVE_PER_SHARD_MAX = 1_000
+MOVES_KEPT_PER_SOURCE = 10
+"""How many moves that are over can still be asked about."""
+MOVE_RATE_MAX = 10_000
+"""Messages each second that one move may be told to move."""
+MOVE_RATE = 500
+"""And how many it moves if it is told nothing: SQS's bound."""
+MOVE_FILTER_CHARACTERS_MAX = 1_000
+MOVE_FILTER_PLACES_MAX = 10_000
+"""How many messages a filter may name one by one."""
+MOVE_FAILURE_CHARACTERS_MAX = 1_000
+TURN_STEPS_MAX = 2_000
+"""How many leases, delays and expiries one entry may end; the rest is for the next one."""
+BROWSE_STEPS_MAX = 100_000
+"""How many messages one look into a queue may pass over."""

@@ -1,4 +1,6 @@
-"""The records inside a batch: read, left out, packed again. Only compaction and checks of keys do.
+"""The records inside a batch: read, left out, packed again, for compaction and checks of keys.
+
+Whole messages, as queues want them, come from `message_batches`.
 
     record   length           varint   bytes after this field
              attributes       i8       unused
@@ -39,8 +41,9 @@ from penstock.core.records import BATCH_HEADER_BYTES, BatchHeader, read_header
 
 Bytes = bytes | bytearray | memoryview
 
-_CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+
 _HORIZON = 0x40
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
@@ -83,24 +86,28 @@ class Records(NamedTuple):
 def read_records(batch: Bytes) -> Records:
     """Open a batch whose header and checksum are right."""
     header = read_header(batch)
-    if header.record_count > BATCH_UNPACKED_RECORDS_MAX:
-        raise InvalidBatch(f"{header.record_count} records are too many to look at")
-    packed = memoryview(batch)[BATCH_HEADER_BYTES:]
-    codec = header.attributes & _CODEC_MASK
-    if codec == 0:
-        body = bytes(packed)
-    else:
-        unpack = _UNPACK.get(codec)
-        if unpack is None:
-            raise InvalidBatch(f"compression codec {codec} is not known")
-        try:
-            body = unpack(packed)
-        except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-            raise InvalidBatch(f"the records cannot be decompressed: {error}") from error
+    body = unpack_body(batch, header.attributes, header.record_count)
     try:
         return Records(header, body, _walk(body, header))
     except IndexError:
         raise InvalidBatch("the records end in the middle of one") from None
+
+
+def unpack_body(batch: Bytes, attributes: int, record_count: int) -> bytes:
+    """The records of a batch, one after the other, unpacked if they are few and small enough."""
+    if record_count > BATCH_UNPACKED_RECORDS_MAX:
+        raise InvalidBatch(f"{record_count} records are too many to look at")
+    codec = attributes & CODEC_MASK
+    packed = memoryview(batch)[BATCH_HEADER_BYTES:]
+    if codec == 0:
+        return bytes(packed)
+    unpack = _UNPACK.get(codec)
+    if unpack is None:
+        raise InvalidBatch(f"compression codec {codec} is not known")
+    try:
+        return unpack(packed)
+    except (cramjam.DecompressionError, zlib.error, struct.error) as error:
+        raise InvalidBatch(f"the records cannot be decompressed: {error}") from error
 
 
 def rebuild_batch(
@@ -117,10 +124,10 @@ def rebuild_batch(
         base_timestamp, attributes = horizon_ms, attributes | _HORIZON
         records = b"".join([_shifted(body, record, shift) for record in kept])
     max_timestamp = header.max_timestamp
-    if not attributes & _LOG_APPEND_TIME:
+    if not attributes & LOG_APPEND_TIME:
         latest = max(record.timestamp_delta for record in kept)
         max_timestamp = header.base_timestamp + latest
-    codec = attributes & _CODEC_MASK
+    codec = attributes & CODEC_MASK
     packed = _PACK[codec](records) if codec else records
     made = bytearray(
         _HEADER.pack(
@@ -155,21 +162,21 @@ def _walk(body: bytes, header: BatchHeader) -> list[Record]:
     found: list[Record] = []
     for _ in range(header.record_count):
         start = position
-        length, position = _varint(body, position)
+        length, position = read_varint(body, position)
         end = position + length
         if length < 0 or end > size:
             raise InvalidBatch(f"a record says it has {length} bytes")
-        timestamp_delta, position = _varint(body, position + 1)
-        offset_delta, position = _varint(body, position)
+        timestamp_delta, position = read_varint(body, position + 1)
+        offset_delta, position = read_varint(body, position)
         if not before < offset_delta <= offset_delta_max:
             raise InvalidBatch(f"a record is at offset {offset_delta} of {offset_delta_max}")
         before = offset_delta
-        key_length, position = _varint(body, position)
+        key_length, position = read_varint(body, position)
         key = None
         if key_length >= 0:
             key = body[position : position + key_length]
             position += key_length
-        value_length, position = _varint(body, position)
+        value_length, position = read_varint(body, position)
         if position > end or position + value_length > end:
             raise InvalidBatch(f"a record of {length} bytes has a value of {value_length}")
         found.append(Record(start, end, timestamp_delta, offset_delta, key, value_length < 0))
@@ -179,13 +186,18 @@ def _walk(body: bytes, header: BatchHeader) -> list[Record]:
     return found
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    for after in range(position + 1, position + _VARINT_BYTES_MAX):
+    value, byte = byte & 0x7F, data[position + 1]
+    if byte < 0x80:
+        value |= byte << 7
+        return (value >> 1) ^ -(value & 1), position + 2
+    value |= (byte & 0x7F) << 7
+    shift = 14
+    for after in range(position + 2, position + _VARINT_BYTES_MAX):
         byte = data[after]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -194,7 +206,8 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     raise InvalidBatch(f"a number of a record is longer than {_VARINT_BYTES_MAX} bytes")
 
 
-def _encode_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """A number as a zigzag varint."""
     left = value << 1 if value >= 0 else ~(value << 1)
     made = bytearray()
     while left >= 0x80:
@@ -206,14 +219,14 @@ def _encode_varint(value: int) -> bytes:
 
 def _shifted(body: bytes, record: Record, shift: int) -> bytes:
     """The record with `shift` added to its timestamp delta."""
-    _, attributes_at = _varint(body, record.start)
-    _, rest_at = _varint(body, attributes_at + 1)
+    _, attributes_at = read_varint(body, record.start)
+    _, rest_at = read_varint(body, attributes_at + 1)
     content = (
         body[attributes_at : attributes_at + 1]
-        + _encode_varint(record.timestamp_delta + shift)
+        + encode_varint(record.timestamp_delta + shift)
         + body[rest_at : record.end]
     )
-    return _encode_varint(len(content)) + content
+    return encode_varint(len(content)) + content
 
 
 # Codecs.

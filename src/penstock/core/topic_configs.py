@@ -13,35 +13,27 @@ The catalog decides with this table while it applies an entry, on every replica.
 added, or a range that is changed, is new behaviour: it comes with a new version of the catalog.
 """
 
-import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from enum import Enum, IntEnum
+from enum import Enum
 
 import msgspec
 
+from penstock.core.configs import (
+    DAY_MS,
+    INT_MAX,
+    LONG_MAX,
+    ConfigKind,
+    ConfigValues,
+    check_config_names,
+)
 from penstock.core.errors import InvalidConfig
-from penstock.core.limits import BATCH_BYTES_MAX, TOPIC_CONFIG_CHARACTERS_MAX
-
-ConfigValue = bool | int | float | str | tuple[str, ...]
-
-_INT_MAX = (1 << 31) - 1
-_LONG_MAX = (1 << 63) - 1
-_DAY_MS = 24 * 60 * 60 * 1000
-_SHOWN_CHARACTERS_MAX = 60
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}")
-
-
-class ConfigKind(IntEnum):
-    """What the text of a config stands for, numbered as in Kafka's DescribeConfigs."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
+from penstock.core.limits import BATCH_BYTES_MAX
+from penstock.core.queue_settings import (
+    QUEUE_CONFIGS,
+    QueueSettings,
+    TopicConfig,
+    queue_settings,
+)
 
 
 class Durability(Enum):
@@ -53,62 +45,6 @@ class Durability(Enum):
     """Durable on the leader: survives a power cut, not the loss of that node."""
     MEMORY = "memory"
     """In the leader's memory: a crash may lose it."""
-
-
-class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table."""
-
-    name: str
-    kind: ConfigKind
-    default: str
-    documentation: str
-    acts: bool = True
-    """Whether it changes what Penstock does. If not, it is there for Kafka's sake."""
-    least: int = 0
-    most: int = _LONG_MAX
-    choices: tuple[str, ...] = ()
-    """The values of a STRING, the elements of a LIST."""
-
-    @property
-    def allowed(self) -> str:
-        """What a value may be, in words."""
-        match self.kind:
-            case ConfigKind.BOOLEAN:
-                return "true or false"
-            case ConfigKind.STRING:
-                return f"one of {', '.join(self.choices)}"
-            case ConfigKind.LIST:
-                return f"one or more of {', '.join(self.choices)}, with commas between them"
-            case ConfigKind.INT | ConfigKind.LONG:
-                return f"an integer from {self.least} to {self.most}"
-            case ConfigKind.DOUBLE:
-                return f"a number from {self.least} to {self.most}"
-
-    def parse(self, text: str) -> ConfigValue:
-        """The value that the text stands for; `InvalidConfig` if it stands for none."""
-        value = self._read(text.strip()) if len(text) <= TOPIC_CONFIG_CHARACTERS_MAX else None
-        if value is None:
-            raise InvalidConfig(
-                f"topic config {self.name} cannot be {_quoted(text)}: it is {self.allowed}"
-            )
-        return value
-
-    def _read(self, text: str) -> ConfigValue | None:
-        match self.kind:
-            case ConfigKind.BOOLEAN:
-                return {"true": True, "false": False}.get(text.lower())
-            case ConfigKind.STRING:
-                return text if text in self.choices else None
-            case ConfigKind.LIST:
-                parts = tuple(part.strip() for part in text.split(","))
-                return parts if all(part in self.choices for part in parts) else None
-            case ConfigKind.INT | ConfigKind.LONG:
-                return self._in_range(int(text)) if _INTEGER.fullmatch(text) else None
-            case ConfigKind.DOUBLE:
-                return self._in_range(float(text)) if _DECIMAL.fullmatch(text) else None
-
-    def _in_range(self, number: float) -> float | None:
-        return number if self.least <= number <= self.most else None
 
 
 _TABLE = (
@@ -159,7 +95,7 @@ _TABLE = (
     TopicConfig(
         name="delete.retention.ms",
         kind=ConfigKind.LONG,
-        default=str(_DAY_MS),
+        default=str(DAY_MS),
         documentation="How long a compacted topic keeps the mark that a key was deleted.",
     ),
     TopicConfig(
@@ -172,7 +108,7 @@ _TABLE = (
     TopicConfig(
         name="flush.messages",
         kind=ConfigKind.LONG,
-        default=str(_LONG_MAX),
+        default=str(LONG_MAX),
         least=1,
         acts=False,
         documentation="Writing to disk is part of committing: see penstock.durability.",
@@ -180,7 +116,7 @@ _TABLE = (
     TopicConfig(
         name="flush.ms",
         kind=ConfigKind.LONG,
-        default=str(_LONG_MAX),
+        default=str(LONG_MAX),
         acts=False,
         documentation="Writing to disk is part of committing: see penstock.durability.",
     ),
@@ -188,14 +124,14 @@ _TABLE = (
         name="index.interval.bytes",
         kind=ConfigKind.INT,
         default="4096",
-        most=_INT_MAX,
+        most=INT_MAX,
         acts=False,
         documentation="Every batch is in the index.",
     ),
     TopicConfig(
         name="max.compaction.lag.ms",
         kind=ConfigKind.LONG,
-        default=str(_LONG_MAX),
+        default=str(LONG_MAX),
         least=1,
         documentation="How long a message of a compacted topic may stay after a later one of its"
         " key.",
@@ -217,7 +153,7 @@ _TABLE = (
     TopicConfig(
         name="message.timestamp.before.max.ms",
         kind=ConfigKind.LONG,
-        default=str(_LONG_MAX),
+        default=str(LONG_MAX),
         documentation="How far a message's own time may be behind the broker's. Only for"
         " CreateTime.",
     ),
@@ -246,7 +182,7 @@ _TABLE = (
         kind=ConfigKind.INT,
         default="1",
         least=1,
-        most=_INT_MAX,
+        most=INT_MAX,
         documentation="How many replicas must be up for a write with acks=all. A majority must be"
         " in any case.",
     ),
@@ -265,6 +201,7 @@ _TABLE = (
         acts=False,
         documentation="Files belong to shards, not to topics.",
     ),
+    *QUEUE_CONFIGS,
     TopicConfig(
         name="retention.bytes",
         kind=ConfigKind.LONG,
@@ -276,7 +213,7 @@ _TABLE = (
     TopicConfig(
         name="retention.ms",
         kind=ConfigKind.LONG,
-        default=str(7 * _DAY_MS),
+        default=str(7 * DAY_MS),
         least=-1,
         documentation="How old a message may get; -1: any age.",
     ),
@@ -285,7 +222,7 @@ _TABLE = (
         kind=ConfigKind.INT,
         default="1073741824",
         least=14,
-        most=_INT_MAX,
+        most=INT_MAX,
         acts=False,
         documentation="Files belong to shards, not to topics.",
     ),
@@ -294,7 +231,7 @@ _TABLE = (
         kind=ConfigKind.INT,
         default="10485760",
         least=4,
-        most=_INT_MAX,
+        most=INT_MAX,
         acts=False,
         documentation="Files belong to shards, not to topics.",
     ),
@@ -308,7 +245,7 @@ _TABLE = (
     TopicConfig(
         name="segment.ms",
         kind=ConfigKind.LONG,
-        default=str(7 * _DAY_MS),
+        default=str(7 * DAY_MS),
         least=1,
         acts=False,
         documentation="Files belong to shards, not to topics.",
@@ -347,6 +284,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
     delete_retention_ms: int
+    queue: QueueSettings
+    """How it works as a queue."""
 
 
 def parse_topic_configs(configs: Mapping[str, str]) -> TopicSettings:
@@ -360,63 +299,63 @@ def parse_topic_configs(configs: Mapping[str, str]) -> TopicSettings:
             f"topic config max.compaction.lag.ms cannot be {settings.max_compaction_lag_ms}: it is"
             f" at least min.compaction.lag.ms, which is {settings.min_compaction_lag_ms}"
         )
+    if settings.compacts:
+        _check_compacted(settings.queue)
     return settings
+
+
+def _check_compacted(queue: QueueSettings) -> None:
+    """Compaction leaves gaps for its own reasons: what is left cannot be counted or deleted too."""
+    for name, is_set in (
+        ("queue.delete.acked", queue.delete_acked),
+        ("queue.length.max", queue.length_max is not None),
+        ("queue.bytes.max", queue.bytes_max is not None),
+    ):
+        if is_set:
+            raise InvalidConfig(
+                f"topic config {name} cannot be set with cleanup.policy=compact, which keeps the"
+                " last message of every key"
+            )
 
 
 def check_topic_config_names(names: Iterable[str]) -> None:
     """Refuse names that are not in the table, whatever is to become of them."""
-    for name in sorted(names):
-        if name not in TOPIC_CONFIGS:
-            raise _unknown(name)
+    check_config_names(TOPIC_CONFIGS, names, TopicConfig.subject)
 
 
 def _settings(configs: Mapping[str, str]) -> TopicSettings:
-    values = {
-        name: one.parse(configs.get(name, one.default)) for name, one in TOPIC_CONFIGS.items()
-    }
-
-    def integer(name: str) -> int:
-        value = values[name]
-        assert type(value) is int, f"{name} is {value!r}, not an integer"
-        return value
-
-    policies, ratio = values["cleanup.policy"], values["min.cleanable.dirty.ratio"]
-    assert type(policies) is tuple, f"cleanup.policy is {policies!r}, not a list"
-    assert type(ratio) is float, f"min.cleanable.dirty.ratio is {ratio!r}, not a number"
+    values = ConfigValues(TOPIC_CONFIGS, configs)
+    policies = values.texts("cleanup.policy")
     return TopicSettings(
-        retention_ms=_unless_negative(integer("retention.ms")),
-        retention_bytes=_unless_negative(integer("retention.bytes")),
-        message_bytes_max=integer("max.message.bytes"),
+        retention_ms=values.bounded("retention.ms"),
+        retention_bytes=values.bounded("retention.bytes"),
+        message_bytes_max=values.integer("max.message.bytes"),
         compacts="compact" in policies,
         deletes="delete" in policies,
-        log_append_time=values["message.timestamp.type"] == "LogAppendTime",
-        timestamp_before_max_ms=integer("message.timestamp.before.max.ms"),
-        timestamp_after_max_ms=integer("message.timestamp.after.max.ms"),
-        insync_min=integer("min.insync.replicas"),
-        durability=Durability(values["penstock.durability"]),
-        min_compaction_lag_ms=integer("min.compaction.lag.ms"),
-        max_compaction_lag_ms=integer("max.compaction.lag.ms"),
-        min_cleanable_dirty_ratio=ratio,
-        delete_retention_ms=integer("delete.retention.ms"),
+        log_append_time=values.text("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=values.integer("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=values.integer("message.timestamp.after.max.ms"),
+        insync_min=values.integer("min.insync.replicas"),
+        durability=Durability(values.text("penstock.durability")),
+        min_compaction_lag_ms=values.integer("min.compaction.lag.ms"),
+        max_compaction_lag_ms=values.integer("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=values.decimal("min.cleanable.dirty.ratio"),
+        delete_retention_ms=values.integer("delete.retention.ms"),
+        queue=queue_settings(values),
     )
-
-
-def _unless_negative(value: int) -> int | None:
-    return value if value >= 0 else None
-
-
-def _unknown(name: str) -> InvalidConfig:
-    # Comparing costs time that grows with the length, and no name is long.
-    near = get_close_matches(name[:_SHOWN_CHARACTERS_MAX], TOPIC_CONFIGS, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(TOPIC_CONFIGS)}"
-    return InvalidConfig(f"there is no topic config {_quoted(name)}{hint}")
-
-
-def _quoted(text: str) -> str:
-    if len(text) > _SHOWN_CHARACTERS_MAX:
-        return f"{text[:_SHOWN_CHARACTERS_MAX]!r}… ({len(text)} characters)"
-    return repr(text)
 
 
 DEFAULT_TOPIC_SETTINGS = _settings({})
 """Of a topic on which nothing is set, as most are: shared, so asking for it costs nothing."""
+
+__all__ = [
+    "DEFAULT_TOPIC_SETTINGS",
+    "TOPIC_CONFIGS",
+    "ConfigKind",
+    "Durability",
+    "QueueSettings",
+    "TopicConfig",
+    "TopicSettings",
+    "check_topic_config_names",
+    "parse_topic_configs",
+]

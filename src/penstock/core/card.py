@@ -1,0 +1,41 @@
+"""What a message says, by headers, about how a queue is to handle it.
+
+Anybody can write them: Kafka's producers as record headers, SQS through its own parameters, which
+become headers here. Names are fixed, values are ASCII. What cannot be read counts as not said: a
+message is never lost for a header.
+
+    penstock-priority         0 to 9, the higher the sooner; 4 if not said
+    penstock-delay-ms         deliver no sooner than this after it was appended
+    penstock-deliver-at-ms    deliver no sooner than this time (milliseconds since 1970)
+    penstock-ttl-ms           do not deliver later than this after it was appended
+    penstock-expire-at-ms     do not deliver after this time
+    penstock-group            message group: order within it, or whose share it counts for. Without
+                              it, in a FIFO queue, the record's key is the group
+    penstock-dedup-id         a message with an id that was seen lately is a duplicate
+    penstock-origin           where a moved message came from: it is not moved twice
+"""
+
+PREFIX = "penstock-"
+PRIORITY = "penstock-priority"
+DELAY = "penstock-delay-ms"
+DELIVER_AT = "penstock-deliver-at-ms"
+TTL = "penstock-ttl-ms"
+EXPIRE_AT = "penstock-expire-at-ms"
+GROUP = "penstock-group"
+DEDUP_ID = "penstock-dedup-id"
+ORIGIN = "penstock-origin"
+
+MESSAGE_ID = "penstock-message-id"
+"""The id a moved message had before; without it, the id follows from where the message is."""
+DEAD_TOPIC = "penstock-dead-topic"
+DEAD_PARTITION = "penstock-dead-partition"
+DEAD_OFFSET = "penstock-dead-offset"
+DEAD_GROUP = "penstock-dead-group"
+DEAD_REASON = "penstock-dead-reason"
+DEAD_DELIVERIES = "penstock-dead-deliveries"
+DEAD_FIRST_MS = "penstock-dead-first-received-ms"
+DEAD_MS = "penstock-dead-ms"
+SENT_MS = "penstock-sent-ms"
+"""When a moved message was first sent."""
+UNREADABLE = "penstock-unreadable"
+"""Stands in a message of a batch that nobody can open: there is nothing else in it."""

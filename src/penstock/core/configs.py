@@ -1,0 +1,168 @@
+"""One line of a table of configs: a name, what its text may be, and what it stands for.
+
+Configs are text, because users type them and Kafka's tools list them; the code that acts on them
+wants numbers. A table (`core.topic_configs`, `core.group_configs`) has one line per config.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import ClassVar
+
+import msgspec
+
+from penstock.core.errors import InvalidConfig
+from penstock.core.limits import TOPIC_CONFIG_CHARACTERS_MAX
+
+ConfigValue = bool | int | float | str | tuple[str, ...]
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+DAY_MS = 24 * 60 * 60 * 1000
+_SHOWN_CHARACTERS_MAX = 60
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}")
+
+
+class ConfigKind(IntEnum):
+    """What the text of a config stands for, numbered as in Kafka's DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a table."""
+
+    subject: ClassVar[str] = "config"
+    """What it is called in a refusal."""
+
+    name: str
+    kind: ConfigKind
+    default: str
+    documentation: str
+    acts: bool = True
+    """Whether it changes what Penstock does. If not, it is there for Kafka's sake."""
+    least: int = 0
+    most: int = LONG_MAX
+    choices: tuple[str, ...] = ()
+    """The values of a STRING, the elements of a LIST; a STRING with none is any text."""
+    pattern: str = ""
+    """A STRING may be what this regular expression matches, too."""
+    example: str = ""
+    """Of what the pattern matches."""
+    characters_max: int = TOPIC_CONFIG_CHARACTERS_MAX
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, in words."""
+        match self.kind:
+            case ConfigKind.BOOLEAN:
+                return "true or false"
+            case ConfigKind.STRING if not self.choices:
+                return f"a text of at most {self.characters_max} characters"
+            case ConfigKind.STRING:
+                like = f", or like {self.example}" if self.pattern else ""
+                return f"one of {', '.join(self.choices)}{like}"
+            case ConfigKind.LIST:
+                return f"one or more of {', '.join(self.choices)}, with commas between them"
+            case ConfigKind.INT | ConfigKind.LONG:
+                return f"an integer from {self.least} to {self.most}"
+            case ConfigKind.DOUBLE:
+                return f"a number from {self.least} to {self.most}"
+
+    def parse(self, text: str) -> ConfigValue:
+        """The value that the text stands for; `InvalidConfig` if it stands for none."""
+        value = self._read(text.strip()) if len(text) <= self.characters_max else None
+        if value is None:
+            raise InvalidConfig(
+                f"{self.subject} {self.name} cannot be {quoted(text)}: it is {self.allowed}"
+            )
+        return value
+
+    def _read(self, text: str) -> ConfigValue | None:
+        match self.kind:
+            case ConfigKind.BOOLEAN:
+                return {"true": True, "false": False}.get(text.lower())
+            case ConfigKind.STRING:
+                if not self.choices or text in self.choices:
+                    return text
+                return text if self.pattern and re.fullmatch(self.pattern, text) else None
+            case ConfigKind.LIST:
+                parts = tuple(part.strip() for part in text.split(","))
+                return parts if all(part in self.choices for part in parts) else None
+            case ConfigKind.INT | ConfigKind.LONG:
+                return self._in_range(int(text)) if _INTEGER.fullmatch(text) else None
+            case ConfigKind.DOUBLE:
+                return self._in_range(float(text)) if _DECIMAL.fullmatch(text) else None
+
+    def _in_range(self, number: float) -> float | None:
+        return number if self.least <= number <= self.most else None
+
+
+class ConfigValues:
+    """What the texts set on something stand for, each by the type that its line has."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, table: Mapping[str, Config], texts: Mapping[str, str]) -> None:
+        self._values = {
+            name: one.parse(texts.get(name, one.default)) for name, one in table.items()
+        }
+
+    def integer(self, name: str) -> int:
+        """An INT or a LONG."""
+        value = self._values[name]
+        assert type(value) is int, f"{name} is {value!r}, not an integer"
+        return value
+
+    def bounded(self, name: str) -> int | None:
+        """An INT or a LONG in which a negative number means: no bound."""
+        value = self.integer(name)
+        return value if value >= 0 else None
+
+    def decimal(self, name: str) -> float:
+        """A DOUBLE."""
+        value = self._values[name]
+        assert type(value) is float, f"{name} is {value!r}, not a number"
+        return value
+
+    def boolean(self, name: str) -> bool:
+        """A BOOLEAN."""
+        value = self._values[name]
+        assert type(value) is bool, f"{name} is {value!r}, neither true nor false"
+        return value
+
+    def text(self, name: str) -> str:
+        """A STRING."""
+        value = self._values[name]
+        assert type(value) is str, f"{name} is {value!r}, not a text"
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A LIST."""
+        value = self._values[name]
+        assert type(value) is tuple, f"{name} is {value!r}, not a list"
+        return value
+
+
+def check_config_names(table: Mapping[str, Config], names: Iterable[str], subject: str) -> None:
+    """Refuse names that are not in the table, whatever is to become of them."""
+    for name in sorted(names):
+        if name not in table:
+            # Comparing costs time that grows with the length, and no name is long.
+            near = get_close_matches(name[:_SHOWN_CHARACTERS_MAX], table, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(table)}"
+            raise InvalidConfig(f"there is no {subject} {quoted(name)}{hint}")
+
+
+def quoted(text: str) -> str:
+    """A value somebody sent, short enough to be shown."""
+    if len(text) > _SHOWN_CHARACTERS_MAX:
+        return f"{text[:_SHOWN_CHARACTERS_MAX]!r}… ({len(text)} characters)"
+    return repr(text)

@@ -1,0 +1,175 @@
+"""What can be set on a group of consumers: the one table of configs, and their meaning.
+
+Names and defaults are Kafka's. Two ranges are wider than there: a share group may lease for as
+long as SQS may, and deliver as often as it likes. `consumer.*` belongs to a way of grouping that is
+not served here; it is accepted, checked and shown.
+
+A share group is a work group by another name, so its configs come to the same rules as a queue's.
+Kafka has no dead letters: a message that was delivered too often is dropped.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from penstock.core.configs import (
+    DAY_MS,
+    INT_MAX,
+    Config,
+    ConfigKind,
+    ConfigValues,
+    check_config_names,
+)
+from penstock.core.limits import GROUP_SESSION_MAX_MS, LEASE_MS_MAX, QUEUE_IN_FLIGHT_MAX
+from penstock.core.queue_rules import Dead, WorkRules
+
+_DURATION = r"P(?=[0-9T])(?:([0-9]{1,5})D)?(?:T(?=[0-9])(?:([0-9]{1,6})H)?(?:([0-9]{1,8})M)?"
+_DURATION += r"(?:([0-9]{1,10})(?:\.[0-9]{1,9})?S)?)?"
+_BY_DURATION = "by_duration:"
+
+
+class GroupConfig(Config, frozen=True, kw_only=True):
+    """One line of the table."""
+
+    subject = "group config"
+
+
+_TABLE = (
+    GroupConfig(
+        name="consumer.heartbeat.interval.ms",
+        kind=ConfigKind.INT,
+        default="5000",
+        least=1,
+        most=INT_MAX,
+        acts=False,
+        documentation="Groups of the classic protocol choose their own.",
+    ),
+    GroupConfig(
+        name="consumer.session.timeout.ms",
+        kind=ConfigKind.INT,
+        default="45000",
+        least=1,
+        most=INT_MAX,
+        acts=False,
+        documentation="Groups of the classic protocol choose their own.",
+    ),
+    GroupConfig(
+        name="share.auto.offset.reset",
+        kind=ConfigKind.STRING,
+        default="latest",
+        choices=("latest", "earliest"),
+        pattern=_BY_DURATION + _DURATION,
+        example="by_duration:PT1H",
+        documentation="Where a share group begins with a partition it has never read: at its end,"
+        " at its start, or with messages as old as the duration says.",
+    ),
+    GroupConfig(
+        name="share.delivery.count.limit",
+        kind=ConfigKind.INT,
+        default="5",
+        least=1,
+        most=1_000,
+        documentation="How often a message is delivered before it is given up. Kafka allows 2 to"
+        " 10.",
+    ),
+    GroupConfig(
+        name="share.heartbeat.interval.ms",
+        kind=ConfigKind.INT,
+        default="5000",
+        least=100,
+        most=GROUP_SESSION_MAX_MS,
+        documentation="How often a member of a share group is to show that it is there.",
+    ),
+    GroupConfig(
+        name="share.isolation.level",
+        kind=ConfigKind.STRING,
+        default="read_uncommitted",
+        choices=("read_committed", "read_uncommitted"),
+        acts=False,
+        documentation="There are no transactions, so all messages are committed.",
+    ),
+    GroupConfig(
+        name="share.partition.max.record.locks",
+        kind=ConfigKind.INT,
+        default="2000",
+        least=1,
+        most=QUEUE_IN_FLIGHT_MAX,
+        documentation="How many messages of a partition a share group may have leased at once.",
+    ),
+    GroupConfig(
+        name="share.record.lock.duration.ms",
+        kind=ConfigKind.INT,
+        default="30000",
+        least=1_000,
+        most=LEASE_MS_MAX,
+        documentation="How long a member has a message before it is delivered to another. Kafka"
+        " allows 15 to 60 seconds.",
+    ),
+    GroupConfig(
+        name="share.session.timeout.ms",
+        kind=ConfigKind.INT,
+        default="45000",
+        least=1_000,
+        most=GROUP_SESSION_MAX_MS,
+        documentation="How long a member of a share group may be silent before it is out.",
+    ),
+)
+
+GROUP_CONFIGS: Mapping[str, GroupConfig] = {config.name: config for config in _TABLE}
+"""Every config there is, sorted by name."""
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a group's configs come to, for the code that acts on them."""
+
+    work_rules: WorkRules
+    """Of a share group."""
+    reset: str
+    """Where it begins: latest, earliest or by_duration."""
+    reset_ms: int
+    """How far back, by duration; 0 otherwise."""
+    session_ms: int
+    heartbeat_ms: int
+    read_committed: bool
+
+
+def parse_group_configs(configs: Mapping[str, str]) -> GroupSettings:
+    """The settings of a group with these configs; `InvalidConfig` if one is unknown or wrong."""
+    check_group_config_names(configs)
+    return _settings(configs) if configs else DEFAULT_GROUP_SETTINGS
+
+
+def check_group_config_names(names: Iterable[str]) -> None:
+    """Refuse names that are not in the table, whatever is to become of them."""
+    check_config_names(GROUP_CONFIGS, names, GroupConfig.subject)
+
+
+def _settings(configs: Mapping[str, str]) -> GroupSettings:
+    values = ConfigValues(GROUP_CONFIGS, configs)
+    reset, _, duration = values.text("share.auto.offset.reset").partition(":")
+    return GroupSettings(
+        work_rules=WorkRules(
+            lease_ms=values.integer("share.record.lock.duration.ms"),
+            deliveries_max=values.integer("share.delivery.count.limit"),
+            dead=Dead.DISCARD,
+            in_flight_max=values.integer("share.partition.max.record.locks"),
+        ),
+        reset=reset,
+        reset_ms=_duration_ms(duration) if duration else 0,
+        session_ms=values.integer("share.session.timeout.ms"),
+        heartbeat_ms=values.integer("share.heartbeat.interval.ms"),
+        read_committed=values.text("share.isolation.level") == "read_committed",
+    )
+
+
+def _duration_ms(text: str) -> int:
+    """Of an ISO 8601 duration of days, hours, minutes and seconds; parts of seconds are cut."""
+    found = re.fullmatch(_DURATION, text)
+    assert found is not None, f"{text!r} is no duration, and the table has let it pass"
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return days * DAY_MS + ((hours * 60 + minutes) * 60 + seconds) * 1_000
+
+
+DEFAULT_GROUP_SETTINGS = _settings({})
+"""Of a group on which nothing is set."""

@@ -1,0 +1,28 @@
+"""The id of a message, as SQS shows one: text in the form of a UUID.
+
+It follows from where the message is, so that nothing has to be stored: every node that is asked, at
+any time, says the same. A topic's id is never used again, hence neither is a message's. A message
+that was moved carries the id it had before in a header (`card.MESSAGE_ID`), and that one counts.
+
+The text is 122 bits of a hash, in the layout of RFC 9562's version 8: bits of the maker's own.
+"""
+
+from hashlib import blake2b
+
+from penstock.core.types import Offset, TopicId
+
+_PERSON = b"penstock message"
+_VERSION = 0x8 << 76
+_VERSION_MASK = 0xF << 76
+_VARIANT = 0b10 << 62
+_VARIANT_MASK = 0b11 << 62
+_KEPT = (1 << 128) - 1 - _VERSION_MASK - _VARIANT_MASK
+
+
+def message_id(topic_id: TopicId, index: int, offset: Offset) -> str:
+    """The id of the message at an offset of the topic's partition of this index."""
+    place = topic_id + index.to_bytes(4, "big") + offset.to_bytes(8, "big")
+    digest = blake2b(place, digest_size=16, person=_PERSON).digest()
+    number = int.from_bytes(digest, "big") & _KEPT | _VERSION | _VARIANT
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

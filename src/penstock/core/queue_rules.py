@@ -1,0 +1,114 @@
+"""What a queue is told to do: the rules that decide while entries are applied.
+
+Rules come from a topic's configs (`queue.*`) or from a share group's, and are written into the
+shard by a command: a decision in `apply` may rest on nothing that another replica might see
+differently. Times are in milliseconds of log time.
+
+    QueueRules   of a partition: how its messages are told apart, ordered, bounded
+    WorkRules    of one work group: how long a lease lasts, what becomes of failures
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+PRIORITIES = 10
+DEFAULT_PRIORITY = 4
+"""Of a message that names none: there is room above and below."""
+DEFAULT_WORK_GROUP = "queue"
+"""The work group that SQS and everybody who names none share."""
+
+
+class Priorities(IntEnum):
+    """How messages of different priority take turns."""
+
+    OFF = 0
+    STRICT = 1
+    """The highest first, always."""
+    WEIGHTED = 2
+    """The higher the more often, and nobody never: priority p gets p + 1 shares."""
+
+
+class Deduplication(IntEnum):
+    """How a message is known to have been sent before."""
+
+    OFF = 0
+    ID = 1
+    """By the id that its sender gave it."""
+    CONTENT = 2
+    """By that id, or, without one, by its body."""
+
+
+class Retry(IntEnum):
+    """How long a message that failed waits for its next delivery; d is the rules' delay, n the
+    number of deliveries so far."""
+
+    NONE = 0
+    """Not at all."""
+    FIXED = 1
+    """d, d, d…"""
+    LINEAR = 2
+    """d, 2d, 3d…"""
+    EXPONENTIAL = 3
+    """d, 2d, 4d…"""
+    JITTERED = 4
+    """By chance, up to twice the exponential and not under d or three eighths of that: d–2d,
+    1.5d–4d, 3d–8d…"""
+
+
+class Dead(IntEnum):
+    """What becomes of a message that failed for good."""
+
+    MOVE = 1
+    """It waits, out of the way, until it has been moved to the dead-letter queue."""
+    ARCHIVE = 2
+    """It stays, out of the way, and can be read and delivered anew."""
+    DISCARD = 3
+    """It is gone."""
+
+
+class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What counts for every work group of a partition. The order of fields is on disk."""
+
+    cards: bool = False
+    """Messages say by headers how they are to be handled (see `core.card`)."""
+    fifo: bool = False
+    """Messages of one group are delivered one after the other."""
+    priorities: Priorities = Priorities.OFF
+    delay_ms: int = 0
+    """How long every message that says nothing else waits at first."""
+    ttl_ms: int = -1
+    """How long a message that says nothing else is worth delivering; -1 for ever."""
+    deduplication: Deduplication = Deduplication.OFF
+    deduplication_ms: int = 300_000
+    deduplication_by_group: bool = False
+    """An id counts within its message group only."""
+    length_max: int = -1
+    """With `drops_oldest`: so many messages may live; the oldest that is not leased goes."""
+    drops_oldest: bool = False
+    paused: bool = False
+    """Nothing is delivered."""
+
+    @property
+    def reads_messages(self) -> bool:
+        """Messages must be looked at when they are appended."""
+        return (
+            self.cards
+            or self.fifo
+            or self.delay_ms > 0
+            or self.ttl_ms >= 0
+            or self.deduplication is not Deduplication.OFF
+        )
+
+
+class WorkRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What counts for one work group. The order of fields is on disk."""
+
+    lease_ms: int = 30_000
+    deliveries_max: int = 0
+    """After so many failed deliveries a message is dead; 0: never."""
+    retry: Retry = Retry.NONE
+    retry_ms: int = 0
+    retry_max_ms: int = 300_000
+    dead: Dead = Dead.ARCHIVE
+    in_flight_max: int = 120_000
