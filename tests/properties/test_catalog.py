@@ -18,11 +18,13 @@ from penstock.machines import (
     AddPartitions,
     Catalog,
     CatalogCommand,
+    ConfigureGroup,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     DrainNode,
     FoundCluster,
+    KeepSecret,
     NodeReply,
     PlaceShard,
     ProducerIds,
@@ -128,6 +130,15 @@ class CatalogPlay(RuleBasedStateMachine):
     @rule(count=st.integers(0, 5))
     def take_producer_ids(self, count: int) -> None:
         self.ask(TakeProducerIds(count=count))
+
+    @rule(group=st.sampled_from(["g", "h", ""]), limit=st.sampled_from([None, "5", "x"]))
+    def configure_group(self, group: str, limit: str | None) -> None:
+        changes = {"share.delivery.count.limit": limit}
+        self.ask(ConfigureGroup(group=group, changes=changes))
+
+    @rule(name=st.sampled_from(["a", "b"]), secret=st.sampled_from([b"1" * 16, b"2" * 16, b""]))
+    def keep_secret(self, name: str, secret: bytes) -> None:
+        self.ask(KeepSecret(name=name, secret=secret))
 
     # What a shell does.
 

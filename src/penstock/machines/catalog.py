@@ -33,22 +33,26 @@ import msgspec
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     CatalogFull,
+    InvalidConfig,
     InvalidRequest,
     LocalError,
     PenstockError,
     UnsupportedVersion,
 )
+from penstock.core.group_configs import GroupSettings
 from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
 from penstock.core.types import NodeId, Offset, PartitionId, ProducerId, ShardId, Term, TopicId
 from penstock.machines.catalog_commands import (
     AddNode,
     AddPartitions,
     CatalogCommand,
+    ConfigureGroup,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     DrainNode,
     FoundCluster,
+    KeepSecret,
     PlaceShard,
     RegisterNode,
     RemoveNode,
@@ -57,8 +61,10 @@ from penstock.machines.catalog_commands import (
     decode_catalog_command,
     encode_catalog_command,
 )
+from penstock.machines.group_configs import GroupConfigTable
 from penstock.machines.machine import Applied, Plan, Propose, Refused, Reply, Request, refusal
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
+from penstock.machines.secrets import Secrets
 from penstock.machines.topics import Topic, TopicRow, TopicTable
 
 CATALOG_NEWEST_VERSION = 1
@@ -105,6 +111,23 @@ class CatalogVersionInUse(Reply, frozen=True, tag="catalog_version_in_use"):
     version: int
 
 
+class GroupConfigured(Reply, frozen=True, tag="group_configured"):
+    """What is set on the group now."""
+
+    group: str
+    configs: dict[str, str]
+
+
+class SecretKept(Reply, frozen=True, tag="secret_kept"):
+    """The secret that counts, whoever drew it."""
+
+    name: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"SecretKept(name={self.name!r})"
+
+
 CatalogReply = (
     TopicReply
     | NodeReply
@@ -112,6 +135,8 @@ CatalogReply = (
     | ShardPlaced
     | ProducerIds
     | CatalogVersionInUse
+    | GroupConfigured
+    | SecretKept
     | Refused
 )
 """All that the catalog may answer. The tags let a peer tell the answers apart."""
@@ -134,16 +159,20 @@ class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     nodes: list[NodeRecord]
     retired: list[NodeId]
     placement: list[tuple[ShardId, Placement]]
+    group_configs: list[tuple[str, dict[str, str]]] = []
+    secrets: list[tuple[str, bytes]] = []
 
 
 class Catalog:
     """The machine of the catalog's shard. Implements `Machine`."""
 
     __slots__ = (
+        "_groups",
         "_newest_version",
         "_next_producer_id",
         "_nodes",
         "_revision",
+        "_secrets",
         "_time_ms",
         "_time_planned_ms",
         "_topics",
@@ -159,6 +188,8 @@ class Catalog:
         self._next_producer_id = 0
         self._topics = TopicTable()
         self._nodes = NodeTable()
+        self._groups = GroupConfigTable()
+        self._secrets = Secrets()
 
     # Reading: on every node, all the time.
 
@@ -221,6 +252,20 @@ class Catalog:
     def placement(self) -> Mapping[ShardId, Placement]:
         """Which nodes should hold a shard, the one that should lead first."""
         return self._nodes.placement
+
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """What was set on groups, of those on which anything is."""
+        return self._groups.configs
+
+    def group_settings(self, group: str) -> GroupSettings:
+        """What a group's configs come to; the defaults if it has none."""
+        return self._groups.settings(group)
+
+    @property
+    def secrets(self) -> Mapping[str, bytes]:
+        """Random bytes that all nodes share, by name; nobody else is to see them."""
+        return self._secrets.by_name
 
     def log_starts(self) -> Mapping[PartitionId, Offset]:
         return {}
@@ -288,6 +333,10 @@ class Catalog:
                 self._nodes.check_remove(node)
             case PlaceShard(shard=shard, nodes=holders):
                 self._nodes.check_place(shard, holders)
+            case ConfigureGroup(group=group, changes=changes):
+                self._groups.check_configure(group, changes)
+            case KeepSecret(name=name, secret=secret):
+                self._secrets.check_keep(name, secret)
             case TakeProducerIds(count=count):
                 self._check_producer_ids(count)
             case UseCatalogVersion(version=version):
@@ -331,6 +380,12 @@ class Catalog:
             case PlaceShard(shard=shard, nodes=holders):
                 changed = self._nodes.place(shard, holders)
                 reply = ShardPlaced(shard, holders)
+            case ConfigureGroup(group=group, changes=changes):
+                changed = self._groups.configure(group, changes)
+                reply = GroupConfigured(group, dict(self.group_configs.get(group, {})))
+            case KeepSecret(name=name, secret=secret):
+                changed = self._secrets.keep(name, secret)
+                reply = SecretKept(name, self.secrets[name])
             case TakeProducerIds(count=count):
                 reply = ProducerIds(ProducerId(self._next_producer_id), count)
                 self._next_producer_id += count
@@ -373,6 +428,8 @@ class Catalog:
                 [self.nodes[node] for node in sorted(self.nodes)],
                 sorted(self.retired),
                 sorted(self.placement.items()),
+                sorted((group, dict(one)) for group, one in self.group_configs.items()),
+                sorted(self.secrets.items()),
             )
         )
 
@@ -380,7 +437,8 @@ class Catalog:
         try:
             self._check_version(msgspec.msgpack.decode(data, type=_SnapshotHead).version)
             state = msgspec.msgpack.decode(data, type=_Snapshot)
-        except msgspec.DecodeError as error:
+            groups = GroupConfigTable(dict(state.group_configs))
+        except (msgspec.DecodeError, InvalidConfig) as error:
             raise _unreadable(str(error)) from error
         count = sum(row.partition_count() for row in state.topics)
         if count > PARTITIONS_MAX:
@@ -396,6 +454,7 @@ class Catalog:
         self._revision = state.revision
         self._next_producer_id = state.next_producer_id
         self._topics, self._nodes = topics, nodes
+        self._groups, self._secrets = groups, Secrets(dict(state.secrets))
         self.forget_plans()
 
 
@@ -412,10 +471,12 @@ __all__ = [
     "CatalogReply",
     "CatalogVersionInUse",
     "ClusterFounded",
+    "GroupConfigured",
     "NodeRecord",
     "NodeReply",
     "Placement",
     "ProducerIds",
+    "SecretKept",
     "ShardPlaced",
     "Topic",
     "TopicReply",

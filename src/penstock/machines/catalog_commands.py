@@ -110,6 +110,23 @@ class UseCatalogVersion(Stamped, frozen=True, kw_only=True, tag="use_catalog_ver
     version: int
 
 
+class ConfigureGroup(Stamped, frozen=True, kw_only=True, tag="configure_group"):
+    """Set configs of a group; None takes one back to its default. The others stay."""
+
+    group: str
+    changes: dict[str, str | None]
+
+
+class KeepSecret(Stamped, frozen=True, kw_only=True, tag="keep_secret"):
+    """Keep random bytes that all nodes are to share. The first ones of a name stay."""
+
+    name: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"KeepSecret(name={self.name!r})"
+
+
 CatalogCommand = (
     FoundCluster
     | CreateTopic
@@ -123,6 +140,8 @@ CatalogCommand = (
     | PlaceShard
     | TakeProducerIds
     | UseCatalogVersion
+    | ConfigureGroup
+    | KeepSecret
 )
 
 _ENCODER = msgspec.msgpack.Encoder()

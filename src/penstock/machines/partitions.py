@@ -219,6 +219,19 @@ class Partitions:
             raise _unknown(partition)
         return Bounds(found.log_start, found.next_offset)
 
+    def holds(self, partition: PartitionId) -> bool:
+        """The partition is there."""
+        return partition in self._partitions
+
+    def planned_end(self, partition: PartitionId) -> Offset:
+        """The next offset, once everything planned has been applied."""
+        return self._foresee(partition).next_offset
+
+    def repeats(self, partition: PartitionId, header: BatchHeader) -> bool:
+        """The batch was stored before, or is about to be: its producer sends it again."""
+        producer = self._foresee_producer(partition, header.producer_id)
+        return producer is not None and find_duplicate(producer, header) is not None
+
     def producers(self, partition: PartitionId) -> Mapping[ProducerId, Producer]:
         """What is remembered of the partition's producers; for people and tests."""
         found = self._partitions.get(partition)

@@ -1,9 +1,12 @@
-"""The machine of one shard: partitions, consumer groups and the catalog, side by side.
+"""The machine of one shard: partitions, queues, groups, moves and the catalog, side by side.
 
-Three machines that know nothing of each other share one log. An APPEND is for the partitions; a
-command is for the machine whose list of commands has its tag. Every shard has all three: in data
-shards the catalog stays empty, in the catalog's shard the other two do. That is simpler than kinds
-of shards, and costs some hundred bytes.
+Machines that know nothing of each other share one log. An APPEND is for the partitions; a command
+is for the machine whose list of commands has its tag. Every shard has all of them: in data shards
+the catalog stays empty, in the catalog's shard the others do. That is simpler than kinds of shards,
+and costs some hundred bytes.
+
+Only the queues look at another machine, the partitions: how far each reaches, and what is appended,
+trimmed or deleted there. They are told in the same breath, so both always speak of one state.
 
 Each machine keeps a log time of its own, from the entries that are its.
 """
@@ -22,30 +25,48 @@ from penstock.machines.commands import Command
 from penstock.machines.group_commands import GroupCommand
 from penstock.machines.groups import Groups
 from penstock.machines.machine import Applied, Machine, Plan, Request
-from penstock.machines.partitions import AppendBatch, Bounds, Partitions
+from penstock.machines.move_commands import MoveCommand
+from penstock.machines.moves import Moves
+from penstock.machines.partitions import (
+    AppendBatch,
+    Bounds,
+    PartitionDeleted,
+    Partitions,
+    PartitionTrimmed,
+)
+from penstock.machines.queue_commands import QueueCommand
+from penstock.machines.queues import Queues
 
 _TAG_BYTES_MAX = 31
+_NOTHING = msgspec.msgpack.encode([1, 0, []])
+"""What a snapshot of before there were queues or moves stands for."""
 
 
 class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     partitions: bytes
     groups: bytes
     catalog: bytes
+    queues: bytes = b""
+    moves: bytes = b""
 
 
 class ShardMachine:
     """Implements `Machine` by handing on."""
 
-    __slots__ = ("_by_request", "_by_tag", "catalog", "groups", "partitions")
+    __slots__ = ("_by_request", "_by_tag", "catalog", "groups", "moves", "partitions", "queues")
 
     def __init__(self) -> None:
         self.partitions = Partitions()
         self.groups = Groups()
         self.catalog = Catalog()
+        self.queues = Queues(self.partitions.bounds)
+        self.moves = Moves()
         owners: list[tuple[Machine, object]] = [
             (self.partitions, Command),
             (self.groups, GroupCommand),
             (self.catalog, CatalogCommand),
+            (self.queues, QueueCommand),
+            (self.moves, MoveCommand),
         ]
         self._by_request: dict[type, Machine] = {AppendBatch: self.partitions}
         self._by_tag: dict[str, Machine] = {}
@@ -62,7 +83,10 @@ class ShardMachine:
 
     @property
     def time_ms(self) -> int:
-        return max(self.partitions.time_ms, self.groups.time_ms, self.catalog.time_ms)
+        return max(machine.time_ms for machine in self._machines())
+
+    def _machines(self) -> tuple[Machine, ...]:
+        return self.partitions, self.groups, self.catalog, self.queues, self.moves
 
     def bounds(self, partition: PartitionId) -> Bounds:
         """Log start and high watermark."""
@@ -75,23 +99,43 @@ class ShardMachine:
         return self._by_request[type(request)].plan(request, now_ms=now_ms, term=term)
 
     def forget_plans(self) -> None:
-        for machine in (self.partitions, self.groups, self.catalog):
+        for machine in self._machines():
             machine.forget_plans()
 
     def apply(self, entry: Entry) -> Applied:
         if entry.kind is not EntryKind.COMMAND:
-            return self.partitions.apply(entry)
+            applied = self.partitions.apply(entry)
+            if entry.kind is EntryKind.APPEND:
+                self.queues.note_append(entry.payload)
+            return applied
         machine = self._by_tag.get(command_tag(entry.payload))
         if machine is None:
             raise UnsupportedVersion(
                 f"entry {entry.describe()} holds a command this build does not know; a later"
                 " version of Penstock wrote it: start this node with that version or a newer one"
             )
-        return machine.apply(entry)
+        applied = machine.apply(entry)
+        if machine is self.partitions:
+            self._tell_queues(applied)
+        return applied
+
+    def _tell_queues(self, applied: Applied) -> None:
+        for reply in applied.replies:
+            if isinstance(reply, PartitionTrimmed):
+                self.queues.note_trim(reply.partition, reply.log_start)
+            elif isinstance(reply, PartitionDeleted):
+                self.queues.forget_partition(reply.partition)
 
     def snapshot(self) -> bytes:
-        parts = (self.partitions.snapshot(), self.groups.snapshot(), self.catalog.snapshot())
-        return msgspec.msgpack.encode(_Snapshot(*parts))
+        return msgspec.msgpack.encode(
+            _Snapshot(
+                self.partitions.snapshot(),
+                self.groups.snapshot(),
+                self.catalog.snapshot(),
+                self.queues.snapshot(),
+                self.moves.snapshot(),
+            )
+        )
 
     def restore(self, data: bytes) -> None:
         try:
@@ -104,6 +148,8 @@ class ShardMachine:
         self.partitions.restore(state.partitions)
         self.groups.restore(state.groups)
         self.catalog.restore(state.catalog)
+        self.queues.restore(state.queues or _NOTHING)
+        self.moves.restore(state.moves or _NOTHING)
 
 
 def command_tag(payload: bytes) -> str:

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock.core.errors import (
     CatalogFull,
+    InvalidConfig,
     InvalidPartitions,
     InvalidRequest,
     InvalidTopicName,
@@ -145,7 +146,7 @@ class TopicTable:
                 f"topic {name} cannot have {command.partitions} partitions; choose from 1 to"
                 f" {TOPIC_PARTITIONS_MAX}"
             )
-        parse_topic_configs(command.configs)
+        _check_configs(name, command.configs)
         if len(self._by_name) >= TOPICS_MAX:
             raise CatalogFull(f"there are {TOPICS_MAX} topics, the most there may be; delete some")
         self._check_room_for_partitions(command.partitions)
@@ -177,7 +178,7 @@ class TopicTable:
         """Refuse configs that are unknown or that the topic cannot have together."""
         topic = self._known(name)
         check_topic_config_names(changes)
-        parse_topic_configs(_merge(topic.configs, changes))
+        _check_configs(name, _merge(topic.configs, changes))
 
     def _known(self, name: str) -> Topic:
         topic = self._by_name.get(name)
@@ -270,6 +271,17 @@ def check_topic_name(name: str) -> None:
             f"{name!r} cannot be a topic's name; use letters of ASCII, digits, '.', '_' and '-',"
             " and not just '.' or '..'"
         )
+
+
+def _check_configs(name: str, configs: Mapping[str, str]) -> None:
+    dead_letters = parse_topic_configs(configs).queue.dead_letter_topic
+    if dead_letters == name:
+        raise InvalidConfig(
+            f"topic config queue.dead.letter.topic cannot be {name}: a topic's dead letters go to"
+            " another topic"
+        )
+    if dead_letters:
+        check_topic_name(dead_letters)
 
 
 def _spelling(name: str) -> str:

@@ -24,8 +24,10 @@ from penstock.machines import (
     Applied,
     Catalog,
     CatalogVersionInUse,
+    ConfigureGroup,
     CreatePartition,
     DeleteTopic,
+    KeepSecret,
     ProducerIds,
     Propose,
     RemoveNode,
@@ -139,6 +141,10 @@ def busy() -> Cluster:
     cluster.do(RemoveNode(node=NodeId(9)))
     cluster.do(register(TWO))
     cluster.do(TakeProducerIds(count=10))
+    for group in ("h", "g"):
+        cluster.do(ConfigureGroup(group=group, changes={"share.delivery.count.limit": "7"}))
+    for name in ("b", "a"):
+        cluster.do(KeepSecret(name=name, secret=name.encode() * 16))
     return cluster
 
 
@@ -159,6 +165,7 @@ VIEWS: list[Callable[[Catalog], object]] = [
     lambda one: (one.shards, one.revision, one.next_partition, one.partition_count),
     lambda one: [one.owner(PartitionId(number)) for number in range(7)],
     lambda one: one.topic_by_id(topic_id("a")),
+    lambda one: (one.group_configs, one.group_settings("g").work_rules, one.secrets),
 ]
 
 
@@ -200,7 +207,15 @@ def test_numbers_of_a_snapshot_are_not_believed(runs: list[object]) -> None:
     assert catalog.snapshot() == before
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\x91\x01", msgspec.msgpack.encode([1] * 11)])
+def test_configs_of_a_snapshot_are_not_believed() -> None:
+    catalog = busy().catalog
+    before = catalog.snapshot()
+    with pytest.raises(UnsupportedVersion, match="no snapshot of a catalog.*share.future"):
+        damage(catalog, 10, [["g", {"share.future": "1"}]])
+    assert catalog.snapshot() == before
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x91\x01", msgspec.msgpack.encode([1] * 13)])
 def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(UnsupportedVersion, match="no snapshot of a catalog"):
         Catalog().restore(data)

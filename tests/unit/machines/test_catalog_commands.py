@@ -14,11 +14,13 @@ from penstock.machines.catalog_commands import (
     AddNode,
     AddPartitions,
     CatalogCommand,
+    ConfigureGroup,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     DrainNode,
     FoundCluster,
+    KeepSecret,
     PlaceShard,
     RegisterNode,
     RemoveNode,
@@ -56,6 +58,11 @@ ON_DISK: list[tuple[CatalogCommand, list[object]]] = [
     (PlaceShard(shard=ShardId(1), nodes=(TWO, ONE)), ["place_shard", 9, 1, [2, 1]]),
     (TakeProducerIds(count=7), ["take_producer_ids", 9, 7]),
     (UseCatalogVersion(version=2), ["use_catalog_version", 9, 2]),
+    (
+        ConfigureGroup(group="g", changes={"share.auto.offset.reset": None}),
+        ["configure_group", 9, "g", {"share.auto.offset.reset": None}],
+    ),
+    (KeepSecret(name="n", secret=b"s"), ["keep_secret", 9, "n", b"s"]),
 ]
 
 
@@ -68,6 +75,10 @@ def test_the_encoding_never_changes(command: CatalogCommand, fields: list[object
     payload = encode_catalog_command(command, stamp_ms=9)
     assert payload == msgspec.msgpack.encode(fields)
     assert decode_catalog_command(payload) == msgspec.structs.replace(command, stamp_ms=9)
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert repr(KeepSecret(name="n", secret=b"hidden")) == "KeepSecret(name='n')"
 
 
 @pytest.mark.parametrize(

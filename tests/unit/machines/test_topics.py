@@ -184,6 +184,18 @@ def test_a_topic_that_cannot_be_is_not_made(
         cluster.do(command)
 
 
+def test_dead_letters_go_to_another_topic(cluster: Cluster) -> None:
+    config = "queue.dead.letter.topic"
+    with pytest.raises(InvalidConfig, match=f"{config} cannot be orders"):
+        cluster.create("orders", queue_dead_letter_topic="orders")
+    with pytest.raises(InvalidTopicName):
+        cluster.create("orders", queue_dead_letter_topic="no such name")
+    cluster.create("orders", queue_dead_letter_topic="dead")
+    with pytest.raises(InvalidConfig, match=f"{config} cannot be orders"):
+        cluster.do(ConfigureTopic(name="orders", changes={config: "orders"}))
+    assert cluster.catalog.topics["orders"].settings.queue.dead_letter_topic == "dead"
+
+
 def test_there_is_room_for_so_many_partitions(cluster: Cluster) -> None:
     for number in range(PARTITIONS_MAX // TOPIC_PARTITIONS_MAX):
         cluster.create(f"t{number}", TOPIC_PARTITIONS_MAX - (number == 0))

@@ -1,0 +1,83 @@
+"""Where a work group has got to in the messages that nobody has looked at.
+
+Everything from the cursor to the end of the partition waits and looks alike, except what the cursor
+skips: messages that have a run already, because of what they say, or that nobody is to get.
+"""
+
+from collections.abc import Callable, Iterable
+
+from sortedcontainers import SortedDict
+
+from penstock.core.types import Offset
+
+
+class Cursor:
+    """See the top of this module. `end` is the partition's next offset, asked for when needed."""
+
+    __slots__ = ("_end", "_skipped", "_skips", "position")
+
+    def __init__(
+        self,
+        position: Offset,
+        end: Callable[[], Offset],
+        skips: Iterable[tuple[Offset, Offset]] = (),
+    ) -> None:
+        self.position = position
+        self._end = end
+        self._skips: SortedDict[Offset, Offset] = SortedDict(skips)
+        self._skipped: int = sum((end - first for first, end in self._skips.items()), 0)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages nobody has looked at."""
+        return self._end() - self.position - self._skipped
+
+    @property
+    def next(self) -> Offset | None:
+        """The first of them."""
+        return self.position if self.position < self._end() else None
+
+    def covers(self, offset: Offset) -> bool:
+        """Nobody has looked at this message."""
+        if not self.position <= offset < self._end():
+            return False
+        place = self._skips.bisect_right(offset) - 1
+        return place < 0 or bool(offset >= self._skips.peekitem(place)[1])
+
+    def skips(self) -> list[tuple[Offset, Offset]]:
+        """What will be skipped, in order: for a snapshot."""
+        return list(self._skips.items())
+
+    def take(self, most: int) -> tuple[Offset, Offset]:
+        """Look at the next messages: up to `most` of them, and up to the next skip."""
+        first = self.position
+        end = min(first + most, self._end())
+        if self._skips:
+            end = min(end, self._skips.peekitem(0)[0])
+        self.position = Offset(end)
+        self._pass()
+        return first, Offset(end)
+
+    def skip(self, first: Offset, end: Offset) -> None:
+        """Do not stop at these messages, which are still to come."""
+        assert self.position <= first < end, f"{first} to {end} is behind {self.position}"
+        skips = self._skips
+        self._skipped += end - first
+        if skips and (last := skips.peekitem(-1))[1] == first:
+            skips[last[0]] = end
+        else:
+            skips[first] = end
+        self._pass()
+
+    def jump_to_end(self) -> None:
+        """Nothing waits any more."""
+        self._skips.clear()
+        self._skipped = 0
+        self.position = self._end()
+
+    def _pass(self) -> None:
+        skips = self._skips
+        while skips and skips.peekitem(0)[0] <= self.position:
+            first, end = skips.popitem(0)
+            self._skipped -= end - first
+            self.position = end

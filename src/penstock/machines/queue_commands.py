@@ -1,0 +1,203 @@
+"""Every command of the queues, and their encoding.
+
+The rules are those of `machines.commands`: a command is a request as it stands in the log, `plan`
+stamps it, the encoding is strict, and a tag or an order of fields never changes.
+
+All of them decide in `apply`. A work group is named by its partition and its name; one that was
+never opened is `UnknownGroup`.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from penstock.core.errors import InvalidRequest, UnsupportedVersion
+from penstock.core.limits import QUEUE_COMMAND_BYTES_MAX
+from penstock.core.queue_rules import QueueRules, WorkRules
+from penstock.core.types import Offset, PartitionId
+from penstock.machines.commands import Stamped
+
+
+class Verdict(IntEnum):
+    """What a worker says about messages it has leased."""
+
+    ACK = 1
+    """Done."""
+    RELEASE = 2
+    """Not done: deliver it again, after `delay_ms`; -1: as the retry policy says."""
+    REJECT = 3
+    """It can never be done: dead, whatever the number of deliveries."""
+    EXTEND = 4
+    """Not done yet: the lease ends `delay_ms` from now."""
+    FINISH = 5
+    """Done, perhaps too late: counts also after the lease has ended, as long as nobody has had the
+    message since."""
+
+
+class Outcome(IntEnum):
+    """What came of a verdict."""
+
+    DONE = 0
+    STALE = 1
+    """The message is leased to somebody else now, or waits to be."""
+    GONE = 2
+    """The message is not there any more: acked, dead, expired or purged."""
+
+
+class Settlement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A verdict on the messages from `first` up to, not including, `end`, all of one lease."""
+
+    first: Offset
+    end: Offset
+    epoch: int
+    verdict: Verdict
+    delay_ms: int = -1
+    reason: str = ""
+
+
+class ConfigureQueue(Stamped, frozen=True, kw_only=True, tag="configure_queue"):
+    """Give a partition its rules. They count for messages appended, and decisions made, after."""
+
+    partition: PartitionId
+    rules: QueueRules
+
+
+class OpenWork(Stamped, frozen=True, kw_only=True, tag="open_work"):
+    """Let a work group begin at an offset; one that is open keeps its place and gets the rules.
+
+    An offset out of range is taken for the nearer end; -1 means the end, -2 the log start."""
+
+    partition: PartitionId
+    group: str
+    start: Offset
+    rules: WorkRules
+
+
+class CloseWork(Stamped, frozen=True, kw_only=True, tag="close_work"):
+    """Forget a work group, or, with an empty name, all of the partition and its rules."""
+
+    partition: PartitionId
+    group: str = ""
+
+
+class ResetWork(Stamped, frozen=True, kw_only=True, tag="reset_work"):
+    """Let a work group go on from another offset, as if opened there; leases end."""
+
+    partition: PartitionId
+    group: str
+    start: Offset
+
+
+class Recall(Stamped, frozen=True, kw_only=True, tag="recall"):
+    """Tell a work group that was opened at an old offset what the messages from `first` up to, not
+    including, `end` say: (offset, priority, group, not before, expiry) of those that say something.
+    """
+
+    partition: PartitionId
+    group: str
+    first: Offset
+    end: Offset
+    cards: tuple[tuple[Offset, int, bytes | None, int, int], ...]
+
+
+class Acquire(Stamped, frozen=True, kw_only=True, tag="acquire"):
+    """Lease up to so many messages; `lease_ms` of -1 is the rules' own.
+
+    With offsets: these and no others, those of them that nobody has. Whoever moves messages asks
+    like this; it is no delivery and does not count as one."""
+
+    partition: PartitionId
+    group: str
+    messages_max: int
+    lease_ms: int = -1
+    offsets: tuple[Offset, ...] = ()
+
+
+class Settle(Stamped, frozen=True, kw_only=True, tag="settle"):
+    """Say what became of leased messages."""
+
+    partition: PartitionId
+    group: str
+    settlements: tuple[Settlement, ...]
+
+
+class Bury(Stamped, frozen=True, kw_only=True, tag="bury"):
+    """Dead messages, by offset, have been moved elsewhere, or are not wanted any more."""
+
+    partition: PartitionId
+    group: str
+    offsets: tuple[Offset, ...]
+    discarded: bool = False
+
+
+class Revive(Stamped, frozen=True, kw_only=True, tag="revive"):
+    """Deliver archived dead messages anew, with counts reset; no offsets: all of them."""
+
+    partition: PartitionId
+    group: str
+    offsets: tuple[Offset, ...] = ()
+
+
+class Cancel(Stamped, frozen=True, kw_only=True, tag="cancel"):
+    """Never deliver these messages, if nobody has them: what is scheduled can be called off."""
+
+    partition: PartitionId
+    group: str
+    offsets: tuple[Offset, ...]
+
+
+class Purge(Stamped, frozen=True, kw_only=True, tag="purge"):
+    """Drop everything that waits or is leased; dead messages too."""
+
+    partition: PartitionId
+    group: str
+
+
+class TurnClock(Stamped, frozen=True, kw_only=True, tag="turn_clock"):
+    """Time has passed: leases end, delays are over, messages expire."""
+
+
+QueueCommand = (
+    ConfigureQueue
+    | OpenWork
+    | CloseWork
+    | ResetWork
+    | Recall
+    | Acquire
+    | Settle
+    | Bury
+    | Revive
+    | Cancel
+    | Purge
+    | TurnClock
+)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[QueueCommand] = msgspec.msgpack.Decoder(QueueCommand)
+
+
+def encode_queue_command(command: QueueCommand, *, stamp_ms: int) -> bytes:
+    """The payload of a COMMAND entry; `InvalidRequest` if it cannot be one."""
+    try:
+        payload = _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidRequest(
+            f"{type(command).__name__} holds a number or a text that cannot be written: {error}"
+        ) from error
+    if len(payload) > QUEUE_COMMAND_BYTES_MAX:
+        raise InvalidRequest(
+            f"{type(command).__name__} takes {len(payload)} bytes, at most"
+            f" {QUEUE_COMMAND_BYTES_MAX} are written: ask for less at once"
+        )
+    return payload
+
+
+def decode_queue_command(payload: bytes) -> QueueCommand:
+    """The command of an entry whose checksum has been verified."""
+    try:
+        return _DECODER.decode(payload)
+    except msgspec.DecodeError as error:
+        raise UnsupportedVersion(
+            f"a log entry holds a command this build does not know ({error}); a later version of"
+            " Penstock wrote it: start this node with that version or a newer one"
+        ) from error

@@ -1,0 +1,586 @@
+"""The queues of one shard: partitions seen through work groups.
+
+What a work group is stands in `machines.work`; here commands find theirs, appended messages are
+looked at where rules ask for it, and time passes.
+
+Rules that hold here:
+
+- `apply` decides; `plan` only stamps, encodes and keeps bounds. A refused command changes nothing
+  but log time and is answered with `Refused`.
+- Log time is the highest stamp of any entry of the shard that concerned a queue, its messages
+  included. Leases, delays and ids end by it and by nothing else.
+- What is due in a work group happens before a command to it does: nobody acts on a lease that is
+  over.
+- A duplicate is in the log, at its offset, for whoever reads the log; work groups never see it.
+- A partition that no rule and no group concerns costs nothing, and its messages are not looked at.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import get_args
+
+import msgspec
+
+from penstock.core.append_payload import Slice, decode_append
+from penstock.core.entries import Entry, EntryKind
+from penstock.core.errors import (
+    InvalidRequest,
+    LocalError,
+    Overloaded,
+    PenstockError,
+    UnknownWork,
+    UnsupportedVersion,
+)
+from penstock.core.limits import (
+    ACQUIRE_MESSAGES_MAX,
+    DEAD_REASON_CHARACTERS_MAX,
+    GROUP_NAME_BYTES_MAX,
+    ORIGIN_REMEMBERED_MS,
+    SETTLEMENTS_MAX,
+    WORK_GROUPS_PER_PARTITION_MAX,
+)
+from penstock.core.queue_rules import (
+    DEFAULT_PRIORITY,
+    PRIORITIES,
+    Dead,
+    QueueRules,
+    WorkRules,
+)
+from penstock.core.records import read_outline
+from penstock.core.types import Offset, PartitionId, Term
+from penstock.machines.machine import (
+    Applied,
+    Plan,
+    Propose,
+    Reply,
+    Request,
+    WakeReaders,
+    refusal,
+)
+from penstock.machines.queue_cards import ReadCard, read_cards
+from penstock.machines.queue_commands import (
+    Acquire,
+    Bury,
+    Cancel,
+    CloseWork,
+    ConfigureQueue,
+    OpenWork,
+    Outcome,
+    Purge,
+    QueueCommand,
+    Recall,
+    ResetWork,
+    Revive,
+    Settle,
+    TurnClock,
+    decode_queue_command,
+    encode_queue_command,
+)
+from penstock.machines.recent_ids import IdRow, RecentIds
+from penstock.machines.run import Run, State
+from penstock.machines.work import Work
+from penstock.machines.work_records import GrantedRun, WorkRecord
+
+NEWEST_QUEUES_VERSION = 1
+EARLIEST = Offset(-2)
+LATEST = Offset(-1)
+
+NO_RULES = QueueRules()
+
+_COMMANDS = get_args(QueueCommand)
+PartitionBounds = Callable[[PartitionId], tuple[Offset, Offset]]
+
+
+class QueueChanged(Reply, frozen=True, tag="queue_changed"):
+    """It is as asked for; `count` messages were concerned."""
+
+    count: int = 0
+
+
+class Acquired(Reply, frozen=True, tag="acquired"):
+    """What was leased: runs of (first, end, deliveries, first received)."""
+
+    epoch: int
+    until_ms: int
+    runs: tuple[GrantedRun, ...]
+    full: bool = False
+    """As many messages as may be are in flight."""
+
+
+class Settled(Reply, frozen=True, tag="settled"):
+    """What came of each settlement, in order."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+class _WorkRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    name: str
+    record: WorkRecord
+
+
+class _QueueRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    partition: PartitionId
+    rules: QueueRules
+    ids: list[IdRow]
+    origins: list[IdRow]
+    groups: list[_WorkRow]
+
+
+class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    version: int
+    time_ms: int
+    queues: list[_QueueRow]
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class Queue:
+    """One partition: its rules, what it remembers, and its work groups by name."""
+
+    rules: QueueRules = NO_RULES
+    ids: RecentIds = field(default_factory=RecentIds)
+    origins: RecentIds = field(default_factory=RecentIds)
+    groups: dict[str, Work] = field(default_factory=dict)
+
+
+class Queues:
+    """See the top of this module. `bounds` tells the log start and the next offset of a partition
+    of the same shard, `UnknownPartition` if there is none."""
+
+    def __init__(self, bounds: PartitionBounds) -> None:
+        self._bounds = bounds
+        self._version = 1
+        self._time_ms = 0
+        self._time_planned_ms = 0
+        self._epoch = 0
+        """The highest of any work group that was closed: the next one goes on from there."""
+        self._queues: dict[PartitionId, Queue] = {}
+        self._readers: set[PartitionId] = set()
+        self._bounded: set[PartitionId] = set()
+        self._alarms: list[tuple[int, PartitionId, str]] = []
+        self._recalling: dict[tuple[PartitionId, str], Work] = {}
+
+    # Questions.
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def time_ms(self) -> int:
+        return self._time_ms
+
+    @property
+    def partitions(self) -> Mapping[PartitionId, Queue]:
+        """Every partition that rules or groups concern. Not to be changed."""
+        return self._queues
+
+    def rules(self, partition: PartitionId) -> QueueRules | None:
+        """The rules of a partition, if it has any."""
+        queue = self._queues.get(partition)
+        return None if queue is None else queue.rules
+
+    def groups(self, partition: PartitionId) -> Mapping[str, Work]:
+        """The work groups of a partition."""
+        queue = self._queues.get(partition)
+        return {} if queue is None else queue.groups
+
+    def work(self, partition: PartitionId, group: str) -> Work | None:
+        """One of them."""
+        queue = self._queues.get(partition)
+        return None if queue is None else queue.groups.get(group)
+
+    def first_with_id(
+        self, partition: PartitionId, one: bytes, now_ms: int | None = None
+    ) -> Offset | None:
+        """The message that had this id first (see `queue_cards.id_of`), if it is remembered; with
+        a time, only if it would make a message of that time a duplicate."""
+        queue = self._queues.get(partition)
+        if queue is None:
+            return None
+        after_ms = -1 if now_ms is None else now_ms - queue.rules.deduplication_ms
+        return queue.ids.find(one, after_ms)
+
+    def due_ms(self) -> int | None:
+        """When something happens by itself, next: then somebody should turn the clock."""
+        alarms = self._alarms
+        while alarms:
+            at_ms, partition, group = alarms[0]
+            work = self.work(partition, group)
+            if work is not None and work.alarm_ms == at_ms and work.due_ms() == at_ms:
+                return at_ms
+            heappop(alarms)
+            if work is not None and work.alarm_ms == at_ms:
+                work.alarm_ms = None  # What it was set for did not come to pass.
+                self._arm(partition, group, work)
+        return None
+
+    def dying(self) -> Iterator[tuple[PartitionId, str]]:
+        """Work groups that have dead messages to be moved."""
+        for partition, queue in self._queues.items():
+            for name, work in queue.groups.items():
+                if work.dead and work.rules.dead is Dead.MOVE:
+                    yield partition, name
+
+    def recalling(self) -> list[tuple[PartitionId, str, Work]]:
+        """Work groups that wait to be told what old messages say."""
+        return [
+            (partition, group, work)
+            for (partition, group), work in self._recalling.items()
+            if self.work(partition, group) is work and work.is_recalling
+        ]
+
+    def log_starts(self) -> Mapping[PartitionId, Offset]:
+        return {}
+
+    # Planning.
+
+    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
+        if not isinstance(request, _COMMANDS):
+            raise LocalError(f"{type(request).__name__} is no request to queues")
+        _check_bounds(request)
+        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
+        self._time_planned_ms = stamp_ms
+        return Propose(encode_queue_command(request, stamp_ms=stamp_ms), stamp_ms)
+
+    def forget_plans(self) -> None:
+        self._time_planned_ms = self._time_ms
+
+    # Applying.
+
+    def apply(self, entry: Entry) -> Applied:
+        if entry.kind is not EntryKind.COMMAND:
+            return Applied()
+        command = decode_queue_command(entry.payload)
+        self._advance(command.stamp_ms)
+        try:
+            return self._apply_command(command)
+        except PenstockError as error:
+            return Applied((refusal(error),))
+
+    def _apply_command(self, command: QueueCommand) -> Applied:
+        match command:
+            case Acquire():
+                return self._acquire(command)
+            case Settle():
+                return self._settle(command)
+            case TurnClock():
+                return self._turn_clock()
+            case ConfigureQueue(partition=partition, rules=rules):
+                self._configure(partition, rules)
+                return _changed(partition, wakes=True)
+            case OpenWork():
+                self._open(command)
+                return _changed(command.partition, wakes=True)
+            case CloseWork(partition=partition, group=""):
+                self.forget_partition(partition)
+                return _changed(partition)
+            case CloseWork(partition=partition, group=group):
+                self._retire(self._require(partition, group))
+                del self._queues[partition].groups[group]
+                return _changed(partition)
+            case ResetWork(partition=partition, group=group, start=start):
+                work = self._require(partition, group)
+                self._open_at(partition, group, start, work.rules)
+                return _changed(partition, wakes=True)
+            case Recall():
+                return self._recall(command)
+            case Purge(partition=partition, group=group):
+                count = self._require(partition, group).purge()
+                self._queues[partition].ids.clear()
+                return _changed(partition, count)
+            case Bury(partition=partition, group=group, offsets=offsets, discarded=discarded):
+                work = self._require(partition, group)
+                return _changed(partition, work.bury(offsets, discarded=discarded))
+            case Revive(partition=partition, group=group, offsets=offsets):
+                work = self._require(partition, group)
+                count = work.revive(offsets)
+                self._arm(partition, group, work)
+                return _changed(partition, count, wakes=True)
+            case Cancel(partition=partition, group=group, offsets=offsets):
+                work = self._require(partition, group)
+                return _changed(partition, work.cancel(offsets), wakes=work.queue.fifo)
+
+    def _acquire(self, command: Acquire) -> Applied:
+        work, readied = self._turn(command.partition, command.group)
+        epoch, runs = work.acquire(
+            command.messages_max, command.lease_ms, self._time_ms, command.offsets
+        )
+        lease_ms = work.lease_ms(command.lease_ms)
+        self._arm(command.partition, command.group, work)
+        full = not runs and work.in_flight >= work.rules.in_flight_max
+        reply = Acquired(epoch, self._time_ms + lease_ms, tuple(runs), full)
+        return Applied((reply,), (_wake(command.partition),) if readied else ())
+
+    def _settle(self, command: Settle) -> Applied:
+        partition, group = command.partition, command.group
+        work, readied = self._turn(partition, group)
+        before, full = work.visible, work.in_flight >= work.rules.in_flight_max
+        outcomes = tuple(work.settle(one, self._time_ms) for one in command.settlements)
+        self._arm(partition, group, work)
+        wakes = readied or full or work.visible > before or work.queue.fifo
+        return Applied((Settled(outcomes),), (_wake(partition),) if wakes else ())
+
+    def _turn_clock(self) -> Applied:
+        woken: dict[PartitionId, None] = {}
+        while (due_ms := self.due_ms()) is not None and due_ms <= self._time_ms:
+            _, partition, group = heappop(self._alarms)
+            work = self._queues[partition].groups[group]
+            work.alarm_ms = None
+            if work.turn(self._time_ms):
+                woken[partition] = None
+            due_again = work.due_ms()
+            self._arm(partition, group, work)
+            if due_again is not None and due_again <= self._time_ms:
+                break  # A great many at once: the rest is for the next entry.
+        for queue in self._queues.values():
+            self._forget_ids(queue)
+        return Applied((QueueChanged(),), tuple(map(_wake, woken)))
+
+    def _configure(self, partition: PartitionId, rules: QueueRules) -> None:
+        self._bounds(partition)
+        queue = self._queues.setdefault(partition, Queue())
+        queue.rules = rules
+        for name, work in queue.groups.items():
+            work.use_rules(rules)
+            self._note_recall(partition, name, work)
+        self._note_rules(partition, rules)
+
+    def _note_rules(self, partition: PartitionId, rules: QueueRules) -> None:
+        self._readers.discard(partition)
+        self._bounded.discard(partition)
+        if rules.reads_messages:
+            self._readers.add(partition)
+        if rules.drops_oldest and rules.length_max >= 0:
+            self._bounded.add(partition)
+
+    def _open(self, command: OpenWork) -> None:
+        partition, group = command.partition, command.group
+        self._bounds(partition)
+        known = self.work(partition, group)
+        if known is not None:
+            known.rules = command.rules
+            return
+        if len(self.groups(partition)) >= WORK_GROUPS_PER_PARTITION_MAX:
+            raise Overloaded(
+                f"partition {partition} has {WORK_GROUPS_PER_PARTITION_MAX} work groups; close some"
+            )
+        self._open_at(partition, group, command.start, command.rules)
+
+    def _open_at(self, partition: PartitionId, group: str, start: Offset, rules: WorkRules) -> None:
+        log_start, end = self._bounds(partition)
+        if start == EARLIEST:
+            opened = log_start
+        elif start == LATEST:
+            opened = end
+        else:
+            opened = min(max(start, log_start), end)
+        queue = self._queues.setdefault(partition, Queue())
+        former = queue.groups.get(group)
+        work = Work(opened, rules, queue.rules, lambda: self._bounds(partition)[1])
+        work.epoch = self._epoch if former is None else former.epoch
+        queue.groups[group] = work
+        self._note_recall(partition, group, work)
+
+    def _retire(self, work: Work) -> None:
+        """A receipt of before must not fit a lease of after, if the group is opened again."""
+        self._epoch = max(self._epoch, work.epoch)
+
+    def _note_recall(self, partition: PartitionId, group: str, work: Work) -> None:
+        if work.is_recalling:
+            self._recalling[partition, group] = work
+        else:
+            self._recalling.pop((partition, group), None)
+
+    def _recall(self, command: Recall) -> Applied:
+        partition, group = command.partition, command.group
+        work = self._require(partition, group)
+        said = {card[0]: card for card in command.cards}
+        # In a FIFO queue every message stands in a line, also one that could not be read.
+        offsets = range(command.first, command.end) if work.queue.fifo else sorted(said)
+        runs = [
+            _recalled(*said.get(Offset(offset), (Offset(offset), DEFAULT_PRIORITY, b"", -1, -1)))
+            for offset in offsets
+            if command.first <= offset < command.end
+        ]
+        done = work.recall(command.first, command.end, runs)
+        self._arm(partition, group, work)
+        self._note_recall(partition, group, work)
+        return _changed(partition, int(done), wakes=not work.is_recalling)
+
+    # What happens to the partitions.
+
+    def note_append(self, payload: bytes) -> None:
+        """Messages were appended; look at those that rules ask to be looked at."""
+        if not self._readers and not self._bounded:
+            return
+        stamp_ms, slices, position = decode_append(payload)
+        view = memoryview(payload)
+        for part in slices:
+            if part.partition in self._readers:
+                self._advance(stamp_ms)
+                self._read_slice(part, view[position : position + part.length])
+            if part.partition in self._bounded:
+                queue = self._queues[part.partition]
+                for work in queue.groups.values():
+                    work.drop_oldest(queue.rules.length_max)
+            position += part.length
+
+    def note_trim(self, partition: PartitionId, log_start: Offset) -> None:
+        """Messages before this offset exist no more."""
+        for work in self.groups(partition).values():
+            work.trim(log_start)
+
+    def forget_partition(self, partition: PartitionId) -> None:
+        """The partition is gone, or no queue any more."""
+        queue = self._queues.pop(partition, None)
+        for work in queue.groups.values() if queue is not None else ():
+            self._retire(work)
+        self._readers.discard(partition)
+        self._bounded.discard(partition)
+
+    def _read_slice(self, part: Slice, data: memoryview) -> None:
+        queue = self._queues[part.partition]
+        self._forget_ids(queue)
+        position = 0
+        found: list[ReadCard] = []
+        for _ in range(part.batch_count):
+            base_offset, size, count, _, _ = read_outline(data, position)
+            batch = bytes(data[position : position + size])
+            found += read_cards(batch, Offset(base_offset), count, queue.rules, self._time_ms)
+            position += size
+        if not found:
+            return
+        duplicates: list[Offset] = []
+        kept: list[ReadCard] = []
+        for one in found:
+            if self._is_duplicate(queue, one):
+                duplicates.append(one.run.first)
+            else:
+                kept.append(one)
+        for name, work in queue.groups.items():
+            runs = [msgspec.structs.replace(one.run) for one in kept]
+            work.add(runs, duplicates)
+            self._arm(part.partition, name, work)
+
+    def _is_duplicate(self, queue: Queue, one: ReadCard) -> bool:
+        first = one.run.first
+        if one.origin is not None and not queue.origins.note(one.origin, first, self._time_ms):
+            return True
+        return one.dedup is not None and not queue.ids.note(one.dedup, first, self._time_ms)
+
+    def _forget_ids(self, queue: Queue) -> None:
+        queue.ids.forget(self._time_ms - queue.rules.deduplication_ms)
+        queue.origins.forget(self._time_ms - ORIGIN_REMEMBERED_MS)
+
+    # Time.
+
+    def _advance(self, stamp_ms: int) -> None:
+        self._time_ms = max(self._time_ms, stamp_ms)
+
+    def _turn(self, partition: PartitionId, group: str) -> tuple[Work, bool]:
+        """A work group in which everything that is due has happened; whether some are ready."""
+        work = self._require(partition, group)
+        return work, work.turn(self._time_ms)
+
+    def _require(self, partition: PartitionId, group: str) -> Work:
+        work = self.work(partition, group)
+        if work is None:
+            raise UnknownWork(f"partition {partition} has no work group {group}; open it first")
+        return work
+
+    def _arm(self, partition: PartitionId, group: str, work: Work) -> None:
+        """Be told when something is due in a work group."""
+        due_ms = work.due_ms()
+        if due_ms is not None and (work.alarm_ms is None or due_ms < work.alarm_ms):
+            work.alarm_ms = due_ms
+            heappush(self._alarms, (due_ms, partition, group))
+
+    # Snapshots.
+
+    def snapshot(self) -> bytes:
+        rows = [
+            _QueueRow(
+                partition,
+                queue.rules,
+                queue.ids.rows(),
+                queue.origins.rows(),
+                [_WorkRow(name, queue.groups[name].record()) for name in sorted(queue.groups)],
+            )
+            for partition, queue in sorted(self._queues.items())
+        ]
+        return msgspec.msgpack.encode(_Snapshot(self._version, self._time_ms, rows, self._epoch))
+
+    def restore(self, data: bytes) -> None:
+        try:
+            state = msgspec.msgpack.decode(data, type=_Snapshot)
+        except msgspec.DecodeError as error:
+            raise UnsupportedVersion(
+                f"this is no snapshot of queues that this build can read ({error}); start this node"
+                " with the version of Penstock that wrote it or a newer one"
+            ) from error
+        if state.version > NEWEST_QUEUES_VERSION:
+            raise UnsupportedVersion(
+                f"queues of version {state.version} are in a snapshot, this build knows up to"
+                f" {NEWEST_QUEUES_VERSION}: start this node with a later version of Penstock"
+            )
+        self._version, self._time_ms, self._epoch = state.version, state.time_ms, state.epoch
+        self._queues, self._alarms, self._recalling = {}, [], {}
+        self._readers, self._bounded = set(), set()
+        for row in state.queues:
+            queue = Queue(row.rules, RecentIds(row.ids), RecentIds(row.origins))
+            self._queues[row.partition] = queue
+            self._note_rules(row.partition, row.rules)
+            for one in row.groups:
+                queue.groups[one.name] = self._restore_work(row, one)
+        self.forget_plans()
+
+    def _restore_work(self, row: _QueueRow, one: _WorkRow) -> Work:
+        partition = row.partition
+        work = Work.restore(one.record, row.rules, lambda: self._bounds(partition)[1])
+        due_ms = work.alarm_ms = work.due_ms()
+        if due_ms is not None:
+            heappush(self._alarms, (due_ms, partition, one.name))
+        self._note_recall(partition, one.name, work)
+        return work
+
+
+def _recalled(offset: Offset, level: int, lane: bytes | None, at_ms: int, expire_ms: int) -> Run:
+    """An old message as it is told of; if its time has come, that is found out at once."""
+    state = State.READY if at_ms < 0 else State.DELAYED
+    return Run(offset, 1, state, at_ms, level=level, lane=lane, expire_ms=expire_ms)
+
+
+def _wake(partition: PartitionId) -> WakeReaders:
+    return WakeReaders(partition, Offset(0))
+
+
+def _changed(partition: PartitionId, count: int = 0, *, wakes: bool = False) -> Applied:
+    return Applied((QueueChanged(count),), (_wake(partition),) if wakes else ())
+
+
+def _check_bounds(request: QueueCommand) -> None:
+    """What is written must be bounded; what it says is decided when it is applied."""
+    match request:
+        case Acquire(messages_max=most) if not 0 < most <= ACQUIRE_MESSAGES_MAX:
+            raise InvalidRequest(f"{most} messages at once; from 1 to {ACQUIRE_MESSAGES_MAX}")
+        case Settle(settlements=settlements):
+            if len(settlements) > SETTLEMENTS_MAX:
+                raise InvalidRequest(f"{len(settlements)} verdicts; {SETTLEMENTS_MAX} at most")
+            for one in settlements:
+                if not 0 <= one.first < one.end:
+                    raise InvalidRequest(f"a verdict on offsets {one.first} to {one.end}")
+                if len(one.reason) > DEAD_REASON_CHARACTERS_MAX:
+                    raise InvalidRequest(
+                        f"a reason of {len(one.reason)} characters;"
+                        f" {DEAD_REASON_CHARACTERS_MAX} at most"
+                    )
+        case Recall(cards=cards):
+            if any(not 0 <= level < PRIORITIES for _, level, *_ in cards):
+                raise InvalidRequest(f"priorities are 0 to {PRIORITIES - 1}")
+        case OpenWork(group=group):
+            if not 0 < len(group.encode(errors="replace")) <= GROUP_NAME_BYTES_MAX:
+                raise InvalidRequest(f"a work group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes")
+        case _:
+            pass

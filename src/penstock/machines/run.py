@@ -1,0 +1,67 @@
+"""Neighbouring messages of a work group that are in the same state, for the same reason.
+
+Whoever leases a thousand messages and acks them all costs two operations, not two thousand: they
+are one run. A run is split where a part of it fares differently.
+
+    READY     can be delivered; `deliveries` tells whether it has been before
+    LEASED    somebody has it until `at_ms`, under lease `epoch`
+    DELAYED   cannot be delivered before `at_ms`
+    DEAD      failed for good at `at_ms`, for `reason`
+
+What has been dealt with (acked, moved, expired…) has no run: a work group remembers what is left
+to do, not what is done.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from penstock.core.queue_rules import DEFAULT_PRIORITY
+from penstock.core.types import Offset
+
+
+class State(IntEnum):
+    """What can be said of a message that is not dealt with. The numbers are in snapshots."""
+
+    READY = 1
+    LEASED = 2
+    DELAYED = 3
+    DEAD = 4
+
+
+WAITING = (State.READY, State.DELAYED)
+"""Nobody has it, and somebody will."""
+TIMED = (State.LEASED, State.DELAYED)
+"""It ends by itself, at `at_ms`."""
+
+
+class Run(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The messages from `first` on, `length` of them. The order of fields is in snapshots."""
+
+    first: Offset
+    length: int
+    state: State
+    at_ms: int = -1
+    deliveries: int = 0
+    epoch: int = 0
+    """Of the last lease; 0 if there has been none."""
+    first_ms: int = -1
+    """When it was delivered for the first time."""
+    level: int = DEFAULT_PRIORITY
+    lane: bytes | None = None
+    """The message group: its line in a FIFO queue, its tenant in another."""
+    expire_ms: int = -1
+    """When it is not worth delivering any more; -1: always."""
+    reason: str = ""
+
+    @property
+    def end(self) -> Offset:
+        """The offset after its last message."""
+        return Offset(self.first + self.length)
+
+    def split_off(self, at: Offset) -> "Run":
+        """Keep what is before `at`; returns the rest."""
+        assert self.first < at < self.end, f"{at} is not inside {self}"
+        rest = msgspec.structs.replace(self, first=at, length=self.end - at)
+        self.length = at - self.first
+        return rest

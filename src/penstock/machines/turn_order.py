@@ -1,0 +1,364 @@
+"""Who is next: the messages of a work group that can be delivered, in the order they should be.
+
+Two orders share one face. They hold offsets and nothing that cannot be found out again from the
+runs, so they are not in snapshots.
+
+    Loose    standard queues: by offset. Message groups are tenants: who has the fewest messages in
+             flight is next, so that one who sends much delays himself and nobody else.
+    Lines    FIFO queues: the messages of a group stand in line. A line moves when nobody has a
+             message of it; a head that is delayed holds up the line behind it.
+
+Within an order there are levels, one per priority. A level is chosen by `Turns`: the highest that
+has something, or, weighted, each as often as its weight says and none never.
+
+Heaps are corrected when they are looked at: an entry may be out of date, it is never missing. Who
+is next therefore follows from the runs alone, whatever happened before. Where nobody looks, heaps
+are made anew when they have grown to a multiple of the runs.
+"""
+
+from collections import deque
+from collections.abc import Mapping, MutableMapping
+from heapq import heappop, heappush
+from typing import Protocol
+
+from penstock.core.queue_rules import DEFAULT_PRIORITY, PRIORITIES, Priorities
+from penstock.core.types import Offset
+from penstock.machines.run import Run, State
+
+_SLACK = 64
+
+
+class Order(Protocol):
+    """What a work group tells its order, and asks of it."""
+
+    def came(self, run: Run) -> None:
+        """A run has come to life, in any state but DEAD."""
+        ...
+
+    def readied(self, run: Run) -> None:
+        """A living run can be delivered (again)."""
+        ...
+
+    def leased(self, run: Run) -> None:
+        """A ready run has been leased."""
+        ...
+
+    def returned(self, run: Run) -> None:
+        """A leased run is leased no more; what it is now, its state says. Called before `readied`
+        or `left`."""
+        ...
+
+    def left(self, run: Run) -> None:
+        """A run is dealt with, or dead: it is not delivered any more."""
+        ...
+
+    def was_split(self, run: Run, rest: Run) -> None:
+        """`rest` was the end of `run`."""
+        ...
+
+    def is_held(self, run: Run) -> bool:
+        """Nobody may have this one because somebody has another."""
+        ...
+
+    def levels(self, cursor: Offset | None) -> list[int]:
+        """Levels that have something to deliver, the highest first. `cursor` is the first message
+        that was never looked at, which stands at the default level; None if there is none."""
+        ...
+
+    def take(self, level: int, messages_max: int, cursor: Offset | None) -> list[Run] | None:
+        """The next runs of a level, ready, in order, the last perhaps longer than asked for; or
+        None: the message at the cursor is next."""
+        ...
+
+
+class Loose:
+    """The order of a standard queue."""
+
+    __slots__ = ("_choices", "_heaps", "_in_flight", "_pushed", "_runs")
+
+    def __init__(self, runs: Mapping[Offset, Run]) -> None:
+        self._runs = runs
+        self._heaps: list[dict[bytes | None, list[int]]] = []
+        self._choices: list[list[tuple[int, int, bytes]]] = []
+        self._in_flight: dict[bytes | None, int] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._heaps = [{} for _ in range(PRIORITIES)]
+        self._choices = [[] for _ in range(PRIORITIES)]
+        self._pushed = 0
+
+    def came(self, run: Run) -> None:
+        if run.state is State.READY:
+            self.readied(run)
+        elif run.state is State.LEASED:
+            self.leased(run)
+
+    def readied(self, run: Run) -> None:
+        if self._pushed > _SLACK + 4 * len(self._runs):
+            self._clear()
+            for one in self._runs.values():
+                if one.state is State.READY:
+                    self.readied(one)
+        heap = self._heaps[run.level].setdefault(run.lane, [])
+        heappush(heap, run.first)
+        self._pushed += 1
+        if run.lane is not None and heap[0] == run.first:
+            self._offer(run.level, run.lane, run.first)
+
+    def leased(self, run: Run) -> None:
+        self._in_flight[run.lane] = self._in_flight.get(run.lane, 0) + run.length
+
+    def returned(self, run: Run) -> None:
+        left = self._in_flight[run.lane] - run.length
+        if left:
+            self._in_flight[run.lane] = left
+        else:
+            del self._in_flight[run.lane]
+        if run.lane is not None:
+            for level, heaps in enumerate(self._heaps):
+                if heap := heaps.get(run.lane):
+                    self._offer(level, run.lane, heap[0])
+
+    def left(self, run: Run) -> None:
+        """Its entry is found to be out of date when its turn comes."""
+
+    def was_split(self, run: Run, rest: Run) -> None:  # noqa: ARG002
+        if rest.state is State.READY:
+            self.readied(rest)
+
+    def is_held(self, run: Run) -> bool:  # noqa: ARG002
+        return False
+
+    def levels(self, cursor: Offset | None) -> list[int]:
+        found = [level for level in range(PRIORITIES - 1, -1, -1) if self._has_any(level)]
+        if cursor is not None and DEFAULT_PRIORITY not in found:
+            found.append(DEFAULT_PRIORITY)
+            found.sort(reverse=True)
+        return found
+
+    def _has_any(self, level: int) -> bool:
+        heaps = self._heaps[level]
+        while heaps:
+            if self._head(level, next(iter(heaps))) >= 0:
+                return True
+        return False
+
+    def take(
+        self,
+        level: int,
+        messages_max: int,  # noqa: ARG002
+        cursor: Offset | None,
+    ) -> list[Run] | None:
+        head = self._head(level, None)
+        at_cursor = level == DEFAULT_PRIORITY and cursor is not None
+        if at_cursor and (head < 0 or (cursor is not None and cursor < head)):
+            assert cursor is not None, "there is a message at the cursor"
+            loose, is_cursor = int(cursor), True
+        else:
+            loose, is_cursor = head, False
+        tenant = self._next_tenant(level)
+        if tenant is not None and loose >= 0:
+            in_flight, first, _ = tenant
+            if (self._in_flight.get(None, 0), loose) < (in_flight, first):
+                tenant = None
+        if tenant is None:
+            if is_cursor:
+                return None
+            if loose < 0:
+                return []
+            heappop(self._heaps[level][None])
+            return [self._runs[Offset(loose)]]
+        in_flight, first, lane = tenant
+        heappop(self._choices[level])
+        heap = self._heaps[level][lane]
+        heappop(heap)
+        # One tenant after the other, message by message: this one is next again at the earliest
+        # with one more in flight.
+        following = self._head(level, lane)
+        if following >= 0:
+            heappush(self._choices[level], (in_flight + 1, following, lane))
+        return [self._runs[Offset(first)]]
+
+    def _head(self, level: int, lane: bytes | None) -> int:
+        """The first message of a lane that is ready; -1 if none is."""
+        heap = self._heaps[level].get(lane)
+        if heap is None:
+            return -1
+        while heap:
+            run = self._runs.get(Offset(heap[0]))
+            if (
+                run is not None
+                and run.state is State.READY
+                and run.lane == lane
+                and run.level == level
+            ):
+                return heap[0]
+            heappop(heap)
+        del self._heaps[level][lane]
+        return -1
+
+    def _next_tenant(self, level: int) -> tuple[int, int, bytes] | None:
+        choices = self._choices[level]
+        while choices:
+            in_flight, first, lane = choices[0]
+            head = self._head(level, lane)
+            now = self._in_flight.get(lane, 0)
+            if head == first and now == in_flight:
+                return choices[0]
+            heappop(choices)
+            if head >= 0:
+                heappush(choices, (now, head, lane))
+        return None
+
+    def _offer(self, level: int, lane: bytes, first: int) -> None:
+        heappush(self._choices[level], (self._in_flight.get(lane, 0), first, lane))
+        self._pushed += 1
+
+
+class _Line:
+    """The living messages of one group, in order. Those that are leased are at the front."""
+
+    __slots__ = ("firsts", "lane", "leased")
+
+    def __init__(self, lane: bytes) -> None:
+        self.lane = lane
+        self.firsts: deque[Offset] = deque()
+        self.leased = 0
+
+
+class Lines:
+    """The order of a FIFO queue. Its runs are single messages."""
+
+    __slots__ = ("_heads", "_lines", "_pushed", "_runs")
+
+    def __init__(self, runs: Mapping[Offset, Run]) -> None:
+        self._runs = runs
+        self._lines: dict[bytes, _Line] = {}
+        self._heads: list[list[tuple[Offset, bytes]]] = [[] for _ in range(PRIORITIES)]
+        self._pushed = 0
+
+    def came(self, run: Run) -> None:
+        assert run.length == 1, f"{run} stands in a line"
+        lane = run.lane or b""
+        line = self._lines.get(lane)
+        if line is None:
+            line = self._lines[lane] = _Line(lane)
+        run.lane = line.lane  # One name for all, not one each.
+        firsts = line.firsts
+        if not firsts or firsts[-1] < run.first:
+            firsts.append(run.first)
+        else:  # Brought back from the dead.
+            at = sum(1 for one in firsts if one < run.first)
+            firsts.insert(at, run.first)
+        if run.state is State.LEASED:
+            line.leased += 1
+        if firsts[0] == run.first:
+            self._offer(lane, line)
+
+    def readied(self, run: Run) -> None:
+        lane = run.lane or b""
+        line = self._lines[lane]
+        if line.firsts[0] == run.first:
+            self._offer(lane, line)
+
+    def leased(self, run: Run) -> None:
+        self._lines[run.lane or b""].leased += 1
+
+    def returned(self, run: Run) -> None:
+        lane = run.lane or b""
+        line = self._lines[lane]
+        line.leased -= 1
+        self._offer(lane, line)
+
+    def left(self, run: Run) -> None:
+        lane = run.lane or b""
+        line = self._lines[lane]
+        line.firsts.remove(run.first)
+        if line.firsts:
+            self._offer(lane, line)
+        else:
+            del self._lines[lane]
+
+    def was_split(self, run: Run, rest: Run) -> None:  # noqa: ARG002
+        raise AssertionError(f"{run} stood in a line")
+
+    def is_held(self, run: Run) -> bool:
+        return self._lines[run.lane or b""].leased > 0
+
+    def levels(self, cursor: Offset | None) -> list[int]:
+        assert cursor is None, "a FIFO queue has looked at all its messages"
+        return [level for level in range(PRIORITIES - 1, -1, -1) if self._next(level) is not None]
+
+    def take(
+        self,
+        level: int,
+        messages_max: int,
+        cursor: Offset | None,  # noqa: ARG002
+    ) -> list[Run] | None:
+        lane = self._next(level)
+        if lane is None:
+            return []
+        heappop(self._heads[level])
+        taken: list[Run] = []
+        for first in self._lines[lane].firsts:
+            run = self._runs[first]
+            if run.state is not State.READY or len(taken) == messages_max:
+                break
+            taken.append(run)
+        return taken
+
+    def _offer(self, lane: bytes, line: _Line) -> None:
+        self._pushed += 1
+        if self._pushed > _SLACK + 4 * len(self._runs):
+            self._pushed = 0
+            self._heads = [[] for _ in range(PRIORITIES)]
+            for name, other in self._lines.items():
+                self._push(name, other)
+        self._push(lane, line)
+
+    def _push(self, lane: bytes, line: _Line) -> None:
+        if line.leased == 0 and line.firsts:
+            head = self._runs[line.firsts[0]]
+            if head.state is State.READY:
+                heappush(self._heads[head.level], (head.first, lane))
+
+    def _next(self, level: int) -> bytes | None:
+        heads = self._heads[level]
+        while heads:
+            first, lane = heads[0]
+            line = self._lines.get(lane)
+            if line is not None and line.leased == 0 and line.firsts[0] == first:
+                head = self._runs[first]
+                if head.state is State.READY and head.level == level:
+                    return lane
+            heappop(heads)
+        return None
+
+
+class Turns:
+    """Which priority is next. Credits are state: what was owed before a snapshot is owed after."""
+
+    __slots__ = ("credits",)
+
+    def __init__(self, owed: list[int] | None = None) -> None:
+        self.credits = owed or [0] * PRIORITIES
+
+    def choose(self, levels: list[int], mode: Priorities) -> int:
+        """One of these levels, which are sorted, the highest first."""
+        if mode is not Priorities.WEIGHTED or len(levels) == 1:
+            return levels[0]
+        for level in levels:
+            self.credits[level] += level + 1
+        chosen = max(levels, key=lambda level: (self.credits[level], level))
+        self.credits[chosen] -= sum(level + 1 for level in levels)
+        return chosen
+
+
+def make_order(runs: MutableMapping[Offset, Run], *, fifo: bool) -> Order:
+    """The order of these runs, which are all there."""
+    order: Order = Lines(runs) if fifo else Loose(runs)
+    for run in runs.values():
+        if run.state is not State.DEAD:
+            order.came(run)
+    return order

@@ -1,0 +1,587 @@
+"""One work group on one partition: which messages are left to do, who has them, and until when.
+
+    opened ─────────── start ───────────── cursor ───────────── end of the partition
+           all done          some left to        nobody has looked
+                             do: runs            at these yet
+
+A message is waiting at first, without costing anything: everything from the cursor on is ready,
+never delivered, and looks like every other. So ten million waiting messages are one number. What is
+different has a run (see `run`): leased, failed before, delayed, dead, or, because of what it says
+itself (see `core.card`), to be delivered out of the order of offsets. Such messages may lie beyond
+the cursor, which then skips them.
+
+A group that is opened at an old offset does not know what the messages there say: they were looked
+at when they were appended, and it was not there. Where the rules ask for it, it delivers nothing
+until it has been told (`recall`), piece by piece, by whoever can read them.
+
+Time is log time and comes in with each command. What is due (leases, delays, expiry) happens before
+the command itself, a bounded number of steps at a time.
+
+Conservation: whatever was offered to the group is in exactly one place.
+
+    sent = visible + in flight + delayed + dead
+           + acked + moved + expired + purged + dropped + duplicates
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from sortedcontainers import SortedDict
+
+from penstock.core.limits import LEASE_MS_MAX, TURN_STEPS_MAX
+from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
+from penstock.core.types import Offset
+from penstock.machines.cursor import Cursor
+from penstock.machines.queue_commands import Outcome, Settlement, Verdict
+from penstock.machines.retries import retry_delay_ms
+from penstock.machines.run import WAITING, Run, State
+from penstock.machines.timers import Timers
+from penstock.machines.turn_order import Order, Turns, make_order
+from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkRecord
+
+DELIVERIES_REASON = "too many deliveries"
+_SLACK = 1_024
+
+
+class Work:
+    """See the top of this module. `end` is the partition's next offset, asked for when needed."""
+
+    def __init__(
+        self, opened: Offset, rules: WorkRules, queue: QueueRules, end: Callable[[], Offset]
+    ) -> None:
+        self.rules = rules
+        self.queue = queue
+        self.opened = opened
+        self.epoch = 0
+        self.tally = Tally()
+        self.alarm_ms: int | None = None
+        """When the machine means to look here, whatever happens."""
+        self._end = end
+        self._runs: SortedDict[Offset, Run] = SortedDict()
+        self._cursor = Cursor(opened, end)
+        self._turns = Turns()
+        self._timers = Timers(self._runs)
+        self._dead: dict[Offset, None] = {}
+        self._sizes = dict.fromkeys(State, 0)
+        self._order: Order = make_order(self._runs, fifo=queue.fifo)
+        self.recalled = opened
+        """Up to here it knows what messages say; those from `recall_end` on it saw coming."""
+        self.recall_end = end() if queue.reads_messages else opened
+
+    # Questions.
+
+    @property
+    def cursor(self) -> Offset:
+        """Nobody has looked at the messages from here on, but for those that it skips."""
+        return self._cursor.position
+
+    @property
+    def start(self) -> Offset:
+        """Everything below is dealt with."""
+        if self._runs:
+            first: Offset = self._runs.peekitem(0)[0]
+            return min(first, self.cursor)
+        return self.cursor
+
+    @property
+    def waiting(self) -> int:
+        """Messages nobody has looked at."""
+        return self._cursor.waiting
+
+    @property
+    def visible(self) -> int:
+        """Messages that could be delivered now, but for the order and the bounds."""
+        return self.waiting + self._sizes[State.READY]
+
+    @property
+    def in_flight(self) -> int:
+        return self._sizes[State.LEASED]
+
+    @property
+    def delayed(self) -> int:
+        return self._sizes[State.DELAYED]
+
+    @property
+    def dead(self) -> int:
+        return self._sizes[State.DEAD]
+
+    @property
+    def sent(self) -> int:
+        """Everything that was ever offered to this group."""
+        return self._end() - self.opened
+
+    @property
+    def living(self) -> int:
+        """What is left to do; the dead do not count."""
+        return self.visible + self.in_flight + self.delayed
+
+    def lease_ms(self, asked_ms: int) -> int:
+        """How long a lease lasts for which so long was asked; -1: as long as the rules say."""
+        return min(self.rules.lease_ms if asked_ms < 0 else asked_ms, LEASE_MS_MAX)
+
+    @property
+    def is_recalling(self) -> bool:
+        """It has to be told what messages say before it can deliver any."""
+        return self.recalled < self.recall_end
+
+    @property
+    def is_held(self) -> bool:
+        """Nothing is delivered, whatever there is."""
+        return self.queue.paused or self.is_recalling
+
+    def due_ms(self) -> int | None:
+        """When something happens by itself, next."""
+        return self._timers.due_ms()
+
+    def has_ready(self) -> bool:
+        """An acquire might get something."""
+        if self.is_held or self.in_flight >= self.rules.in_flight_max:
+            return False
+        return self.visible > 0 and bool(self._order.levels(self._cursor.next))
+
+    def run_at(self, offset: Offset) -> Run | None:
+        """The run that holds a message, if one does."""
+        index = self._runs.bisect_right(offset) - 1
+        if index < 0:
+            return None
+        run: Run = self._runs.peekitem(index)[1]
+        return run if offset < run.end else None
+
+    def is_waiting(self, offset: Offset) -> bool:
+        """Nobody has looked at this message."""
+        return self._cursor.covers(offset)
+
+    def runs_from(self, offset: Offset) -> Iterator[Run]:
+        """The runs that have something at or after an offset, in order. Not to be changed."""
+        index = self._runs.bisect_right(offset) - 1
+        for first in self._runs.islice(max(index, 0)):
+            run: Run = self._runs[first]
+            if run.end > offset:
+                yield run
+
+    def dead_offsets(self, limit: int) -> list[DeadMessage]:
+        """Messages that failed for good, those that died first first."""
+        found: list[DeadMessage] = []
+        for first in self._dead:
+            run = self._runs[first]
+            for offset in range(run.first, run.end):
+                if len(found) == limit:
+                    return found
+                found.append(
+                    DeadMessage(
+                        Offset(offset),
+                        run.deliveries,
+                        run.first_ms,
+                        run.at_ms,
+                        run.epoch,
+                        run.reason,
+                    )
+                )
+        return found
+
+    # Messages come.
+
+    def add(self, runs: Iterable[Run], duplicates: Iterable[Offset]) -> None:
+        """Messages were appended that are not like all others; the runs are this group's own."""
+        for run in runs:
+            if run.first >= self.cursor:
+                self._cursor.skip(run.first, run.end)
+                self._put(run)
+        for offset in duplicates:
+            if offset >= self.cursor:
+                self._cursor.skip(offset, Offset(offset + 1))
+                self.tally.duplicates += 1
+
+    def recall(self, first: Offset, end: Offset, runs: Iterable[Run]) -> bool:
+        """What the messages of a stretch say that were there before this group; False if this is
+        not the stretch that is wanted."""
+        if first != self.recalled or not first < end <= self.recall_end:
+            return False
+        self.add((run for run in runs if self.is_waiting(run.first)), ())
+        self.recalled = end
+        return True
+
+    def drop_oldest(self, living_max: int) -> None:
+        """Make room: the oldest that nobody has goes."""
+        excess = self.living - living_max
+        while excess > 0:
+            run = next((run for run in self._runs.values() if run.state in WAITING), None)
+            if self.waiting and (run is None or self.cursor < run.first):
+                excess -= self._drop_at_cursor(excess)
+                continue
+            if run is None:
+                return  # Everything is in flight.
+            if run.length > excess:
+                self._split(run, Offset(run.first + excess))
+            excess -= run.length
+            self._remove(run)
+            self.tally.dropped += run.length
+
+    def _drop_at_cursor(self, most: int) -> int:
+        first, end = self._cursor.take(most)
+        self.tally.dropped += end - first
+        return end - first
+
+    # Time passes.
+
+    def turn(self, now_ms: int, steps: int = TURN_STEPS_MAX) -> bool:
+        """What is due happens: leases and delays end, messages expire. True if some are ready."""
+        readied = False
+        for _ in range(steps):
+            due = self._timers.pop(now_ms)
+            if due is None:
+                break
+            at_ms, run = due
+            if run.expire_ms == at_ms and run.state in WAITING:
+                self._remove(run)
+                self.tally.expired += run.length
+                readied = readied or self.queue.fifo  # Whoever stood behind it is next.
+            elif run.state is State.LEASED:
+                self._fail(run, now_ms, delay_ms=-1)
+                readied = True
+            elif run.state is State.DELAYED:
+                self._set(run, State.READY, -1)
+                self._order.readied(run)
+                readied = True
+        return readied
+
+    # Leasing.
+
+    def acquire(
+        self, messages_max: int, lease_ms: int, now_ms: int, offsets: tuple[Offset, ...] = ()
+    ) -> tuple[int, list[GrantedRun]]:
+        """Lease up to so many messages: the epoch of the lease, and what it covers, in order. With
+        offsets, these and no others, which is no delivery."""
+        room = min(messages_max, self.rules.in_flight_max - self.in_flight)
+        granted: list[GrantedRun] = []
+        if self.is_recalling or (self.queue.paused and not offsets) or room <= 0:
+            return self.epoch, granted
+        until_ms = now_ms + self.lease_ms(lease_ms)
+        epoch = self.epoch + 1
+        for run in self._pick(offsets[:room]) if offsets else self._choose(room, now_ms):
+            run.epoch = epoch
+            run.deliveries += not offsets
+            if run.first_ms < 0:
+                run.first_ms = now_ms
+            if granted and _continues(granted[-1], run):
+                last = granted[-1]
+                granted[-1] = last._replace(end=run.end)
+            else:
+                granted.append(GrantedRun(run.first, run.end, run.deliveries, run.first_ms))
+            self._set(run, State.LEASED, until_ms)
+            self._order.leased(run)
+        if granted:
+            self.epoch = epoch
+        return self.epoch, granted
+
+    def _pick(self, offsets: Iterable[Offset]) -> Iterator[Run]:
+        """These messages, those that nobody has and that no line holds back."""
+        lanes: set[bytes | None] = set()
+        for offset in offsets:
+            run = self.run_at(offset)
+            if run is None and self.is_waiting(offset):
+                self._cursor.skip(offset, Offset(offset + 1))
+                run = Run(offset, 1, State.READY)
+                self._put(run, ordered=False)
+            elif run is None or run.state not in WAITING:
+                continue
+            if run.lane not in lanes and self._order.is_held(run):
+                continue
+            lanes.add(run.lane)
+            yield from self._cut_out(offset, Offset(offset + 1))
+
+    def _choose(self, room: int, now_ms: int) -> Iterator[Run]:
+        """Ready runs, in turn; the caller leases each before it asks for the next."""
+        while room > 0:
+            cursor = self._cursor.next
+            levels = self._order.levels(cursor)
+            if not levels:
+                return
+            level = self._turns.choose(levels, self.queue.priorities)
+            one_by_one = self.queue.priorities is Priorities.WEIGHTED and len(levels) > 1
+            most = 1 if one_by_one else room
+            taken = self._order.take(level, most, cursor)
+            if taken is None:
+                first, end = self._cursor.take(most)
+                run = Run(first, end - first, State.READY)
+                self._put(run, ordered=False)
+                room -= run.length
+                yield run
+                continue
+            for run in taken:
+                if 0 <= run.expire_ms <= now_ms:
+                    self._remove(run)
+                    self.tally.expired += run.length
+                    continue
+                if run.length > most:
+                    self._split(run, Offset(run.first + most))
+                room -= run.length
+                yield run
+
+    # Settling.
+
+    def settle(self, one: Settlement, now_ms: int) -> Outcome:
+        """Carry out a verdict, on all of its messages or on none."""
+        outcome = self._look_up(one, now_ms)
+        if outcome is not Outcome.DONE:
+            return outcome
+        for run in self._cut_out(one.first, one.end):
+            match one.verdict:
+                case Verdict.ACK | Verdict.FINISH:
+                    if run.state is State.LEASED:
+                        self._order.returned(run)
+                    self._remove(run)
+                    self.tally.acked += run.length
+                case Verdict.RELEASE:
+                    self._fail(run, now_ms, delay_ms=min(one.delay_ms, LEASE_MS_MAX))
+                case Verdict.REJECT:
+                    self._die(run, now_ms, one.reason)
+                case Verdict.EXTEND:
+                    until_ms = now_ms + min(max(one.delay_ms, 0), LEASE_MS_MAX)
+                    self._set(run, State.LEASED, until_ms)
+        return Outcome.DONE
+
+    def _look_up(self, one: Settlement, now_ms: int) -> Outcome:
+        """Whether this lease covers all these messages."""
+        offset = one.first
+        while offset < one.end:
+            run = self.run_at(offset)
+            if run is None:
+                return Outcome.STALE if self.is_waiting(offset) else Outcome.GONE
+            held = run.state is State.LEASED and run.at_ms > now_ms
+            if one.verdict is Verdict.FINISH:
+                held = run.state is not State.DEAD
+            if not held or run.epoch != one.epoch:
+                return Outcome.GONE if run.state is State.DEAD else Outcome.STALE
+            offset = run.end
+        return Outcome.DONE
+
+    def _fail(self, run: Run, now_ms: int, *, delay_ms: int) -> None:
+        """A delivery came to nothing: another one, some time, or none any more."""
+        limit = self.rules.deliveries_max
+        if 0 < limit <= run.deliveries:
+            self._die(run, now_ms, DELIVERIES_REASON)
+            return
+        if 0 <= run.expire_ms <= now_ms:
+            self._order.returned(run)
+            self._remove(run)
+            self.tally.expired += run.length
+            return
+        if delay_ms < 0:
+            delay_ms = retry_delay_ms(self.rules, run.deliveries, run.first)
+        if delay_ms:
+            self._set(run, State.DELAYED, now_ms + delay_ms)
+            self._order.returned(run)
+        else:
+            self._set(run, State.READY, -1)
+            self._order.returned(run)
+            self._order.readied(run)
+
+    def _die(self, run: Run, now_ms: int, reason: str) -> None:
+        if self.rules.dead is Dead.DISCARD:
+            self._order.returned(run)
+            self._remove(run)
+            self.tally.purged += run.length
+            return
+        run.reason = reason
+        self._set(run, State.DEAD, now_ms)
+        self._order.returned(run)
+        self._order.left(run)
+        self._dead[run.first] = None
+
+    # What people do.
+
+    def bury(self, offsets: Iterable[Offset], *, discarded: bool) -> int:
+        """Dead messages have been moved away, or are not wanted; how many that were."""
+        count = 0
+        for offset in offsets:
+            run = self.run_at(offset)
+            if run is not None and run.state is State.DEAD:
+                for one in self._cut_out(offset, Offset(offset + 1)):
+                    self._remove(one)
+                count += 1
+        if discarded:
+            self.tally.purged += count
+        else:
+            self.tally.moved += count
+        return count
+
+    def revive(self, offsets: Iterable[Offset]) -> int:
+        """Deliver dead messages anew, as if for the first time; none named: all."""
+        chosen = list(offsets) or [offset for offset, *_ in self.dead_offsets(self.dead)]
+        count = 0
+        for offset in chosen:
+            run = self.run_at(offset)
+            if run is None or run.state is not State.DEAD:
+                continue
+            for one in self._cut_out(offset, Offset(offset + 1)):
+                del self._dead[one.first]
+                one.deliveries, one.first_ms, one.reason = 0, -1, ""
+                self._set(one, State.READY, -1)
+                self._order.came(one)
+                count += 1
+        return count
+
+    def cancel(self, offsets: Iterable[Offset]) -> int:
+        """Call off messages that nobody has."""
+        count = 0
+        for offset in offsets:
+            run = self.run_at(offset)
+            if run is not None:
+                if run.state not in WAITING:
+                    continue
+                for one in self._cut_out(offset, Offset(offset + 1)):
+                    self._remove(one)
+            elif self.is_waiting(offset):
+                self._cursor.skip(offset, Offset(offset + 1))
+            else:
+                continue
+            count += 1
+        self.tally.purged += count
+        return count
+
+    def purge(self) -> int:
+        """Drop everything."""
+        count = self.living + self.dead
+        self.tally.purged += count
+        self._forget_all()
+        self.recalled = max(self.recalled, self.recall_end)
+        return count
+
+    def trim(self, log_start: Offset) -> None:
+        """Messages before this offset exist no more."""
+        while self._runs and self._runs.peekitem(0)[0] < log_start:
+            run: Run = self._runs.peekitem(0)[1]
+            if run.end > log_start:
+                self._split(run, log_start)
+            if run.state is State.LEASED:
+                self._order.returned(run)
+            self._remove(run)
+            self.tally.expired += run.length
+        while self.cursor < log_start and self._cursor.next is not None:
+            first, end = self._cursor.take(log_start - self.cursor)
+            self.tally.expired += end - first
+        self.recalled = max(self.recalled, min(log_start, self.recall_end))
+
+    # The group itself.
+
+    def use_rules(self, queue: QueueRules) -> None:
+        """The partition's rules have changed. A queue that becomes FIFO looks at everything again
+        that nobody has; other rules count for what comes from now on."""
+        anew = queue.fifo != self.queue.fifo
+        self.queue = queue
+        if anew:
+            if queue.fifo:
+                self._stand_singly()
+                self.recalled, self.recall_end = self.cursor, self._end()
+            self._order = make_order(self._runs, fifo=queue.fifo)
+
+    def _stand_singly(self) -> None:
+        """Lines are of single messages."""
+        for run in [run for run in self._runs.values() if run.length > 1]:
+            rest = run
+            while rest.length > 1:
+                following = rest.split_off(Offset(rest.first + 1))
+                self._runs[following.first] = following
+                if following.state is State.DEAD:
+                    self._dead[following.first] = None
+                self._timers.watch(following)
+                rest = following
+
+    def record(self) -> WorkRecord:
+        """The whole state."""
+        return WorkRecord(
+            self.rules,
+            self.opened,
+            self.cursor,
+            self.epoch,
+            self.tally,
+            self._turns.credits,
+            self._cursor.skips(),
+            list(self._runs.values()),
+            self.recalled,
+            self.recall_end,
+        )
+
+    @classmethod
+    def restore(cls, record: WorkRecord, queue: QueueRules, end: Callable[[], Offset]) -> "Work":
+        """A work group out of a snapshot."""
+        work = cls(end(), record.rules, queue, end)
+        work.opened = record.opened
+        work._cursor = Cursor(record.cursor, end, record.skips)
+        work.epoch, work.tally = record.epoch, record.tally
+        work.recalled, work.recall_end = record.recalled, record.recall_end
+        work._turns = Turns(record.credits)
+        work._runs.update((run.first, run) for run in record.runs)
+        for run in record.runs:
+            work._sizes[run.state] += run.length
+        work._timers.watch_all(record.runs)
+        dead = [run for run in record.runs if run.state is State.DEAD]
+        work._dead = {run.first: None for run in sorted(dead, key=lambda run: run.at_ms)}
+        work._order = make_order(work._runs, fifo=queue.fifo)
+        return work
+
+    # Runs.
+
+    def _put(self, run: Run, *, ordered: bool = True) -> None:
+        self._runs[run.first] = run
+        self._sizes[run.state] += run.length
+        self._timers.watch(run)
+        if ordered:
+            self._order.came(run)
+
+    def _set(self, run: Run, state: State, at_ms: int) -> None:
+        """Change a run's state and its time."""
+        self._sizes[run.state] -= run.length
+        self._sizes[state] += run.length
+        run.state, run.at_ms = state, at_ms
+        if state is not State.DEAD:
+            self._timers.watch(run)
+
+    def _remove(self, run: Run) -> None:
+        """The run is dealt with."""
+        del self._runs[run.first]
+        self._sizes[run.state] -= run.length
+        if run.state is State.DEAD:
+            del self._dead[run.first]
+        else:
+            self._order.left(run)
+
+    def _cut_out(self, first: Offset, end: Offset) -> list[Run]:
+        """The runs that make up exactly this range; what sticks out is split off."""
+        cut: list[Run] = []
+        while first < end:
+            run = self.run_at(first)
+            assert run is not None, f"there is no run at {first}"
+            if run.first < first:
+                run = self._split(run, first)
+            if run.end > end:
+                self._split(run, end)
+            cut.append(run)
+            first = run.end
+        return cut
+
+    def _split(self, run: Run, at: Offset) -> Run:
+        rest = run.split_off(at)
+        self._runs[at] = rest
+        if rest.state is State.DEAD:
+            self._dead[at] = None
+        else:
+            self._timers.watch(rest)
+            self._order.was_split(run, rest)
+        return rest
+
+    def _forget_all(self) -> None:
+        self._runs.clear()
+        self._cursor.jump_to_end()
+        self._timers.watch_all(())
+        self._dead.clear()
+        self._sizes = dict.fromkeys(State, 0)
+        self._order = make_order(self._runs, fifo=self.queue.fifo)
+
+
+def _continues(last: GrantedRun, run: Run) -> bool:
+    return (
+        last.end == run.first
+        and last.deliveries == run.deliveries
+        and last.first_ms == run.first_ms
+    )

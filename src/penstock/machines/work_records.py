@@ -1,0 +1,59 @@
+"""A work group on paper: what a snapshot holds of it, and what it hands out."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.core.queue_rules import WorkRules
+from penstock.core.types import Offset
+from penstock.machines.run import Run
+
+
+class Tally(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """How many messages have been dealt with in which way. The order of fields is in snapshots."""
+
+    acked: int = 0
+    moved: int = 0
+    expired: int = 0
+    purged: int = 0
+    dropped: int = 0
+    duplicates: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.acked + self.moved + self.expired + self.purged + self.dropped + self.duplicates
+
+
+class WorkRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A work group as it stands in a snapshot."""
+
+    rules: WorkRules
+    opened: Offset
+    cursor: Offset
+    epoch: int
+    tally: Tally
+    credits: list[int]
+    skips: list[tuple[Offset, Offset]]
+    runs: list[Run]
+    recalled: Offset
+    recall_end: Offset
+
+
+class GrantedRun(NamedTuple):
+    """Messages that were leased together and have been delivered equally often."""
+
+    first: Offset
+    end: Offset
+    deliveries: int
+    first_ms: int
+
+
+class DeadMessage(NamedTuple):
+    """A message that failed for good."""
+
+    offset: Offset
+    deliveries: int
+    first_ms: int
+    died_ms: int
+    epoch: int
+    reason: str

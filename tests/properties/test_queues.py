@@ -1,0 +1,467 @@
+"""The queues of a shard against a model that looks at every message by itself.
+
+Hypothesis plays senders, workers who hold their leases too long, an operator and a clock. Two work
+groups with rules of their own look at one partition. After every step the whole state must be the
+model's (`tests/queue_model.py`), every message must be in exactly one place, and what is handed out
+must be what should have been.
+
+Beside the leader run a follower and a replica that starts again and again from a snapshot: all
+three must be equal, byte for byte, in what they answer and in when they want to be woken.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from penstock.core import card
+from penstock.core.entries import Entry, EntryKind
+from penstock.core.message import NewMessage
+from penstock.core.message_batches import build_messages
+from penstock.core.queue_rules import (
+    DEFAULT_PRIORITY,
+    Dead,
+    Deduplication,
+    Priorities,
+    QueueRules,
+    Retry,
+    WorkRules,
+)
+from penstock.core.types import Index, Offset, PartitionId, Term
+from penstock.machines import (
+    Append,
+    AppendBatch,
+    CreatePartition,
+    Propose,
+    Reply,
+    Request,
+    TrimPartition,
+    join_appends,
+)
+from penstock.machines.queue_commands import (
+    Acquire,
+    Bury,
+    Cancel,
+    CloseWork,
+    ConfigureQueue,
+    OpenWork,
+    Purge,
+    Recall,
+    ResetWork,
+    Revive,
+    Settle,
+    Settlement,
+    TurnClock,
+    Verdict,
+)
+from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
+from penstock.machines.run import State
+from penstock.machines.shard_machine import ShardMachine
+from tests.queue_model import WAITING, One, QueueModel, unconserved, view_of
+
+pytestmark = pytest.mark.slow
+
+PARTITION = PartitionId(1)
+GROUPS = st.sampled_from(["a", "b"])
+MODES = st.sampled_from(list(Priorities))
+QUEUE_RULES = st.builds(
+    QueueRules,
+    cards=st.booleans(),
+    fifo=st.booleans(),
+    priorities=MODES,
+    delay_ms=st.sampled_from([0, 0, 15]),
+    ttl_ms=st.sampled_from([-1, -1, 60]),
+    deduplication=st.sampled_from(list(Deduplication)),
+    deduplication_ms=st.just(40),
+    deduplication_by_group=st.booleans(),
+    length_max=st.sampled_from([-1, 8]),
+    drops_oldest=st.booleans(),
+)
+# No chance in retries: messages that failed together draw one delay, and the model knows no runs.
+WORK_RULES = st.builds(
+    WorkRules,
+    lease_ms=st.sampled_from([1, 20, 100]),
+    deliveries_max=st.sampled_from([0, 1, 3]),
+    retry=st.sampled_from([Retry.NONE, Retry.FIXED, Retry.LINEAR, Retry.EXPONENTIAL]),
+    retry_ms=st.just(8),
+    retry_max_ms=st.just(30),
+    dead=st.sampled_from(list(Dead)),
+    in_flight_max=st.sampled_from([4, 100]),
+)
+
+
+def _number(most: int) -> st.SearchStrategy[int | None]:
+    return st.none() | st.integers(0, most)
+
+
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "value": st.sampled_from([b"", b"x", b"y"]),
+            "key": st.sampled_from([None, None, b"k"]),
+            card.GROUP: st.sampled_from([None, None, b"g", b"h"]),
+            card.PRIORITY: _number(12),
+            card.DELAY: _number(40),
+            card.TTL: _number(80),
+            card.DEDUP_ID: st.sampled_from([None, None, None, b"1", b"2"]),
+        }
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+class QueuesPlay(RuleBasedStateMachine):
+    """One shard on three replicas, and a model for each of its work groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replicas = [ShardMachine() for _ in range(3)]
+        self.models: dict[str, QueueModel] = {}
+        self.held: list[tuple[str, int, int, int]] = []
+        self.seen: dict[tuple[object, bytes], int] = {}
+        self.epochs: dict[str, int] = {}
+        self.index = 0
+        self.now_ms = 1_000
+        self.log: list[tuple[dict[str, object], int]] = []
+
+    @initialize(rules=QUEUE_RULES, first=WORK_RULES, second=WORK_RULES)
+    def begin(self, rules: QueueRules, first: WorkRules, second: WorkRules) -> None:
+        self.queue = rules
+        self.do(CreatePartition(partition=PARTITION))
+        self.do(ConfigureQueue(partition=PARTITION, rules=rules))
+        for name, work in (("a", first), ("b", second)):
+            self.open(name, work, EARLIEST)
+
+    # Senders.
+
+    @rule(said=MESSAGES)
+    def send(self, said: list[dict[str, object]]) -> None:
+        made = []
+        for one in said:
+            headers = tuple(
+                (name, value if isinstance(value, bytes) else str(value).encode())
+                for name, value in one.items()
+                if name.startswith(card.PREFIX) and value is not None
+            )
+            made.append(NewMessage(one["value"], one["key"], headers))  # type: ignore[arg-type]
+        self.do(AppendBatch(PARTITION, build_messages(made, self.now_ms)))
+        now_ms = self.leader.queues.time_ms
+        for one in said:
+            self.model_append(one, now_ms)
+        for model in self.models.values():
+            model.drop_oldest()
+
+    def model_append(self, said: dict[str, object], now_ms: int) -> None:
+        offset = len(self.log)
+        self.log.append((said, now_ms))
+        duplicate = self.is_duplicate(said, self.told(offset).lane, now_ms)
+        for model in self.models.values():
+            if duplicate:
+                model.done["duplicates"] += 1
+            else:
+                model.left[offset] = self.told(offset)
+
+    def told(self, offset: int) -> One:
+        """What the cards and the rules make of a message, said once more."""
+        rules = self.queue
+        said, now_ms = self.log[offset]
+
+        def number(name: str, default: int) -> int:
+            value = said[name] if rules.cards else None
+            return value if isinstance(value, int) else default
+
+        lane = said[card.GROUP] if rules.cards else None
+        if rules.fifo:
+            lane = lane or said["key"] or b""
+        level = DEFAULT_PRIORITY
+        if rules.priorities is not Priorities.OFF:
+            level = min(number(card.PRIORITY, level), 9)
+        ttl_ms, delay_ms = number(card.TTL, rules.ttl_ms), number(card.DELAY, rules.delay_ms)
+        one = One(offset, lane, level, now_ms + ttl_ms if ttl_ms >= 0 else -1)  # type: ignore[arg-type]
+        if delay_ms > 0:
+            one.state, one.at_ms = State.DELAYED, now_ms + delay_ms
+        return one
+
+    def is_duplicate(self, said: dict[str, object], lane: bytes | None, now_ms: int) -> bool:
+        one = said[card.DEDUP_ID]
+        if self.queue.deduplication is Deduplication.OFF:
+            return False
+        if one is None:
+            if self.queue.deduplication is not Deduplication.CONTENT:
+                return False
+            one = ("content", said["value"])
+        key = (one, (lane or b"") if self.queue.deduplication_by_group else b"")
+        if now_ms < self.seen.get(key, -1_000) + self.queue.deduplication_ms:
+            return True
+        self.seen[key] = now_ms
+        return False
+
+    # Workers.
+
+    @rule(group=GROUPS, most=st.integers(1, 6), lease_ms=st.sampled_from([-1, -1, 0, 10]))
+    def acquire(self, group: str, most: int, lease_ms: int) -> None:
+        request = Acquire(partition=PARTITION, group=group, messages_max=most, lease_ms=lease_ms)
+        reply, model = self.do(request), self.turned(group)
+        assert isinstance(reply, Acquired)
+        granted = self.granted(reply)
+        assert not (complaint := model.complaint(granted, most)), complaint
+        self.lease(group, reply, granted, lease_ms, counts=True)
+
+    @rule(group=GROUPS, offsets=st.lists(st.integers(0, 20), min_size=1, max_size=4))
+    def acquire_these(self, group: str, offsets: list[int]) -> None:
+        request = Acquire(
+            partition=PARTITION,
+            group=group,
+            messages_max=len(offsets),
+            offsets=tuple(map(Offset, offsets)),
+        )
+        reply, model = self.do(request), self.turned(group)
+        assert isinstance(reply, Acquired)
+        granted = self.granted(reply)
+        assert granted == self.pick(model, offsets)
+        self.lease(group, reply, granted, -1, counts=False)
+
+    def pick(self, model: QueueModel, offsets: list[int]) -> list[int]:
+        leased = [one for one in model.left.values() if one.state is State.LEASED]
+        held = {one.lane for one in leased} if self.queue.fifo else set()
+        found: list[int] = []
+        if model.recalled < model.recall_end:
+            return found
+        for offset in offsets[: max(model.work.in_flight_max - len(leased), 0)]:
+            one = model.left.get(offset)
+            if one is not None and one.state in WAITING and one.lane not in held:
+                found += [offset] * (offset not in found)
+        return found
+
+    def granted(self, reply: Acquired) -> list[int]:
+        return [offset for run in reply.runs for offset in range(run.first, run.end)]
+
+    def lease(
+        self, group: str, reply: Acquired, granted: list[int], lease_ms: int, *, counts: bool
+    ) -> None:
+        model = self.models[group]
+        before = model.epoch
+        lease_ms = model.work.lease_ms if lease_ms < 0 else lease_ms
+        assert reply.until_ms == self.leader.queues.time_ms + lease_ms
+        model.lease(granted, reply.until_ms, counts=counts)
+        assert reply.epoch == model.epoch == before + bool(granted)
+        for run in reply.runs:
+            self.held.append((group, run.first, run.end, reply.epoch))
+            for offset in range(run.first, run.end):
+                assert run.deliveries == model.left[offset].deliveries
+
+    @precondition(lambda self: self.held)
+    @rule(
+        data=st.data(),
+        verdict=st.sampled_from(list(Verdict)),
+        delay_ms=st.sampled_from([-1, 0, 12, 50]),
+        off=st.sampled_from([0, 0, 0, 0, 1]),
+    )
+    def settle(self, data: st.DataObject, verdict: Verdict, delay_ms: int, off: int) -> None:
+        """About a part of something that was held once, and perhaps still is."""
+        group, first, end, epoch = data.draw(st.sampled_from(self.held))
+        low = data.draw(st.integers(first, end - 1))
+        high = data.draw(st.integers(low + 1, end)) + off
+        said = Settlement(Offset(low), Offset(high), epoch + off, verdict, delay_ms)
+        reply = self.do(Settle(partition=PARTITION, group=group, settlements=(said,)))
+        assert isinstance(reply, Settled)
+        model = self.turned(group)
+        assert reply.outcomes == (model.settle(said, self.leader.queues.time_ms),)
+
+    # People, and time.
+
+    @rule(group=GROUPS, offsets=st.lists(st.integers(0, 20), max_size=3))
+    def revive(self, group: str, offsets: list[int]) -> None:
+        request = Revive(partition=PARTITION, group=group, offsets=tuple(map(Offset, offsets)))
+        self.count(request, self.models[group].revive(offsets))
+
+    @rule(group=GROUPS, most=st.integers(1, 3), discarded=st.booleans())
+    def bury(self, group: str, most: int, discarded: bool) -> None:
+        work = self.leader.queues.work(PARTITION, group)
+        assert work is not None
+        offsets = tuple(one.offset for one in work.dead_offsets(most))
+        model = self.models[group]
+        assert len(offsets) == min(most, sum(one[0] is State.DEAD for one in model.view().values()))
+        request = Bury(partition=PARTITION, group=group, offsets=offsets, discarded=discarded)
+        self.count(request, model.bury(offsets, discarded=discarded))
+
+    @rule(group=GROUPS, offsets=st.lists(st.integers(0, 20), min_size=1, max_size=3))
+    def cancel(self, group: str, offsets: list[int]) -> None:
+        request = Cancel(partition=PARTITION, group=group, offsets=tuple(map(Offset, offsets)))
+        self.count(request, self.models[group].cancel(offsets))
+
+    @rule(group=GROUPS, really=st.integers(0, 3))
+    def purge(self, group: str, really: int) -> None:
+        if not really:
+            self.seen.clear()
+            self.count(Purge(partition=PARTITION, group=group), self.models[group].purge())
+
+    def count(self, request: Request, expected: int) -> None:
+        assert self.do(request) == QueueChanged(expected)
+
+    @rule(group=GROUPS, start=st.sampled_from([EARLIEST, LATEST, Offset(3)]), closed=st.booleans())
+    def start_over(self, group: str, start: Offset, closed: bool) -> None:
+        if closed:
+            self.do(CloseWork(partition=PARTITION, group=group))
+            self.open(group, self.models[group].work, start)
+        else:
+            self.do(ResetWork(partition=PARTITION, group=group, start=start))
+            self.model_open(group, self.models[group].work, start)
+
+    def open(self, group: str, work: WorkRules, start: Offset) -> None:
+        self.do(OpenWork(partition=PARTITION, group=group, start=start, rules=work))
+        self.model_open(group, work, start)
+
+    def model_open(self, group: str, work: WorkRules, start: Offset) -> None:
+        opened = self.leader.queues.work(PARTITION, group)
+        assert opened is not None
+        assert opened.epoch >= self.epochs.get(group, 0), "a receipt of before may fit again"
+        model = self.models[group] = QueueModel(self.queue, work, epoch=opened.epoch)
+        log_start, end = self.leader.bounds(PARTITION)
+        first = {EARLIEST: log_start, LATEST: end}.get(start, min(max(start, log_start), end))
+        for offset in range(first, end):
+            model.left[offset] = One(offset, told=False)
+        model.recalled, model.recall_end = first, end if self.queue.reads_messages else first
+
+    @rule(group=GROUPS, most=st.integers(1, 12), late=st.sampled_from([0, 0, 0, 1]))
+    def recall(self, group: str, most: int, late: int) -> None:
+        model = self.models[group]
+        first = model.recalled - late
+        end = min(first + most, model.recall_end)
+        said = [self.told(offset) for offset in range(max(first, 0), end)]
+        cards = tuple(
+            (Offset(one.offset), one.level, one.lane, one.at_ms, one.expire_ms)
+            for one in said
+            if one != One(one.offset)
+        )
+        command = Recall(
+            partition=PARTITION, group=group, first=Offset(first), end=Offset(end), cards=cards
+        )
+        self.count(command, int(model.recall(first, end, said)))
+
+    @rule(fifo=st.booleans(), priorities=MODES, paused=st.sampled_from([False, False, True]))
+    def configure(self, fifo: bool, priorities: Priorities, paused: bool) -> None:
+        old = self.queue
+        self.queue = rules = QueueRules(
+            old.cards, fifo, priorities, old.delay_ms, old.ttl_ms, old.deduplication,
+            old.deduplication_ms, old.deduplication_by_group, old.length_max, old.drops_oldest,
+            paused,
+        )  # fmt: skip
+        for name, model in self.models.items():
+            model.rules = rules
+            work = self.leader.queues.work(PARTITION, name)
+            assert work is not None
+            if fifo and not old.fifo:
+                model.recalled, model.recall_end = work.cursor, len(self.log)
+                for one in model.left.values():
+                    one.told = not work.is_waiting(Offset(one.offset))
+                    one.lane = one.lane or b""
+        self.do(ConfigureQueue(partition=PARTITION, rules=rules))
+
+    @rule(share=st.integers(0, 8))
+    def trim(self, share: int) -> None:
+        log_start, end = self.leader.bounds(PARTITION)
+        before = log_start + (end - log_start) * share // 16
+        if before > log_start:
+            self.do(TrimPartition(partition=PARTITION, before=Offset(before)))
+            for model in self.models.values():
+                model.trim(before)
+
+    @rule(step=st.sampled_from([-20, 0, 1, 5, 5, 40]))
+    def let_time_pass(self, step: int) -> None:
+        self.now_ms += step
+
+    @rule(step=st.sampled_from([0, 1, 10, 60]))
+    def turn_clock(self, step: int) -> None:
+        self.now_ms += step
+        self.do(TurnClock())
+        for group in self.models:
+            self.turned(group)
+
+    def turned(self, group: str) -> QueueModel:
+        """The model of a group, after what is due in it has happened."""
+        model = self.models[group]
+        model.turn(self.leader.queues.time_ms)
+        return model
+
+    # What must hold.
+
+    @rule()
+    def restore_from_snapshot(self) -> None:
+        state = self.replicas[1].snapshot()
+        self.replicas[2] = ShardMachine()
+        self.replicas[2].restore(state)
+
+    @rule(who=st.integers(1, 2))
+    def change_leader(self, who: int) -> None:
+        replicas = self.replicas
+        replicas[0], replicas[who] = replicas[who], replicas[0]
+        replicas[0].forget_plans()
+
+    @invariant()
+    def replicas_are_equal(self) -> None:
+        state, due_ms = self.leader.snapshot(), self.leader.queues.due_ms()
+        for replica in self.replicas[1:]:
+            assert replica.snapshot() == state
+            assert replica.queues.due_ms() == due_ms
+
+    @invariant()
+    def the_state_is_the_models(self) -> None:
+        for name, model in self.models.items():
+            work = self.leader.queues.work(PARTITION, name)
+            assert work is not None
+            assert not (complaint := unconserved(work)), complaint
+            assert view_of(work, len(self.log)) == model.view()
+            self.epochs[name] = max(self.epochs.get(name, 0), work.epoch)
+            for how, count in model.done.items():
+                assert getattr(work.tally, how) == count, f"{count} {how}, not {work.tally}"
+
+    @invariant()
+    def whoever_turns_the_clock_is_told_when(self) -> None:
+        due = []
+        for model in self.models.values():
+            for one in model.left.values():
+                due += [one.at_ms] * (one.state in (State.LEASED, State.DELAYED))
+                due += [one.expire_ms] * (one.state in WAITING and one.expire_ms >= 0)
+        assert self.leader.queues.due_ms() == min(due, default=None)
+
+    # The machinery.
+
+    @property
+    def leader(self) -> ShardMachine:
+        return self.replicas[0]
+
+    def do(self, request: Request) -> Reply:
+        """Plan on the leader, apply everywhere."""
+        plan = self.leader.plan(request, now_ms=self.now_ms, term=Term(1))
+        self.index += 1
+        if isinstance(plan, Append):
+            kind, payload = EntryKind.APPEND, join_appends([plan])
+        else:
+            assert isinstance(plan, Propose)
+            kind, payload = EntryKind.COMMAND, plan.payload
+        entry = Entry(Index(self.index), Term(1), kind, payload)
+        results = [replica.apply(entry) for replica in self.replicas]
+        assert results[0] == results[1] == results[2]
+        return results[0].replies[0]
+
+
+TestQueues = QueuesPlay.TestCase
+TestQueues.settings = settings(
+    derandomize=True, deadline=None, database=None, max_examples=150, stateful_step_count=50
+)
+
+
+def test_a_model_can_complain() -> None:
+    model = QueueModel(QueueRules(), WorkRules())
+    offsets: Iterable[int] = range(3)
+    for offset in offsets:
+        model.append(One(offset), 0)
+    assert model.complaint([0, 1], 2) == ""
+    assert model.complaint([1, 0], 2)
+    assert model.complaint([0], 2)
+    assert model.complaint([0, 0], 2)
+    assert model.complaint([0, 7], 2)
