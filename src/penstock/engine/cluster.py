@@ -34,6 +34,7 @@ from penstock.engine.status import (
     ShardStatus,
 )
 from penstock.machines.catalog_commands import AddNode, DrainNode, PlaceShard
+from penstock.machines.secrets import RECEIPTS
 
 SHARD_METHOD = "shard"
 TRANSFER_METHOD = "transfer"
@@ -252,6 +253,8 @@ class Cluster:
                 problems.append(f"shard {shard} is damaged and being repaired")
         if not self._engine.catalog.shards:
             problems.append("the catalog is not there yet")
+        elif RECEIPTS not in self._engine.catalog.secrets:
+            problems.append("the cluster has no key for receipts yet")
         return NodeHealth(
             ready=not problems,
             problems=tuple(problems),

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -34,6 +34,7 @@ from penstock.core.errors import (
     OutcomeUnknown,
     PenstockError,
     TopicExists,
+    Unavailable,
     UnknownPartition,
     UnknownTopic,
     UnsupportedBatch,
@@ -49,6 +50,7 @@ from penstock.core.types import (
     PartitionId,
     ProducerId,
     ShardId,
+    Term,
     TopicId,
 )
 from penstock.engine.batcher import Promise
@@ -58,12 +60,23 @@ from penstock.engine.group_requests import GroupSettings
 from penstock.engine.leaders import NOBODY, Leader, Leaders
 from penstock.engine.local_shards import LocalShards
 from penstock.engine.placement import CATALOG_SHARD
+from penstock.engine.queue_bounds import QueueBounds
+from penstock.engine.queue_duties import write_rules
 from penstock.engine.shard import Shard
+from penstock.engine.share_groups import ShareGroups
 from penstock.engine.waiting import Waiting, Watch
-from penstock.machines.catalog import Catalog, NodeRecord, ProducerIds, Topic, TopicReply
+from penstock.machines.catalog import (
+    Catalog,
+    GroupConfigured,
+    NodeRecord,
+    ProducerIds,
+    Topic,
+    TopicReply,
+)
 from penstock.machines.catalog_commands import (
     AddPartitions,
     CatalogCommand,
+    ConfigureGroup,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -72,6 +85,12 @@ from penstock.machines.catalog_commands import (
 from penstock.machines.commands import TrimPartition
 from penstock.machines.machine import Appended, Reply
 from penstock.machines.partitions import AppendBatch, Bounds, PartitionTrimmed
+from penstock.machines.secrets import RECEIPTS
+
+if TYPE_CHECKING:
+    from penstock.engine.moves import Moves
+    from penstock.engine.queue_survey import QueueSurvey
+    from penstock.engine.queues import Queues
 
 PRODUCER_IDS_TAKEN = 1_000
 """How many producer ids a node takes from the catalog at once."""
@@ -118,6 +137,13 @@ _PROMISES = {
 class Engine:
     """See the top of this module."""
 
+    queues: "Queues"
+    """Leases and everything that goes with them; the node puts it here."""
+    survey: "QueueSurvey"
+    """Which work groups there are; the node puts it here."""
+    moves: "Moves"
+    """Messages that go from one queue to another; the node puts it here."""
+
     def __init__(
         self,
         node_id: NodeId,
@@ -143,10 +169,12 @@ class Engine:
         self.alive = alive
         self.waiting = Waiting()
         self.coordinators: dict[ShardId, Coordinator] = {}
+        self.share_groups = ShareGroups(clock, lambda: self.catalog, self._group_term)
         self._data_shards = data_shards
         self._shards = shards
         self._leaders = leaders
         self._forwarding = forwarding
+        self._queue_bounds = QueueBounds()
         self._producer_ids: tuple[int, int] = (0, 0)
         self._producer_ids_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -242,6 +270,8 @@ class Engine:
         except OutcomeUnknown:
             topic = await self._create_again(command)
         await self._ensure_partitions(topic)
+        if topic.settings.queue.is_queue:
+            await self._write_rules(topic, topic.partitions)
         return topic
 
     async def _create_again(self, command: CreateTopic) -> Topic:
@@ -264,8 +294,11 @@ class Engine:
         self.catalog.check(command)
         if validate_only:
             return self.topic(name)
+        before = len(self.topic(name).partitions)
         topic = await self._change_topic(command)
         await self._ensure_partitions(topic)
+        if topic.settings.queue.is_queue:
+            await self._write_rules(topic, topic.partitions[before:])
         return topic
 
     async def configure_topic(
@@ -274,7 +307,13 @@ class Engine:
         """Change configurations; None takes one back to its default."""
         command = ConfigureTopic(name=name, changes=dict(changes))
         self.catalog.check(command)
-        return self.topic(name) if validate_only else await self._change_topic(command)
+        before = self.topic(name)
+        if validate_only:
+            return before
+        topic = await self._change_topic(command)
+        if topic.settings.queue != before.settings.queue:
+            await self._write_rules(topic, topic.partitions)
+        return topic
 
     def topic(self, name: str) -> Topic:
         """A topic by name, or `UnknownTopic`."""
@@ -293,36 +332,29 @@ class Engine:
         reply = await self.change_catalog(command)
         assert isinstance(reply, TopicReply), f"{command} was answered with {reply}"
         topic = reply.topic
-        gone = isinstance(command, DeleteTopic)
+        wanted = None if isinstance(command, DeleteTopic) else topic
+        await self._see(lambda: self.catalog.topic_by_id(topic.topic_id) == wanted)
+        return topic
+
+    async def _see(self, is_there: Callable[[], bool]) -> None:
+        """Wait, though not for ever, until this node's copy of the catalog shows a change."""
         deadline = self.clock.monotonic_ms() + int(CATALOG_WAIT_SECONDS * 1_000)
         while self.clock.monotonic_ms() < deadline:
-            found = self.catalog.topic_by_id(topic.topic_id)
-            if (found is None) if gone else found == topic:
-                break
+            if is_there():
+                return
             await asyncio.sleep(PAUSE_SECONDS)
-        return topic
 
     async def _ensure_partitions(self, topic: Topic) -> None:
         """Make the partitions in their shards now; their leaders would do it a moment later."""
         by_shard: dict[ShardId, list[PartitionId]] = {}
         for partition in topic.partitions:
             by_shard.setdefault(self.shard_of(partition), []).append(partition)
-        deadline = self.clock.monotonic_ms() + int(CATALOG_WAIT_SECONDS * 1_000)
-        while by_shard:
-            asked = list(by_shard.items())
-            outcomes = await asyncio.gather(
-                *(self._forwarding.make_partitions(shard, numbers) for shard, numbers in asked),
-                return_exceptions=True,
-            )
-            for (shard, _), outcome in zip(asked, outcomes, strict=True):
-                if outcome is None:
-                    del by_shard[shard]
-                elif not isinstance(outcome, PenstockError):
-                    raise outcome
-            if self.clock.monotonic_ms() >= deadline:
-                return
-            if by_shard:
-                await asyncio.sleep(PAUSE_SECONDS)
+        await self._forwarding.make_all_partitions(by_shard, seconds=CATALOG_WAIT_SECONDS)
+
+    async def _write_rules(self, topic: Topic, partitions: Iterable[PartitionId]) -> None:
+        """Let a queue's rules be in force now; its shards' leaders would see to it later."""
+        change = partial(self._forwarding.change, seconds=CATALOG_WAIT_SECONDS)
+        await write_rules(topic, partitions, change, self.shard_of)
 
     # Messages.
 
@@ -347,6 +379,9 @@ class Engine:
                 log_append_ms = self.clock.wall_ms()
                 stamp_append_time(batch, log_append_ms)
             self._check_insync(shard, settings.insync_min, acks)
+            if settings.queue.refuses_when_full:
+                self._queue_bounds.check(shard, partition, settings.queue, batch)
+                self._queue_bounds.watch(partition, len(batch), future)
         except PenstockError as error:
             future.set_exception(error)
             return future
@@ -435,6 +470,11 @@ class Engine:
             )
         return self.coordinators[shard]
 
+    def _group_term(self, group: str) -> Term:
+        """In which this node looks after a group; `NotCoordinator` if it does not."""
+        self.coordinator(group)
+        return self.leader(self.group_shard(group)).term
+
     async def confirm_group(self, group: str) -> None:
         """Return when this node is sure to look after the group and to know all its offsets: who
         was replaced without noticing would send a reader back to where it was before."""
@@ -454,7 +494,36 @@ class Engine:
             if (running := self._shards.get(shard)) is not None and running.replica.leads
         ]
 
+    def group_configs(self, group: str) -> Mapping[str, str]:
+        """What is set on a group; nothing, for most."""
+        return self.catalog.group_configs.get(group, {})
+
+    async def configure_group(
+        self, group: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Mapping[str, str]:
+        """Change a group's configs; None takes one back to its default. Returns what is set when
+        this node's copy shows it."""
+        command = ConfigureGroup(group=group, changes=dict(changes))
+        self.catalog.check(command)
+        if validate_only:
+            return self.group_configs(group)
+        reply = await self.change_catalog(command)
+        assert isinstance(reply, GroupConfigured), f"{command} was answered with {reply}"
+        await self._see(lambda: self.group_configs(group) == reply.configs)
+        return reply.configs
+
+    def receipt_key(self) -> bytes:
+        """What receipts are signed with, the same on every node."""
+        key = self.catalog.secrets.get(RECEIPTS)
+        if key is None:
+            raise Unavailable("this cluster has no key for receipts yet; try again in a second")
+        return key
+
     # Who may.
+
+    def led_shard(self, partition: PartitionId) -> Shard:
+        """The shard of a partition, if this node leads it; `NotLeader` otherwise."""
+        return self._led(self.shard_of(partition))
 
     def _led(self, shard: ShardId) -> Shard:
         running = self._shards.get(shard)

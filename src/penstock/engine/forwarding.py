@@ -12,13 +12,19 @@ On the wire a request or reply is its class's name and its fields, both of which
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidRequest, NotLeader, PartitionExists, Unavailable
+from penstock.core.errors import (
+    InvalidRequest,
+    NotLeader,
+    PartitionExists,
+    PenstockError,
+    Unavailable,
+)
 from penstock.core.types import NO_NODE, PartitionId, ShardId
 from penstock.engine.leaders import Leader
 from penstock.engine.links import Links
@@ -105,6 +111,28 @@ class Forwarding:
             raise NotLeader(f"shard {shard} has no leader that can be reached", leader=leader)
         body = msgspec.msgpack.encode(_Partitions(shard, partitions))
         await self._links.ask(leader, PARTITIONS_METHOD, body, timeout=CHANGE_SECONDS)
+
+    async def make_all_partitions(
+        self, by_shard: Mapping[ShardId, list[PartitionId]], *, seconds: float
+    ) -> None:
+        """Make partitions of several shards, as far as it can be done within some seconds."""
+        left = dict(by_shard)
+        deadline = self._clock.monotonic_ms() + int(seconds * 1_000)
+        while left:
+            asked = list(left.items())
+            outcomes = await asyncio.gather(
+                *(self.make_partitions(shard, numbers) for shard, numbers in asked),
+                return_exceptions=True,
+            )
+            for (shard, _), outcome in zip(asked, outcomes, strict=True):
+                if outcome is None:
+                    del left[shard]
+                elif not isinstance(outcome, PenstockError):
+                    raise outcome
+            if self._clock.monotonic_ms() >= deadline:
+                return
+            if left:
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def answer_change(self, body: bytes) -> bytes:
         """Carry out another node's change, if we lead."""

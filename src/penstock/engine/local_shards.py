@@ -116,9 +116,11 @@ class LocalShards:
         supervisor = self._supervisors.pop(shard)
         supervisor.cancel()
         await asyncio.wait([supervisor])
-        running = self._shards.pop(shard, None)
+        # It still hears its peers while it closes: what is under way may need their answers.
+        running = self._shards.get(shard)
         if running is not None:
             await running.close()
+            del self._shards[shard]
 
     def _path(self, shard: ShardId) -> str:
         return os.path.join(self._directory, f"shard-{shard}")

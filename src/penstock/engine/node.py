@@ -35,6 +35,8 @@ from penstock.core.limits import MIB, TICK_MS
 from penstock.core.types import NO_NODE, NodeId, ShardId, Term
 from penstock.engine.cluster import SHARD_METHOD, TRANSFER_METHOD, Cluster
 from penstock.engine.coordinator import Coordinator
+from penstock.engine.courier import Courier
+from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.engine import Engine, EngineSettings
 from penstock.engine.forwarding import (
     CHANGE_METHOD,
@@ -56,9 +58,12 @@ from penstock.engine.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
 from penstock.engine.leaders import Leader, Leaders, encode_notice
 from penstock.engine.links import Links
 from penstock.engine.local_shards import LocalShards, ShardHooks
+from penstock.engine.moves import MOVES_METHOD, Moves
 from penstock.engine.node_file import NodeFile, check_node, load_node_file, store_node_file
 from penstock.engine.peers import PeerMessage
 from penstock.engine.placement import CATALOG_SHARD, found, founding_members
+from penstock.engine.queue_survey import QUEUE_PLACES_METHOD, WORK_GROUPS_METHOD, QueueSurvey
+from penstock.engine.queues import QUEUE_METHOD, Queues
 from penstock.engine.shard import Shard
 from penstock.engine.status import NodeHealth
 from penstock.engine.stewardship import Stewardship
@@ -261,8 +266,19 @@ class Node:
             groups=settings.groups,
             directory=settings.data,
         )
+        self.queues = Queues(self.engine, forwarding, self._links, self._clock)
+        self.engine.queues = self.queues
         self.cluster = Cluster(self.engine, self._shards, self._links)
         self.lag = Lag(self.engine, self._shards, self._links)
+        self.queue_survey = QueueSurvey(self.engine, self._shards, self._links)
+        self.engine.survey = self.queue_survey
+        courier = Courier(self.engine, self.queues, forwarding.change)
+        self._dead_letters = DeadLetters(
+            self.engine, self._shards, self.queues, courier, self._announce
+        )
+        self.engine.moves = self._moves = Moves(
+            self.engine, self._shards, self._links, courier, forwarding.change, self._announce
+        )
         founders = {
             node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
             for node, incarnation in file.founders.items()
@@ -279,6 +295,10 @@ class Node:
             GROUP_METHOD: self.lag.answer_group,
             GROUPS_METHOD: self.lag.answer_groups,
             ENDS_METHOD: self.lag.answer_ends,
+            QUEUE_METHOD: self.queues.answer,
+            MOVES_METHOD: self._moves.answer,
+            WORK_GROUPS_METHOD: self.queue_survey.answer_groups,
+            QUEUE_PLACES_METHOD: self.queue_survey.answer_places,
         }
 
     def _founders_of(self, shard: ShardId) -> Membership:
@@ -341,9 +361,20 @@ class Node:
         await self._stewardship.close()
         for coordinator in self.engine.coordinators.values():
             await coordinator.close()
-        await self._shards.close()
+        await self._moves.close()
+        await self._dead_letters.close()
+        await self.queues.shut()
+        await self._close_shards()
         await self._links.close()
         self._lock.release()
+
+    async def _close_shards(self) -> None:
+        """Time goes on meanwhile: who waits for a majority that is gone must notice."""
+        closing = asyncio.create_task(self._shards.close())
+        while not closing.done():
+            self._shards.tick()
+            await asyncio.wait([closing], timeout=self._settings.tick_ms / 1_000)
+        await closing
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
@@ -351,7 +382,10 @@ class Node:
         self._shards.tick()
         for coordinator in self.engine.led_coordinators():
             coordinator.tick()
+        self.engine.share_groups.tick()
         self._stewardship.tick()
+        self._dead_letters.tick()
+        self._moves.tick()
         if self.engine.catalog.revision != self._peers_revision:
             self._set_peers()
         if self._ticks % NOTICE_TICKS == 0:

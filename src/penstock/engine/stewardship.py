@@ -1,10 +1,11 @@
 """What the leader of a shard sees to, so that nobody has to tell it.
 
-    the catalog's leader     founds the catalog; takes every node in; places shards anew when nodes
-                             have come or gone
+    the catalog's leader     founds the catalog; draws its secrets; takes every node in; places
+                             shards anew when nodes have come or gone
     a data shard's leader    makes and removes partitions as the catalog says; brings the shard's
                              members to where it is placed; hands over to whoever should lead;
-                             forgets producers and offsets that have no more use
+                             forgets producers and offsets that have no more use; keeps the queues
+                             going (`queue_duties`)
     every replica            follows the topics' configurations: retention, compaction
 
 The catalog says what should be, the shards are what is. A steward looks at both now and then and
@@ -17,6 +18,7 @@ out as far as this node's copy of the catalog knows: otherwise the copy is behin
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable
 
 from penstock.core.entries import Membership
@@ -34,11 +36,18 @@ from penstock.engine.placement import (
     found,
     next_step,
 )
+from penstock.engine.queue_duties import QueueDuties
 from penstock.engine.retention import RetentionPolicy
 from penstock.engine.shard import Shard
 from penstock.machines.catalog import Catalog, NodeRecord, Topic
-from penstock.machines.catalog_commands import FoundCluster, PlaceShard, RemoveNode
+from penstock.machines.catalog_commands import (
+    FoundCluster,
+    KeepSecret,
+    PlaceShard,
+    RemoveNode,
+)
 from penstock.machines.commands import DeletePartition, ExpireProducers
+from penstock.machines.secrets import RECEIPTS
 from penstock.raft.progress import ProgressState
 from penstock.storage import CompactionPolicy
 
@@ -48,6 +57,7 @@ HAND_OVER_TICKS = 100
 EXPIRY_TICKS = 6_000
 CAUGHT_UP_ENTRIES = 1_000
 SILENCE_TICKS_MAX = 10
+SECRET_BYTES = 32
 _ENDLESS_MS = (1 << 63) - 1
 
 
@@ -75,6 +85,7 @@ class Stewardship:
         self._policies: dict[ShardId, dict[str, Topic]] = {}
         self._gone_topics: dict[ShardId, set[TopicId]] = {}
         self._tasks: dict[ShardId, asyncio.Task[None]] = {}
+        self._queue_duties = QueueDuties(lambda: engine.catalog, engine.shard_of, engine.clock)
         self._closed = False
 
     def tick(self) -> None:
@@ -91,6 +102,8 @@ class Stewardship:
                 self._led_ticks.pop(shard, None)
                 continue
             self._led_ticks[shard] = self._led_ticks.get(shard, 0) + 1
+            if shard != CATALOG_SHARD:
+                self._queue_duties.tick(shard, running)
             if self._is_due(shard, running) and shard not in self._tasks:
                 self._tasks[shard] = asyncio.create_task(self._tend(shard, running))
 
@@ -128,6 +141,9 @@ class Stewardship:
             if self._founders:
                 await running.change(self._foundation())
             return
+        if RECEIPTS not in catalog.secrets:
+            drawn = secrets.token_bytes(SECRET_BYTES)
+            await running.change(KeepSecret(name=RECEIPTS, secret=drawn))
         voters = running.replica.raft.membership.voters
         staying = {node: one for node, one in catalog.nodes.items() if not one.leaving}
         # A node votes when it has shown its disk: before, it could be swapped unnoticed.
@@ -181,6 +197,7 @@ class Stewardship:
             await self._tend_partitions(shard, running, catalog)
             await self._forget_topics(shard, running)
             self._tended[shard] = (revision, running)
+        await self._queue_duties.tend(shard, running)
         if self._led_ticks.get(shard, 0) % EXPIRY_TICKS == EXPIRY_TICKS - 1:
             before_ms = self._engine.clock.wall_ms() - PRODUCER_EXPIRY_MS
             await running.change(ExpireProducers(before_ms=max(0, before_ms)))

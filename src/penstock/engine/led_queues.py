@@ -1,0 +1,414 @@
+"""Queues of partitions that this node leads: sending, leasing, settling, looking.
+
+A receive is three steps: the lease is committed (`Acquire`), then the messages are read, then they
+are handed out. Whoever gets a message can be sure that nobody else has it. A worker that goes away
+between the steps leaves a lease that ends by itself.
+
+Where a message cannot be read any more (compaction took it between lease and read), its lease is
+acked here: it would come back for ever.
+
+Sending is a produce. Where ids count, one that is known is not appended again; one that is just
+being appended by somebody else is found out when it is applied, and both get the first one's place.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
+from penstock.core.group_configs import parse_group_configs
+from penstock.core.limits import BROWSE_STEPS_MAX
+from penstock.core.message import Message, NewMessage
+from penstock.core.message_batches import build_messages
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
+from penstock.core.types import Offset, PartitionId
+from penstock.engine.engine import Acks, Engine
+from penstock.engine.message_reader import MessageReader
+from penstock.engine.queue_requests import (
+    BrowsedMessage,
+    Delivery,
+    QueueCounts,
+    Receipt,
+    Sent,
+)
+from penstock.engine.shard import Shard
+from penstock.engine.waiting_room import WaitingRoom
+from penstock.machines.catalog import Topic
+from penstock.machines.machine import Refused, Reply, Request, refusal_error
+from penstock.machines.queue_cards import id_of
+from penstock.machines.queue_commands import (
+    Acquire,
+    OpenWork,
+    Outcome,
+    Settle,
+    Settlement,
+    Verdict,
+)
+from penstock.machines.queues import EARLIEST, Acquired, Settled
+from penstock.machines.run import State
+from penstock.machines.work import Work
+
+STATE_NAMES = {
+    State.READY: "visible",
+    State.LEASED: "in flight",
+    State.DELAYED: "delayed",
+    State.DEAD: "dead",
+}
+ALL_STATES = frozenset(STATE_NAMES.values())
+_MESSAGE_OVERHEAD_BYTES = 80
+
+
+class LedQueues:
+    """See the top of this module. Whatever is asked of a partition that is led elsewhere raises
+    `NotLeader`."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._reader = MessageReader()
+        self._rooms: dict[tuple[PartitionId, str], WaitingRoom] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def work(self, topic: Topic, index: int, group: str) -> Work | None:
+        """The state of a work group; not to be changed."""
+        partition = topic.partitions[index]
+        return self._engine.led_shard(partition).machine.queues.work(partition, group)
+
+    # Sending.
+
+    async def send(self, topic: Topic, index: int, messages: Sequence[NewMessage]) -> list[Sent]:
+        """Append messages, in order; returns when they are durable on a majority."""
+        partition = topic.partitions[index]
+        queues = self._engine.led_shard(partition).machine.queues
+        rules = queues.rules(partition)
+        now_ms = self._clock.wall_ms()
+        ids: list[bytes | None] = []
+        if rules is not None and rules.deduplication:
+            ids = [id_of(message, rules) for message in messages]
+        sent: list[Sent | None] = [None] * len(messages)
+        for number, one in enumerate(ids):
+            first = None if one is None else queues.first_with_id(partition, one, now_ms)
+            if first is not None:
+                sent[number] = Sent(index, first, duplicate=True)
+        new = [number for number, one in enumerate(sent) if one is None]
+        chunks = list(_chunks(messages, new, topic.settings.message_bytes_max))
+        produced = [
+            self._engine.produce(
+                topic,
+                index,
+                build_messages([messages[number] for number in chunk], now_ms),
+                Acks.ALL,
+            )
+            for chunk in chunks
+        ]
+        for chunk, outcome in zip(chunks, await asyncio.gather(*produced), strict=True):
+            for offset, number in enumerate(chunk, outcome.base_offset):
+                id_now = ids[number] if ids else None
+                first = None if id_now is None else queues.first_with_id(partition, id_now)
+                if first is None or first == offset:
+                    sent[number] = Sent(index, Offset(offset))
+                else:
+                    sent[number] = Sent(index, first, duplicate=True)
+        return [one for one in sent if one is not None]
+
+    # Leasing.
+
+    async def acquire(
+        self, topic: Topic, index: int, group: str, messages_max: int, lease_ms: int | None = None
+    ) -> Acquired:
+        """Lease messages; what they are is for the caller to read."""
+        partition = topic.partitions[index]
+        command = Acquire(
+            partition=partition,
+            group=group,
+            messages_max=messages_max,
+            lease_ms=-1 if lease_ms is None else lease_ms,
+        )
+        try:
+            reply = await self._change(partition, command)
+        except UnknownWork:
+            if group != DEFAULT_WORK_GROUP:
+                raise
+            await self._open_default(topic, partition)
+            reply = await self._change(partition, command)
+        assert isinstance(reply, Acquired), f"an acquire was answered with {reply}"
+        return reply
+
+    async def receive(
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        *,
+        messages_max: int,
+        lease_ms: int | None,
+        wait_ms: int,
+    ) -> list[Delivery]:
+        """Lease messages and read them; waits for some if there are none."""
+        partition = topic.partitions[index]
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        while True:
+            if self.may_have(partition, group):
+                acquired = await self.acquire(topic, index, group, messages_max, lease_ms)
+                room = self._rooms.get((partition, group))
+                if room is not None:
+                    room.call()
+                deliveries = self._read(topic, index, group, acquired)
+                if deliveries:
+                    return deliveries
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                if not wait_ms:  # Who waits is not told: some may have come back by then.
+                    self._refuse_if_full(partition, group)
+                return []
+            await self._wait(partition, group, left_ms)
+
+    def may_have(self, partition: PartitionId, group: str) -> bool:
+        """Whether it is worth asking for messages."""
+        work = self._engine.led_shard(partition).machine.queues.work(partition, group)
+        if work is None or work.has_ready():
+            return True
+        due_ms = work.due_ms()  # A lease that is over, or a delay, ends when somebody asks.
+        return due_ms is not None and due_ms <= self._clock.wall_ms()
+
+    def _refuse_if_full(self, partition: PartitionId, group: str) -> None:
+        work = self._engine.led_shard(partition).machine.queues.work(partition, group)
+        if work is not None and not work.queue.fifo and work.visible:
+            if work.in_flight >= work.rules.in_flight_max:
+                raise TooManyInFlight(
+                    f"{work.in_flight} messages are in flight, which is as many as may be; settle"
+                    " some, or raise queue.in.flight.max"
+                )
+
+    async def _wait(self, partition: PartitionId, group: str, wait_ms: int) -> None:
+        key = (partition, group)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = WaitingRoom(
+                lambda: self._ready(partition, group),
+                lambda wake: self._engine.watch([partition], wake),
+            )
+        try:
+            await room.wait(wait_ms / 1_000)
+        finally:
+            if not len(room) and self._rooms.get(key) is room:
+                del self._rooms[key]
+
+    def _ready(self, partition: PartitionId, group: str) -> int:
+        """How many of those who wait should ask now."""
+        try:
+            shard = self._engine.led_shard(partition)
+        except PenstockError:
+            return len(self._rooms[partition, group])  # They will be told who leads now.
+        work = shard.machine.queues.work(partition, group)
+        if work is None:
+            return len(self._rooms[partition, group])  # Or that it was deleted.
+        return work.visible if work.has_ready() else 0
+
+    def _read(self, topic: Topic, index: int, group: str, acquired: Acquired) -> list[Delivery]:
+        if not acquired.runs:
+            return []
+        partition = topic.partitions[index]
+        shard = self._engine.led_shard(partition)
+        messages = self._reader.read(shard, partition, [run[:2] for run in acquired.runs])
+        found = iter(messages)
+        message = next(found, None)
+        deliveries: list[Delivery] = []
+        missing: list[Settlement] = []
+        for run in acquired.runs:
+            for offset in range(run.first, run.end):
+                if message is None or message.offset != offset:
+                    missing.append(
+                        Settlement(Offset(offset), Offset(offset + 1), acquired.epoch, Verdict.ACK)
+                    )
+                    continue
+                receipt = Receipt(partition, group, message.offset, acquired.epoch)
+                deliveries.append(
+                    Delivery(
+                        message, index, receipt, run.deliveries, run.first_ms, acquired.until_ms
+                    )
+                )
+                message = next(found, None)
+        if missing:
+            self._spawn(Settle(partition=partition, group=group, settlements=tuple(missing)))
+        return deliveries
+
+    async def settle(
+        self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
+    ) -> list[Outcome]:
+        """Say what became of leased messages."""
+        partition = topic.partitions[index]
+        command = Settle(partition=partition, group=group, settlements=tuple(settlements))
+        reply = await self._change(partition, command)
+        assert isinstance(reply, Settled), f"a settle was answered with {reply}"
+        return list(reply.outcomes)
+
+    # Looking.
+
+    def counts(self, topic: Topic, index: int, group: str) -> QueueCounts:
+        """How many messages are in which state."""
+        partition = topic.partitions[index]
+        shard = self._engine.led_shard(partition)
+        work = shard.machine.queues.work(partition, group)
+        if work is None:
+            start, end = shard.machine.bounds(partition)
+            return QueueCounts(sent=end - start, visible=end - start)
+        tally = work.tally
+        return QueueCounts(
+            sent=work.sent,
+            visible=work.visible,
+            in_flight=work.in_flight,
+            delayed=work.delayed,
+            dead=work.dead,
+            acked=tally.acked,
+            moved=tally.moved,
+            expired=tally.expired,
+            purged=tally.purged,
+            dropped=tally.dropped,
+            duplicates=tally.duplicates,
+            oldest_ms=self._oldest_ms(shard, partition, work),
+        )
+
+    def _oldest_ms(self, shard: Shard, partition: PartitionId, work: Work) -> int:
+        if not work.living + work.dead:
+            return -1
+        messages = self._reader.read(shard, partition, [(work.start, Offset(work.start + 1))])
+        return messages[0].timestamp_ms if messages else -1
+
+    def browse(
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        *,
+        start: Offset,
+        states: frozenset[str],
+        messages_max: int,
+    ) -> list[BrowsedMessage]:
+        """Messages from an offset on, without touching them."""
+        partition = topic.partitions[index]
+        shard = self._engine.led_shard(partition)
+        work = shard.machine.queues.work(partition, group)
+        if work is None:
+            log_start, _ = shard.machine.bounds(partition)
+            work = Work(
+                log_start,
+                WorkRules(),
+                topic.settings.queue.queue_rules,
+                lambda: shard.machine.bounds(partition).high_watermark,
+            )
+        rows = _rows(work, start, shard.machine.bounds(partition).high_watermark)
+        chosen = list(islice((row for row in rows if row.state in states), messages_max))
+        messages = self._reader.read(
+            shard, partition, [(row.offset, Offset(row.offset + 1)) for row in chosen]
+        )
+        by_offset = {message.offset: message for message in messages}
+        return [
+            BrowsedMessage(
+                by_offset.get(row.offset) or Message(row.offset, -1, None, None), index, *row[1:]
+            )
+            for row in chosen
+        ]
+
+    def read(
+        self, topic: Topic, index: int, runs: Sequence[tuple[Offset, Offset]]
+    ) -> list[Message]:
+        """Messages by their offsets."""
+        partition = topic.partitions[index]
+        return self._reader.read(self._engine.led_shard(partition), partition, runs)
+
+    # Opening.
+
+    async def _open_default(self, topic: Topic, partition: PartitionId) -> None:
+        rules = topic.settings.queue.work_rules
+        await self._change(
+            partition,
+            OpenWork(partition=partition, group=DEFAULT_WORK_GROUP, start=EARLIEST, rules=rules),
+        )
+
+    def rules_of(self, topic: Topic, group: str) -> WorkRules:
+        """The rules a work group has by its topic's configs, or by its own."""
+        if group == DEFAULT_WORK_GROUP:
+            return topic.settings.queue.work_rules
+        return parse_group_configs(self._engine.group_configs(group)).work_rules
+
+    # Asking.
+
+    async def _change(self, partition: PartitionId, command: Request) -> Reply:
+        reply = await self._engine.led_shard(partition).change(command)
+        if isinstance(reply, Refused):
+            raise refusal_error(reply)
+        return reply
+
+    def _spawn(self, command: Settle) -> None:
+        async def carry() -> None:
+            with contextlib.suppress(PenstockError):  # The lease ends, and it is tried again.
+                await self._change(command.partition, command)
+
+        task = asyncio.create_task(carry())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Let go of what is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Row(NamedTuple):
+    offset: Offset
+    state: str
+    deliveries: int
+    first_ms: int
+    until_ms: int
+    reason: str
+
+
+def _rows(work: Work, start: Offset, end: Offset) -> Iterator[_Row]:
+    """The messages of a work group from an offset on: offset, state, deliveries, first received,
+    until, reason. Looks at a bounded number."""
+    offset = max(start, work.start)
+    steps = 0
+    runs = work.runs_from(offset)
+    run = next(runs, None)
+    while offset < end and steps < BROWSE_STEPS_MAX:
+        steps += 1
+        while run is not None and run.end <= offset:
+            run = next(runs, None)
+        if run is not None and run.first <= offset:
+            state = STATE_NAMES[run.state]
+            yield _Row(offset, state, run.deliveries, run.first_ms, run.at_ms, run.reason)
+        elif offset < work.cursor:
+            offset = min(work.cursor, end if run is None else run.first)
+            continue
+        elif work.is_waiting(offset):
+            yield _Row(offset, STATE_NAMES[State.READY], 0, -1, -1, "")
+        offset = Offset(offset + 1)
+
+
+def _chunks(
+    messages: Sequence[NewMessage], numbers: Sequence[int], bytes_max: int
+) -> Iterator[list[int]]:
+    """Messages that go into one batch together."""
+    chunk: list[int] = []
+    size = 0
+    for number in numbers:
+        more = _size(messages[number])
+        if chunk and size + more > bytes_max - _MESSAGE_OVERHEAD_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(number)
+        size += more
+    if chunk:
+        yield chunk
+
+
+def _size(message: NewMessage) -> int:
+    size = _MESSAGE_OVERHEAD_BYTES + len(message.value or b"") + len(message.key or b"")
+    for name, value in message.headers:
+        size += len(name) + len(value or b"") + 8
+    return size

@@ -1,0 +1,82 @@
+"""What can be asked of a queue, and what it answers: the words between front-ends and `queues`.
+
+All of them travel between nodes, too: a request that reaches a node that does not lead the
+partition is sent on to the one that does.
+"""
+
+import msgspec
+
+from penstock.core.message import Message
+from penstock.core.types import Offset, PartitionId
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """Names one lease of one message. Only a receipt that is the latest changes anything."""
+
+    partition: PartitionId
+    group: str
+    offset: Offset
+    epoch: int
+
+
+class Delivery(msgspec.Struct, frozen=True, array_like=True):
+    """A message, leased."""
+
+    message: Message
+    index: int
+    """Of the partition within its topic."""
+    receipt: Receipt
+    deliveries: int
+    """How often it has been delivered, this time included."""
+    first_received_ms: int
+    until_ms: int
+    """When the lease ends, in log time."""
+
+
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """Where a message went, or, if it was a duplicate, where the first one is."""
+
+    index: int
+    offset: Offset
+    duplicate: bool = False
+
+
+class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
+    """How many messages of a work group are in which state.
+
+    At every moment: sent = visible + in_flight + delayed + dead + acked + moved + expired + purged
+    + dropped + duplicates."""
+
+    sent: int = 0
+    """Offered to this group since it was opened."""
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    dead: int = 0
+    """Failed for good: archived, or about to be moved."""
+    acked: int = 0
+    moved: int = 0
+    """To a dead-letter queue."""
+    expired: int = 0
+    purged: int = 0
+    """Purged, cancelled or discarded."""
+    dropped: int = 0
+    """The oldest of a queue that was full."""
+    duplicates: int = 0
+    oldest_ms: int = -1
+    """When the oldest living message was sent; -1 if there is none, or it is not known."""
+
+
+class BrowsedMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message, looked at without touching it."""
+
+    message: Message
+    index: int
+    state: str
+    """visible, in flight, delayed, dead."""
+    deliveries: int
+    first_received_ms: int
+    until_ms: int
+    """When its lease or delay ends, or, for a dead one, when it died; -1 otherwise."""
+    reason: str
+    """Why it is dead."""

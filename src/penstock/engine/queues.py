@@ -1,0 +1,597 @@
+"""Queues, asked of any node: every front-end's way to send, receive and settle.
+
+What concerns a partition happens on the node that leads it (`led_queues`). A request that reaches
+another node is sent on to it. While nobody leads, or leadership has just moved, it is tried again
+for some seconds; what may have happened and may not (`OutcomeUnknown`) is the caller's to decide.
+
+A queue of several partitions, perhaps led by several nodes, is asked one after the other, each time
+beginning with another one, so that all are worked off alike. Somebody who waits for messages waits
+at the partitions that are led here, and looks at the others every now and then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from typing import TypeVar
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.errors import (
+    NotLeader,
+    OutcomeUnknown,
+    PenstockError,
+    StorageFull,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX
+from penstock.core.message import Message, NewMessage
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
+from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, TopicId
+from penstock.engine.engine import Engine
+from penstock.engine.forwarding import Forwarding, decode_body
+from penstock.engine.led_queues import ALL_STATES, LedQueues
+from penstock.engine.links import Links
+from penstock.engine.partitioning import Partitioner
+from penstock.engine.queue_requests import (
+    BrowsedMessage,
+    Delivery,
+    QueueCounts,
+    Receipt,
+    Sent,
+)
+from penstock.engine.receipts import read_receipt, sign_receipt
+from penstock.engine.verdicts import Verdicts, join_verdicts, settlement_of
+from penstock.engine.waiting import Watch
+from penstock.machines.catalog import Topic
+from penstock.machines.machine import Request
+from penstock.machines.queue_cards import lane_of
+from penstock.machines.queue_commands import (
+    Bury,
+    Cancel,
+    CloseWork,
+    OpenWork,
+    Outcome,
+    Purge,
+    ResetWork,
+    Revive,
+    Settle,
+    Settlement,
+)
+from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
+from penstock.machines.work import Work
+
+QUEUE_METHOD = "queue"
+TRY_SECONDS = 10.0
+PAUSE_SECONDS = 0.05
+ELSEWHERE_SECONDS = 0.2
+"""How often somebody who waits looks at partitions that are led by other nodes."""
+ASK_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class _SendThere(msgspec.Struct, frozen=True, array_like=True, tag="send"):
+    topic_id: TopicId
+    index: int
+    messages: tuple[NewMessage, ...]
+
+
+class _ReceiveThere(msgspec.Struct, frozen=True, array_like=True, tag="receive"):
+    topic_id: TopicId
+    index: int
+    group: str
+    messages_max: int
+    lease_ms: int | None
+    wait_ms: int
+
+
+class _CountThere(msgspec.Struct, frozen=True, array_like=True, tag="count"):
+    topic_id: TopicId
+    index: int
+    group: str
+
+
+class _BrowseThere(msgspec.Struct, frozen=True, array_like=True, tag="browse"):
+    topic_id: TopicId
+    index: int
+    group: str
+    start: Offset
+    states: tuple[str, ...]
+    messages_max: int
+
+
+_There = _SendThere | _ReceiveThere | _CountThere | _BrowseThere
+
+
+class _Asked(msgspec.Struct, frozen=True, array_like=True):
+    there: _There
+
+
+class Queues:
+    """See the top of this module; one per node."""
+
+    def __init__(self, engine: Engine, forwarding: Forwarding, links: Links, clock: Clock) -> None:
+        self._engine = engine
+        self._forwarding = forwarding
+        self._links = links
+        self._clock = clock
+        self._partitioner = Partitioner()
+        self._turns = count()
+        self.here = LedQueues(engine, clock)
+
+    # Sending.
+
+    async def send(
+        self, topic: Topic, messages: Sequence[NewMessage], *, index: int | None = None
+    ) -> list[Sent]:
+        """Append messages; each partition gets its part in order. Returns one answer for each."""
+        shares: dict[int, list[int]] = {}
+        partitions = len(topic.partitions)
+        if index is not None or partitions == 1:
+            shares[index or 0] = list(range(len(messages)))
+        else:
+            rules = topic.settings.queue.queue_rules
+            for number, message in enumerate(messages):
+                chosen = self._partitioner.choose(lane_of(message, rules), partitions)
+                shares.setdefault(chosen, []).append(number)
+        answers = await asyncio.gather(
+            *(
+                self._send(topic, chosen, [messages[number] for number in numbers])
+                for chosen, numbers in shares.items()
+            )
+        )
+        sent: dict[int, Sent] = {}
+        for numbers, answer in zip(shares.values(), answers, strict=True):
+            sent.update(zip(numbers, answer, strict=True))
+        return [sent[number] for number in range(len(messages))]
+
+    async def _send(self, topic: Topic, index: int, messages: list[NewMessage]) -> list[Sent]:
+        return await self._at_leader(
+            topic,
+            index,
+            lambda: self.here.send(topic, index, messages),
+            _SendThere(topic.topic_id, index, tuple(messages)),
+            list[Sent],
+        )
+
+    # Receiving.
+
+    async def receive(
+        self,
+        topic: Topic,
+        *,
+        group: str = DEFAULT_WORK_GROUP,
+        messages_max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+    ) -> list[Delivery]:
+        """Lease messages; waits for some if there are none."""
+        most = min(messages_max, ACQUIRE_MESSAGES_MAX)
+        await self._have_key()
+        if len(topic.partitions) == 1:
+            return await self._receive(topic, 0, group, most, lease_ms, wait_ms)
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        while True:
+            found = await self._receive_some(topic, group, most, lease_ms)
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if found or left_ms <= 0:
+                return found
+            await self._wait(topic, left_ms)
+
+    async def _have_key(self) -> None:
+        """Nothing is leased for which no receipt could be signed: a cluster that was founded a
+        moment ago has no key yet."""
+        deadline_ms = self._clock.monotonic_ms() + int(TRY_SECONDS * 1_000)
+        while True:
+            try:
+                self._engine.receipt_key()
+            except Unavailable:
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+    async def _receive_some(
+        self, topic: Topic, group: str, most: int, lease_ms: int | None
+    ) -> list[Delivery]:
+        found: list[Delivery] = []
+        partitions = len(topic.partitions)
+        first = next(self._turns)
+        problems: list[PenstockError] = []
+        for number in range(partitions):
+            index = (first + number) % partitions
+            try:
+                found += await self._receive(topic, index, group, most - len(found), lease_ms, 0)
+            except PenstockError as problem:
+                problems.append(problem)  # The others may have something.
+            if len(found) >= most:
+                break
+        if not found and len(problems) == partitions:
+            raise problems[0]
+        return found
+
+    async def _receive(
+        self, topic: Topic, index: int, group: str, most: int, lease_ms: int | None, wait_ms: int
+    ) -> list[Delivery]:
+        return await self._at_leader(
+            topic,
+            index,
+            lambda: self.here.receive(
+                topic, index, group, messages_max=most, lease_ms=lease_ms, wait_ms=wait_ms
+            ),
+            _ReceiveThere(topic.topic_id, index, group, most, lease_ms, wait_ms),
+            list[Delivery],
+            seconds=ASK_SECONDS + wait_ms / 1_000,
+        )
+
+    async def _wait(self, topic: Topic, wait_ms: int) -> None:
+        """Wait for a message, or for the time to look elsewhere."""
+        woken = asyncio.Event()
+        watch = self._engine.watch(topic.partitions, woken.set)
+        here = all(
+            self._engine.leader(self._engine.shard_of(one)).node == self._engine.node_id
+            for one in topic.partitions
+        )
+        seconds = wait_ms / 1_000 if here else min(wait_ms / 1_000, ELSEWHERE_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+        except TimeoutError:
+            pass
+        finally:
+            watch.cancel()
+
+    # Settling.
+
+    async def settle(self, topic: Topic, verdicts: Verdicts) -> list[Outcome]:
+        """Say what became of leased messages; one answer for each, in order."""
+        shares: dict[tuple[PartitionId, str], list[int]] = {}
+        for number, (receipt, *_) in enumerate(verdicts):
+            shares.setdefault((receipt.partition, receipt.group), []).append(number)
+        outcomes = [Outcome.GONE] * len(verdicts)
+        await asyncio.gather(
+            *(
+                self._settle_share(place, numbers, verdicts, outcomes)
+                for place, numbers in shares.items()
+                if place[0] in topic.partitions
+            )
+        )
+        return outcomes
+
+    async def _settle_share(
+        self,
+        place: tuple[PartitionId, str],
+        numbers: list[int],
+        verdicts: Verdicts,
+        outcomes: list[Outcome],
+    ) -> None:
+        """Neighbours of one lease are settled as one; if that fails, each for itself."""
+        joined = join_verdicts(numbers, verdicts)
+        answers = await self._settle(place, [one for one, _ in joined])
+        alone: list[int] = []
+        for (_, members), outcome in zip(joined, answers, strict=True):
+            if outcome is Outcome.DONE or len(members) == 1:
+                for number in members:
+                    outcomes[number] = outcome
+            else:
+                alone += members
+        if alone:
+            singly = [settlement_of(*verdicts[number]) for number in alone]
+            for number, outcome in zip(alone, await self._settle(place, singly), strict=True):
+                outcomes[number] = outcome
+
+    async def _settle(
+        self, place: tuple[PartitionId, str], settlements: list[Settlement]
+    ) -> Sequence[Outcome]:
+        partition, group = place
+        command = Settle(partition=partition, group=group, settlements=tuple(settlements))
+        reply = await self._forwarding.change(self._engine.shard_of(partition), command)
+        assert isinstance(reply, Settled), f"a settle was answered with {reply}"
+        return reply.outcomes
+
+    def sign(self, receipt: Receipt) -> str:
+        """A receipt as text."""
+        return sign_receipt(receipt, self._engine.receipt_key())
+
+    def read_receipt(self, text: str) -> Receipt:
+        """The receipt that a text stands for, or `InvalidReceipt`."""
+        return read_receipt(text, self._engine.receipt_key())
+
+    # Looking.
+
+    async def counts(self, topic: Topic, group: str = DEFAULT_WORK_GROUP) -> QueueCounts:
+        """How many messages are in which state, over all partitions."""
+        parts = await asyncio.gather(
+            *(self._counts(topic, index, group) for index in range(len(topic.partitions)))
+        )
+        return _sum(parts)
+
+    async def _counts(self, topic: Topic, index: int, group: str) -> QueueCounts:
+        return await self._at_leader(
+            topic,
+            index,
+            lambda: _soon(self.here.counts(topic, index, group)),
+            _CountThere(topic.topic_id, index, group),
+            QueueCounts,
+            harmless=True,
+        )
+
+    async def browse(
+        self,
+        topic: Topic,
+        *,
+        group: str = DEFAULT_WORK_GROUP,
+        index: int = 0,
+        start: int = 0,
+        states: frozenset[str] = ALL_STATES,
+        messages_max: int = 100,
+    ) -> list[BrowsedMessage]:
+        """Messages of one partition from an offset on, in order, without touching them."""
+
+        def look() -> Awaitable[list[BrowsedMessage]]:
+            return _soon(
+                self.here.browse(
+                    topic,
+                    index,
+                    group,
+                    start=Offset(start),
+                    states=states,
+                    messages_max=messages_max,
+                )
+            )
+
+        there = _BrowseThere(
+            topic.topic_id, index, group, Offset(start), tuple(sorted(states)), messages_max
+        )
+        return await self._at_leader(topic, index, look, there, list[BrowsedMessage], harmless=True)
+
+    # Work groups.
+
+    async def open(
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        start: int = EARLIEST,
+        rules: WorkRules | None = None,
+        index: int | None = None,
+    ) -> None:
+        """Let a work group begin, on all partitions or on one; where it has begun, only its rules
+        change."""
+        chosen = rules or self.here.rules_of(topic, group)
+        await self._everywhere(
+            topic,
+            lambda partition: OpenWork(
+                partition=partition, group=group, start=Offset(start), rules=chosen
+            ),
+            index=index,
+        )
+
+    async def close(self, topic: Topic, group: str, *, index: int | None = None) -> None:
+        """Forget a work group and where it was, on all partitions or on one."""
+        await self._everywhere(
+            topic, lambda partition: CloseWork(partition=partition, group=group), index=index
+        )
+
+    async def reset(
+        self, topic: Topic, group: str, *, start: int, index: int | None = None
+    ) -> None:
+        """Let a work group go on from another offset, `EARLIEST` or `LATEST`; leases end."""
+        await self._everywhere(
+            topic,
+            lambda partition: ResetWork(partition=partition, group=group, start=Offset(start)),
+            index=index,
+        )
+
+    async def purge(self, topic: Topic, group: str = DEFAULT_WORK_GROUP) -> int:
+        """Drop everything that is left to do; returns how many messages that was."""
+        await self.open(topic, group)
+        return await self._everywhere(
+            topic, lambda partition: Purge(partition=partition, group=group)
+        )
+
+    async def cancel(
+        self,
+        topic: Topic,
+        places: Sequence[tuple[int, Offset]],
+        group: str = DEFAULT_WORK_GROUP,
+    ) -> int:
+        """Call off messages that nobody has; returns how many."""
+        total = 0
+        for index, offsets in _by_index(places).items():
+            total += await self._everywhere(
+                topic,
+                lambda partition, offsets=offsets: Cancel(  # type: ignore[misc]
+                    partition=partition, group=group, offsets=offsets
+                ),
+                index=index,
+            )
+        return total
+
+    async def revive(
+        self,
+        topic: Topic,
+        places: Sequence[tuple[int, Offset]] | None = None,
+        group: str = DEFAULT_WORK_GROUP,
+    ) -> int:
+        """Deliver dead messages anew; None: all of them. Returns how many."""
+        if places is None:
+            return await self._everywhere(
+                topic, lambda partition: Revive(partition=partition, group=group)
+            )
+        total = 0
+        for index, offsets in _by_index(places).items():
+            total += await self._everywhere(
+                topic,
+                lambda partition, offsets=offsets: Revive(  # type: ignore[misc]
+                    partition=partition, group=group, offsets=offsets
+                ),
+                index=index,
+            )
+        return total
+
+    async def bury(
+        self,
+        topic: Topic,
+        index: int,
+        offsets: Sequence[Offset],
+        group: str = DEFAULT_WORK_GROUP,
+        discarded: bool = False,
+    ) -> int:
+        """Dead messages have been moved away, or are not wanted."""
+        return await self._everywhere(
+            topic,
+            lambda partition: Bury(
+                partition=partition, group=group, offsets=tuple(offsets), discarded=discarded
+            ),
+            index=index,
+        )
+
+    # On the leader only.
+
+    async def acquire_here(
+        self, topic: Topic, index: int, group: str, messages_max: int, lease_ms: int | None = None
+    ) -> Acquired:
+        """Lease messages of a partition this node leads."""
+        return await self.here.acquire(topic, index, group, messages_max, lease_ms)
+
+    async def settle_here(
+        self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
+    ) -> list[Outcome]:
+        """Settle messages of a partition this node leads."""
+        return await self.here.settle(topic, index, group, settlements)
+
+    def work_here(self, topic: Topic, index: int, group: str) -> Work | None:
+        """The state of a work group of a partition this node leads; not to be changed."""
+        return self.here.work(topic, index, group)
+
+    def read_here(
+        self, topic: Topic, index: int, runs: Sequence[tuple[Offset, Offset]]
+    ) -> list[Message]:
+        """Messages of a partition this node leads."""
+        return self.here.read(topic, index, runs)
+
+    def watch(self, topic: Topic, group: str, wake: Callable[[], None]) -> Watch:  # noqa: ARG002
+        """Be told when messages may have become available."""
+        return self._engine.watch(topic.partitions, wake)
+
+    # Other nodes.
+
+    async def answer(self, body: bytes) -> bytes:
+        """Do what another node asks of the leader."""
+        asked = decode_body(body, _Asked).there
+        topic = self._engine.catalog.topic_by_id(asked.topic_id)
+        if topic is None:
+            raise Unavailable("this node does not know the topic: it is new, or was deleted")
+        match asked:
+            case _SendThere(index=index, messages=messages):
+                return msgspec.msgpack.encode(await self.here.send(topic, index, messages))
+            case _ReceiveThere(index=index, group=group):
+                return msgspec.msgpack.encode(
+                    await self.here.receive(
+                        topic,
+                        index,
+                        group,
+                        messages_max=asked.messages_max,
+                        lease_ms=asked.lease_ms,
+                        wait_ms=asked.wait_ms,
+                    )
+                )
+            case _CountThere(index=index, group=group):
+                return msgspec.msgpack.encode(self.here.counts(topic, index, group))
+            case _BrowseThere(index=index, group=group):
+                return msgspec.msgpack.encode(
+                    self.here.browse(
+                        topic,
+                        index,
+                        group,
+                        start=asked.start,
+                        states=frozenset(asked.states),
+                        messages_max=asked.messages_max,
+                    )
+                )
+
+    async def _at_leader(
+        self,
+        topic: Topic,
+        index: int,
+        here: Callable[[], Awaitable[T]],
+        there: _There,
+        kind: type[T],
+        *,
+        seconds: float = ASK_SECONDS,
+        harmless: bool = False,
+    ) -> T:
+        """Do it here if this node leads, else there; again while nobody does. What is harmless is
+        tried again, too, when nobody knows whether it has happened."""
+        shard = self._engine.shard_of(topic.partitions[index])
+        deadline_ms = self._clock.monotonic_ms() + int(TRY_SECONDS * 1_000)
+        while True:
+            try:
+                leader = self._engine.leader(shard).node
+                if leader == self._engine.node_id:
+                    return await here()
+                return await self._ask(leader, there, kind, seconds)
+            except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
+                if isinstance(error, OutcomeUnknown) and not harmless:
+                    raise
+                if isinstance(error, UnknownTopic | StorageFull):
+                    raise
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    raise
+                if self._engine.catalog.topic_by_id(topic.topic_id) is None:
+                    raise UnknownTopicId(f"topic {topic.name} was deleted") from error
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _ask(self, leader: NodeId, there: _There, kind: type[T], seconds: float) -> T:
+        if leader == NO_NODE:
+            raise NotLeader("the partition has no leader now")
+        body = msgspec.msgpack.encode(_Asked(there))
+        return decode_body(await self._links.ask(leader, QUEUE_METHOD, body, timeout=seconds), kind)
+
+    async def _everywhere(
+        self,
+        topic: Topic,
+        command: Callable[[PartitionId], Request],
+        *,
+        index: int | None = None,
+    ) -> int:
+        """Change a work group on all partitions, or on one; returns the sum of the counts."""
+        chosen = topic.partitions if index is None else (topic.partitions[index],)
+        replies = await asyncio.gather(
+            *(
+                self._forwarding.change(self._engine.shard_of(partition), command(partition))
+                for partition in chosen
+            )
+        )
+        return sum(reply.count for reply in replies if isinstance(reply, QueueChanged))
+
+    async def shut(self) -> None:
+        """Let go of what is under way."""
+        await self.here.close()
+
+
+async def _soon(value: T) -> T:
+    return value
+
+
+def _by_index(places: Sequence[tuple[int, Offset]]) -> Mapping[int, tuple[Offset, ...]]:
+    found: dict[int, list[Offset]] = {}
+    for index, offset in places:
+        found.setdefault(index, []).append(offset)
+    return {index: tuple(offsets) for index, offsets in found.items()}
+
+
+def _sum(parts: Sequence[QueueCounts]) -> QueueCounts:
+    names = [name for name in QueueCounts.__struct_fields__ if name != "oldest_ms"]
+    totals = {name: sum(getattr(part, name) for part in parts) for name in names}
+    oldest = [part.oldest_ms for part in parts if part.oldest_ms >= 0]
+    return QueueCounts(**totals, oldest_ms=min(oldest, default=-1))
+
+
+__all__ = ["ALL_STATES", "EARLIEST", "LATEST", "QUEUE_METHOD", "Queues"]
