@@ -2,7 +2,8 @@
 
 Versions    0–9.
 Behaviour   Waits until all members have joined or their time is up. A new member is given an id and
-            must come back with it (version 4 on), unless it is a static one.
+            must come back with it (version 4 on), unless it is a static one. The name of a share
+            group with members is refused with INCONSISTENT_GROUP_PROTOCOL.
 KIPs        62 (rebalance timeout; version 0 has none: the session's counts), 345 (static members),
             394 (member ids), 482, 559, 800 (the reason is not kept), 814 (skipped assignments).
 Not served  The newer group protocol (KIP-848) has other APIs.
@@ -10,7 +11,7 @@ Not served  The newer group protocol (KIP-848) has other APIs.
 
 from typing import Final
 
-from penstock.core.errors import MemberIdRequired, PenstockError
+from penstock.core.errors import InconsistentGroupProtocol, MemberIdRequired, PenstockError
 from penstock.engine.group_requests import Joined, JoinGroup
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -26,7 +27,10 @@ async def handle(request: Message, context: Context) -> Answer:
     version = context.version
     rebalance_ms: int = request.rebalance_timeout
     try:
-        joined = await context.engine.coordinator(request.group_id).join(
+        coordinator = context.engine.coordinator(request.group_id)
+        if context.engine.share_groups.get(request.group_id) is not None:
+            raise InconsistentGroupProtocol(f"{request.group_id} is a share group")
+        joined = await coordinator.join(
             JoinGroup(
                 group=request.group_id,
                 member=request.member_id,

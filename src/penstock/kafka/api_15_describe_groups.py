@@ -3,20 +3,23 @@
 Versions    0–6.
 Behaviour   Asked of a group's coordinator; others answer NOT_COORDINATOR. A group that is not there
             is described as Dead, and from version 6 on has the error GROUP_ID_NOT_FOUND besides.
-            Metadata and assignments are shown while the group is stable.
-KIPs        345 (static members), 430 (operations), 1043 (GROUP_ID_NOT_FOUND).
+            Metadata and assignments are shown while the group is stable. A share group is shown
+            with the protocol type share, its state and its members; ShareGroupDescribe tells more.
+KIPs        345 (static members), 430 (operations), 932, 1043 (GROUP_ID_NOT_FOUND).
 Not served  Access rights: everything is allowed, and said to be when asked.
 """
 
 from typing import Final
 
 from penstock.core.errors import PenstockError, UnknownGroup
-from penstock.engine.group_requests import GroupDescription
+from penstock.engine.group_requests import GroupDescription, MemberDescription
+from penstock.engine.share_groups import ASSIGNOR
 from penstock.kafka.api_03_metadata import NO_OPERATIONS
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
-from penstock.kafka.row_errors import Row, refused
+from penstock.kafka.row_errors import Row, refused, side_by_side
+from penstock.kafka.share_directory import EMPTY, SHARE, STABLE, places_of
 
 DEAD: Final = "Dead"
 # KIP-430, a bit for each: read, delete, describe.
@@ -27,17 +30,18 @@ _NOT_FOUND_FROM: Final = 6
 async def handle(request: Message, context: Context) -> Answer:
     """Describe each group; those of other coordinators are answered with the reason."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
-    return {
-        "groups": [
-            _describe(group, context) | {"authorized_operations": operations}
-            for group in request.groups
-        ]
-    }
+
+    async def describe(group: str) -> Row:
+        return await _describe(group, context) | {"authorized_operations": operations}
+
+    return {"groups": await side_by_side(describe, request.groups)}
 
 
-def _describe(group: str, context: Context) -> Row:
+async def _describe(group: str, context: Context) -> Row:
     try:
         found = context.engine.coordinator(group).describe(group)
+        if found.state == DEAD:
+            found = await _describe_share_group(group, context) or found
     except PenstockError as error:
         nothing = GroupDescription(group=group, state="")
         return _row(nothing) | refused(context, error, group_code)
@@ -45,6 +49,34 @@ def _describe(group: str, context: Context) -> Row:
         missing = UnknownGroup(f"there is no group {group}")
         return _row(found) | refused(context, missing, group_code)
     return _row(found)
+
+
+async def _describe_share_group(group: str, context: Context) -> GroupDescription | None:
+    engine = context.engine
+    known = engine.share_groups.get(group)
+    if known is None:
+        try:
+            await places_of(engine, group)
+        except UnknownGroup:
+            return None
+        return GroupDescription(group=group, state=EMPTY, protocol_type=SHARE)
+    return GroupDescription(
+        group=group,
+        state=STABLE,
+        protocol_type=SHARE,
+        protocol=ASSIGNOR,
+        members=tuple(
+            MemberDescription(
+                member=one.member,
+                instance=None,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                metadata=b"",
+                assignment=b"",
+            )
+            for one in known.members.values()
+        ),
+    )
 
 
 def _row(found: GroupDescription) -> Row:

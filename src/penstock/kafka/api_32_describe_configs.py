@@ -1,17 +1,24 @@
-"""DescribeConfigs, key 32: the configurations of topics and of this broker.
+"""DescribeConfigs, key 32: the configurations of topics, groups and this broker.
 
 Versions    1–4.
 Behaviour   TOPIC: every config there is, with its value, source, type, synonyms and documentation
             if asked for. BROKER, by its number and asked of that broker: its settings under Kafka's
             names, read only; the documentation names the setting of Penstock. BROKER without a
-            name: cluster-wide defaults, of which there are none. No key, or none given, is all.
-KIPs        133, 226 (synonyms), 569 (types, documentation).
-Not served  BROKER_LOGGER, CLIENT_METRICS and GROUP are answered with INVALID_REQUEST.
+            name: cluster-wide defaults, of which there are none. GROUP, whether it exists or not:
+            every config of a group. No key, or none given, is all.
+KIPs        133, 226 (synonyms), 569 (types, documentation), 932.
+Not served  BROKER_LOGGER and CLIENT_METRICS are answered with INVALID_REQUEST.
 """
 
 from penstock.core.errors import InvalidRequest, PenstockError
 from penstock.kafka.codec import Answer, Message
-from penstock.kafka.configs import ConfigEntry, Resource, broker_entries, topic_entries
+from penstock.kafka.configs import (
+    ConfigEntry,
+    Resource,
+    broker_entries,
+    group_entries,
+    topic_entries,
+)
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused
 
@@ -52,5 +59,9 @@ def _entries(resource: Message, context: Context) -> list[ConfigEntry]:
         if name != str(engine.node_id):
             raise InvalidRequest(f"this is broker {engine.node_id}; ask broker {name} itself")
         return broker_entries(engine, context.board.settings, keys)
+    if kind == Resource.GROUP:
+        if not name:
+            raise InvalidRequest("a group has a name")
+        return group_entries(engine.group_configs(name), keys)
     known = Resource(kind).name if kind in list(Resource) else str(kind)
     raise InvalidRequest(f"resources of type {known} have no configurations here")

@@ -2,10 +2,10 @@
 
 Versions    0–1.
 Behaviour   Version 0 asks for client metrics, of which there are none. From version 1 on all
-            topics and all brokers are listed, or the types asked for; an unknown type is answered
-            with UNSUPPORTED_VERSION, as in Kafka.
+            topics, all brokers and the groups on which something is set are listed, or the types
+            asked for; an unknown type is answered with UNSUPPORTED_VERSION, as in Kafka.
 KIPs        714, 1142.
-Not served  Client metrics, loggers and groups have no configurations here: none is listed.
+Not served  Client metrics and loggers have no configurations here: none is listed.
 """
 
 from penstock.core.errors import UnsupportedVersion
@@ -28,6 +28,7 @@ async def handle(request: Message, context: Context) -> Answer:
     names = {
         Resource.TOPIC: sorted(catalog.topics),
         Resource.BROKER: [str(node) for node in sorted(catalog.nodes)],
+        Resource.GROUP: sorted(catalog.group_configs),
     }
     return {
         "config_resources": [

@@ -1,26 +1,30 @@
 """Changing configurations: what AlterConfigs and IncrementalAlterConfigs have in common.
 
-Only topics have configurations that can be changed. A broker's settings count from its start on, so
-a change of them is refused with the sentence where to make it: accepted and not in force would be
-worse. A resource that appears twice is refused twice: which one was meant cannot be known.
+Topics and groups have configurations that can be changed. A broker's settings count from its start
+on, so a change of them is refused with the sentence where to make it: accepted and not in force
+would be worse. A resource that appears twice is refused twice: which one was meant cannot be known.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from penstock.core.configs import Config
 from penstock.core.errors import InvalidRequest, PenstockError
+from penstock.core.group_configs import GROUP_CONFIGS
+from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.kafka.codec import Message
 from penstock.kafka.configs import Resource
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused, side_by_side
-from penstock.machines.catalog import Topic
 
-ChangesOf = Callable[[Message, Topic], dict[str, str | None]]
-"""From a resource of the request and its topic to the changes; None takes a config back."""
+ChangesOf = Callable[[Message, Mapping[str, Config], Mapping[str, str]], dict[str, str | None]]
+"""From a resource of the request, the table of its configs and those that are set, to the changes;
+None takes a config back."""
 
 
 async def change_resources(request: Message, context: Context, changes_of: ChangesOf) -> list[Row]:
     """Change every resource that can be changed; a row for each, in their order."""
+    engine = context.engine
     seen = Counter((one.resource_type, one.resource_name) for one in request.resources)
 
     async def change(resource: Message) -> Row:
@@ -30,9 +34,12 @@ async def change_resources(request: Message, context: Context, changes_of: Chang
             if seen[kind, name] > 1:
                 raise InvalidRequest("each resource may appear once in a request")
             _check_changeable(kind)
-            topic = context.engine.topic(name)
-            changes = changes_of(resource, topic)
-            await context.engine.configure_topic(name, changes, validate_only=request.validate_only)
+            if kind == Resource.GROUP:
+                changes = changes_of(resource, GROUP_CONFIGS, engine.group_configs(name))
+                await engine.configure_group(name, changes, validate_only=request.validate_only)
+            else:
+                changes = changes_of(resource, TOPIC_CONFIGS, engine.topic(name).configs)
+                await engine.configure_topic(name, changes, validate_only=request.validate_only)
         except PenstockError as error:
             row |= refused(context, error)
         return row
@@ -49,7 +56,7 @@ def check_given_once(resource: Message) -> None:
 
 
 def _check_changeable(kind: int) -> None:
-    if kind == Resource.TOPIC:
+    if kind in (Resource.TOPIC, Resource.GROUP):
         return
     if kind == Resource.BROKER:
         raise InvalidRequest(
@@ -57,4 +64,6 @@ def _check_changeable(kind: int) -> None:
             " by flag or by variable, and start it again"
         )
     known = Resource(kind).name if kind in list(Resource) else str(kind)
-    raise InvalidRequest(f"resources of type {known} have no configurations here; topics have")
+    raise InvalidRequest(
+        f"resources of type {known} have no configurations here; topics and groups have"
+    )

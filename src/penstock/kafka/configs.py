@@ -1,4 +1,5 @@
-"""Configurations as Kafka's tools see them: of topics, which can be changed, and of this broker.
+"""Configurations as Kafka's tools see them: of topics and groups, which can be changed, and of this
+broker.
 
 An entry tells its value, where that comes from, and what would count if it were not set: the
 synonyms, the one in force first. The last synonym of a topic's config is the broker's default,
@@ -13,7 +14,9 @@ from enum import IntEnum
 
 import msgspec
 
-from penstock.core.topic_configs import TOPIC_CONFIGS, ConfigKind
+from penstock.core.configs import Config, ConfigKind
+from penstock.core.group_configs import GROUP_CONFIGS
+from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import ShardId
 from penstock.engine.engine import Engine, EngineSettings
 from penstock.engine.group_requests import GroupSettings
@@ -41,6 +44,7 @@ class Source(IntEnum):
     BROKER = 4
     """Set when the broker was started."""
     DEFAULT = 5
+    GROUP = 8
 
 
 class Synonym(msgspec.Struct, frozen=True):
@@ -118,6 +122,17 @@ _BROKER_NAMES: Mapping[str, str] = {
 }
 """What Kafka's brokers call the default of a topic's config."""
 
+_GROUP_NAMES: Mapping[str, str] = {
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "share.delivery.count.limit": "group.share.delivery.count.limit",
+    "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
+    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
+    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.session.timeout.ms": "group.share.session.timeout.ms",
+}
+"""What Kafka's brokers call the default of a group's config."""
+
 
 def topic_entries(topic: Topic, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """All configs of a topic, or those that are asked for by name."""
@@ -133,12 +148,38 @@ def topic_entries(topic: Topic, names: Collection[str] | None = None) -> list[Co
                 kind=config.kind,
                 synonyms=(default,) if own is None else (Synonym(name, own, Source.TOPIC), default),
                 read_only=False,
-                documentation=config.documentation
-                if config.acts
-                else f"Accepted, but changes nothing here. {config.documentation}",
+                documentation=_documentation(config),
             )
         )
     return entries
+
+
+def group_entries(
+    configs: Mapping[str, str], names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """All configs of a group, or those that are asked for by name; `configs` are those set."""
+    entries = []
+    for name, config in GROUP_CONFIGS.items():
+        if names and name not in names:
+            continue
+        default = Synonym(_GROUP_NAMES.get(name, name), config.default, Source.DEFAULT)
+        own = configs.get(name)
+        entries.append(
+            ConfigEntry(
+                name=name,
+                kind=config.kind,
+                synonyms=(default,) if own is None else (Synonym(name, own, Source.GROUP), default),
+                read_only=False,
+                documentation=_documentation(config),
+            )
+        )
+    return entries
+
+
+def _documentation(config: Config) -> str:
+    if config.acts:
+        return config.documentation
+    return f"Accepted, but changes nothing here. {config.documentation}"
 
 
 def broker_entries(

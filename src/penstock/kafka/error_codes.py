@@ -72,6 +72,19 @@ _READ: Final[_Table] = (
     # The replica has stopped; another one will lead.
     (StorageError, 56),
 )
+_SHARE_FETCH: Final[_Table] = (
+    # All that may pass by itself: share consumers know few codes, and report the others as errors.
+    (NotLeader, NOT_LEADER_OR_FOLLOWER),
+    (Unavailable, NOT_LEADER_OR_FOLLOWER),
+    # What was leased, if anything was, comes free again by itself.
+    (OutcomeUnknown, NOT_LEADER_OR_FOLLOWER),
+    (StorageError, 56),
+)
+_SHARE_ACKNOWLEDGE: Final[_Table] = (
+    # It may be settled; if not, the message is delivered again.
+    (OutcomeUnknown, REQUEST_TIMED_OUT),
+    *_SHARE_FETCH,
+)
 _GROUP: Final[_Table] = (
     (RebalanceInProgress, 27),
     (NotLeader, NOT_COORDINATOR),
@@ -111,6 +124,10 @@ produce_code = _chooser(_PRODUCE)
 """For appending."""
 read_code = _chooser(_READ)
 """For what a partition's leader is asked without changing anything."""
+share_fetch_code = _chooser(_SHARE_FETCH)
+"""For a partition that a share consumer reads."""
+share_acknowledge_code = _chooser(_SHARE_ACKNOWLEDGE)
+"""For messages that it acknowledges."""
 group_code = _chooser(_GROUP)
 """For what a group's coordinator is asked."""
 producer_id_code = _chooser(_PRODUCER_ID)

@@ -25,6 +25,8 @@ HANG_UP_MS_MAX = 8_000
 """How long clients are left alone between two hang-ups: first for as long as the others may need to
 elect a leader, then twice as long each time, for this may be all that is left of the cluster."""
 ACCEPT_BACKLOG = 1_024
+RELEASE_SECONDS = 1.0
+"""How long messages that share consumers had leased may take to be released when it closes."""
 
 
 class KafkaListener:
@@ -87,6 +89,7 @@ class KafkaListener:
             for connection in list(board.connections):
                 connection.abort()
             await board.wait_empty()
+        await board.share_sessions.finish(RELEASE_SECONDS)
         if self._server is not None:
             await self._server.wait_closed()
 
@@ -96,6 +99,7 @@ class KafkaListener:
         now_ms = self._board.clock.monotonic_ms()
         for connection in list(self._board.connections):
             connection.sweep(now_ms)
+        self._board.share_sessions.sweep(now_ms)
         if not self._board.engine.is_cut_off():
             self._hang_up_wait_ms = HANG_UP_MS_MIN
         elif now_ms >= self._hang_up_ms:

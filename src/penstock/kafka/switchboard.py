@@ -19,6 +19,7 @@ from penstock.core.clock import Clock
 from penstock.kafka.api import Api
 from penstock.kafka.metadata_cache import MetadataCache
 from penstock.kafka.sequence_gaps import SequenceGaps
+from penstock.kafka.share_sessions import ShareSessions
 
 if TYPE_CHECKING:
     from penstock.engine.cluster import Cluster
@@ -82,6 +83,7 @@ class Switchboard:
         self.landing = memoryview(bytearray(limits.KAFKA_LANDING_BYTES))
         self.metadata_cache = MetadataCache()
         self.sequence_gaps = SequenceGaps()
+        self.share_sessions = ShareSessions(engine, clock)
         self.requests_held_bytes = 0
         self.answers_unsent_bytes = 0
         self.fetches_held_bytes = 0
@@ -101,6 +103,7 @@ class Switchboard:
     def leave(self, connection: "Connection") -> None:
         """The connection is gone."""
         self.connections.discard(connection)
+        self.share_sessions.connection_lost(connection)
         if not self.connections and self._empty is not None:
             self._empty.set()
 

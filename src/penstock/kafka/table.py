@@ -33,9 +33,21 @@ from penstock.kafka import (
     api_60_describe_cluster,
     api_74_list_config_resources,
     api_75_describe_topic_partitions,
+    api_76_share_group_heartbeat,
+    api_77_share_group_describe,
+    api_78_share_fetch,
+    api_79_share_acknowledge,
+    api_90_describe_share_group_offsets,
+    api_91_alter_share_group_offsets,
+    api_92_delete_share_group_offsets,
 )
 from penstock.kafka.api import Api
-from penstock.kafka.error_codes import group_code, producer_id_code
+from penstock.kafka.error_codes import (
+    group_code,
+    producer_id_code,
+    share_acknowledge_code,
+    share_fetch_code,
+)
 
 APIS = (
     Api(0, "Produce", (3, 13), start=api_00_produce.start, advertised_from=0),
@@ -77,6 +89,37 @@ APIS = (
     Api(60, "DescribeCluster", (0, 2), handle=api_60_describe_cluster.handle),
     Api(74, "ListConfigResources", (0, 1), handle=api_74_list_config_resources.handle),
     Api(75, "DescribeTopicPartitions", (0, 0), handle=api_75_describe_topic_partitions.handle),
+    Api(
+        76,
+        "ShareGroupHeartbeat",
+        (1, 1),
+        handle=api_76_share_group_heartbeat.handle,
+        code=group_code,
+    ),
+    Api(77, "ShareGroupDescribe", (1, 1), handle=api_77_share_group_describe.handle),
+    Api(78, "ShareFetch", (1, 2), start=api_78_share_fetch.start, code=share_fetch_code),
+    Api(
+        79,
+        "ShareAcknowledge",
+        (1, 2),
+        start=api_79_share_acknowledge.start,
+        code=share_acknowledge_code,
+    ),
+    Api(90, "DescribeShareGroupOffsets", (0, 1), handle=api_90_describe_share_group_offsets.handle),
+    Api(
+        91,
+        "AlterShareGroupOffsets",
+        (0, 0),
+        handle=api_91_alter_share_group_offsets.handle,
+        code=group_code,
+    ),
+    Api(
+        92,
+        "DeleteShareGroupOffsets",
+        (0, 0),
+        handle=api_92_delete_share_group_offsets.handle,
+        code=group_code,
+    ),
 )
 
 TABLE = {api.key: api for api in APIS}

@@ -51,6 +51,15 @@ class Asker:
         (answer,) = self(0, 9, fields).responses
         assert answer.partition_responses[0].error_code == 0
 
+    def configure_group(self, group: str, configs: Mapping[str, str]) -> None:
+        """Set configs of a group."""
+        rows = [
+            {"name": name, "config_operation": 0, "value": value} for name, value in configs.items()
+        ]
+        resource = {"resource_type": 32, "resource_name": group, "configs": rows}
+        (row,) = self(44, 1, {"resources": [resource]}).responses
+        assert row.error_code == 0, row.error_message
+
     def join(self, group: str, *topics: str) -> tuple[str, int]:
         """Become the only member of a group; the member's id and the generation."""
         fields = {

@@ -2,11 +2,12 @@
 
 import pytest
 
+from penstock.core.group_configs import GROUP_CONFIGS
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.kafka.codec import Message
 from tests.unit.kafka.asking import Asker
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 def describe(
@@ -89,7 +90,8 @@ def test_there_are_no_defaults_of_the_cluster(ask: Asker) -> None:
         (BROKER, "2", 42, "this is broker 1"),
         (BROKER, "one", 42, "this is broker 1"),
         (8, "1", 42, "BROKER_LOGGER"),
-        (32, "group", 42, "GROUP"),
+        (16, "metrics", 42, "CLIENT_METRICS"),
+        (GROUP, "", 42, "has a name"),
         (99, "x", 42, "type 99"),
     ],
 )
@@ -97,3 +99,16 @@ def test_what_is_not_there_is_said(ask: Asker, kind: int, name: str, code: int, 
     for version in (1, 4):
         row = describe(ask, kind, name, version=version)
         assert (row.error_code, words in row.error_message, row.configs) == (code, True, ())
+
+
+def test_a_groups_configs_are_all_shown(ask: Asker) -> None:
+    row = describe(ask, GROUP, "described")
+    configs = {one.name: one for one in row.configs}
+    assert list(configs) == list(GROUP_CONFIGS)
+    lock = configs["share.record.lock.duration.ms"]
+    assert (lock.value, lock.config_source, lock.read_only) == ("30000", 5, False)
+    assert [one.name for one in lock.synonyms] == ["group.share.record.lock.duration.ms"]
+    ask.configure_group("described", {"share.record.lock.duration.ms": "2000"})
+    (lock,) = describe(ask, GROUP, "described", ["share.record.lock.duration.ms"]).configs
+    assert (lock.value, lock.config_source) == ("2000", 8)
+    assert [(one.value, one.source) for one in lock.synonyms] == [("2000", 8), ("30000", 5)]

@@ -5,7 +5,7 @@ import pytest
 from penstock.kafka.codec import Message
 from tests.unit.kafka.asking import Asker
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 def alter(
@@ -56,7 +56,9 @@ def test_validating_changes_nothing(ask: Asker) -> None:
         (TOPIC, "missing", [], 3, "there is no topic missing"),
         (BROKER, "1", [("num.partitions", "3")], 42, "configuration file"),
         (BROKER, "", [("num.partitions", "3")], 42, "configuration file"),
-        (32, "group", [], 42, "GROUP"),
+        (16, "metrics", [], 42, "CLIENT_METRICS"),
+        (GROUP, "", [], 24, "needs a name"),
+        (GROUP, "g", [("share.isolation.level", "none")], 40, "one of"),
         (3, "x", [], 42, "type 3"),
     ],
 )
@@ -77,3 +79,13 @@ def test_a_resource_appears_once(ask: Asker) -> None:
     rows = ask(33, 2, {"resources": [row, row]}).responses
     assert [one.error_code for one in rows] == [42, 42]
     assert "once" in rows[0].error_message
+
+
+def test_a_groups_configs_are_set_anew(ask: Asker) -> None:
+    engine = ask.broker.node.engine
+    configs: list[tuple[str, str | None]] = [("share.delivery.count.limit", "3")]
+    assert alter(ask, "anew", configs, kind=GROUP).error_code == 0
+    assert engine.group_configs("anew") == {"share.delivery.count.limit": "3"}
+    configs = [("share.isolation.level", "read_committed")]
+    assert alter(ask, "anew", configs, kind=GROUP).error_code == 0
+    assert engine.group_configs("anew") == {"share.isolation.level": "read_committed"}

@@ -5,7 +5,7 @@ import pytest
 from penstock.kafka.codec import Message
 from tests.unit.kafka.asking import Asker
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -90,3 +90,21 @@ def test_a_change_is_made_as_a_whole_or_not_at_all(
 def test_a_broker_is_changed_in_its_file(ask: Asker) -> None:
     row = alter(ask, "1", ("num.partitions", SET, "3"), kind=BROKER)
     assert (row.error_code, "configuration file" in row.error_message) == (42, True)
+
+
+def test_a_group_is_configured_before_it_exists(ask: Asker) -> None:
+    engine = ask.broker.node.engine
+    reset = "share.auto.offset.reset"
+    for value in ("earliest", "by_duration:PT1H", "latest"):
+        assert alter(ask, "to come", (reset, SET, value), kind=GROUP).error_code == 0
+        assert engine.group_configs("to come") == {reset: value}
+    row = alter(ask, "to come", (reset, SET, "sometime"), kind=GROUP)
+    assert (row.error_code, "by_duration" in row.error_message) == (40, True)
+    row = alter(ask, "to come", ("share.locks", SET, "1"), kind=GROUP)
+    assert (row.error_code, "there is no group config" in row.error_message) == (40, True)
+    row = alter(ask, "to come", (reset, APPEND, "earliest"), kind=GROUP)
+    assert (row.error_code, "is no list" in row.error_message) == (40, True)
+    row = alter(ask, "to come", (reset, DELETE, None), kind=GROUP, validate_only=True)
+    assert (row.error_code, engine.group_configs("to come")) == (0, {reset: "latest"})
+    assert alter(ask, "to come", (reset, DELETE, None), kind=GROUP).error_code == 0
+    assert engine.group_configs("to come") == {}

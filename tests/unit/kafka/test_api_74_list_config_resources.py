@@ -1,8 +1,8 @@
-"""ListConfigResources: topics and brokers."""
+"""ListConfigResources: topics, brokers and groups."""
 
 from tests.unit.kafka.asking import Asker
 
-TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 
 def test_what_has_configurations(ask: Asker) -> None:
@@ -14,7 +14,10 @@ def test_what_has_configurations(ask: Asker) -> None:
         return [(row.resource_type, row.resource_name) for row in answer.config_resources]
 
     topics = [(TOPIC, name) for name in sorted(ask.broker.node.engine.catalog.topics)]
-    assert listed() == [*topics, (BROKER, "1")]
+    assert listed(GROUP) == []
+    ask.configure_group("configured", {"share.delivery.count.limit": "3"})
+    assert listed(GROUP) == [(GROUP, "configured")]
+    assert listed() == [*topics, (BROKER, "1"), (GROUP, "configured")]
     assert listed(BROKER) == [(BROKER, "1")]
     assert listed(TOPIC, TOPIC) == topics
     assert listed(CLIENT_METRICS) == []

@@ -14,6 +14,8 @@ from penstock.kafka.error_codes import (
     produce_code,
     producer_id_code,
     read_code,
+    share_acknowledge_code,
+    share_fetch_code,
 )
 
 PASSING = [
@@ -48,8 +50,16 @@ def test_what_passes_by_itself_is_repeated_by_admins(error: PenstockError) -> No
     assert issubclass(kafka.errors.for_code(code_of(error)), kafka.errors.RetriableError)
 
 
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+def test_what_passes_by_itself_makes_share_consumers_look_for_the_leader(
+    error: PenstockError,
+) -> None:
+    assert share_fetch_code(error) in (6, 56), "librdkafka reports most others as errors"
+
+
 def test_what_may_have_happened_is_never_said_to_have_failed() -> None:
     assert produce_code(errors.OutcomeUnknown("perhaps")) == 7
+    assert share_acknowledge_code(errors.OutcomeUnknown("perhaps")) == 7
 
 
 def test_every_code_is_one_that_kafka_has() -> None:

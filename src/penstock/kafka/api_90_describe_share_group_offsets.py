@@ -1,0 +1,96 @@
+"""DescribeShareGroupOffsets, key 90: how far share groups have got.
+
+Versions    0–1.
+Behaviour   Asked of a group's coordinator; others answer NOT_COORDINATOR. The start offset is the
+            first message that is not done with; -1 if the group has not begun with the partition.
+            The lag (version 1 on) counts messages from there to the end. No topics given: all that
+            the group has begun with. A partition whose leader cannot be reached has the error
+            LEADER_NOT_AVAILABLE.
+KIPs        932, 1226 (lag).
+Not served  The lag counts messages behind the start offset that are done with, too.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from penstock.core.errors import PenstockError
+from penstock.core.types import NO_TOPIC_ID, PartitionId
+from penstock.engine.queue_survey import QueuePlace
+from penstock.kafka.codec import Answer, Message
+from penstock.kafka.context import Context
+from penstock.kafka.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    group_code,
+)
+from penstock.kafka.row_errors import Row, refused, refused_with, side_by_side
+from penstock.kafka.share_directory import places_of
+from penstock.machines.catalog import Topic
+
+_NOT_BEGUN: Final = -1
+
+
+async def handle(request: Message, context: Context) -> Answer:
+    """Describe each group; those that cannot be are answered with the reason."""
+
+    async def describe(asked: Message) -> Row:
+        row: Row = {"group_id": asked.group_id, "topics": [], "error_message": None}
+        try:
+            begun = await places_of(context.engine, asked.group_id)
+        except PenstockError as error:
+            return row | refused(context, error, group_code)
+        wanted: Mapping[str, Sequence[int]] = begun
+        if asked.topics is not None:
+            wanted = {topic.topic_name: topic.partitions for topic in asked.topics}
+        row["topics"] = await _topics(asked.group_id, wanted, context)
+        return row
+
+    return {"groups": await side_by_side(describe, request.groups)}
+
+
+async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Context) -> list[Row]:
+    engine = context.engine
+    topics = {name: engine.catalog.topic(name) for name in wanted}
+    numbers = [
+        topic.partitions[index]
+        for name, indexes in wanted.items()
+        if (topic := topics[name]) is not None
+        for index in indexes
+        if 0 <= index < len(topic.partitions)
+    ]
+    places = await engine.survey.places(numbers)
+    return [
+        {
+            "topic_name": name,
+            "topic_id": NO_TOPIC_ID if topic is None else topic.topic_id,
+            "partitions": [_partition(group, topic, index, places, context) for index in indexes],
+        }
+        for (name, topic), indexes in zip(topics.items(), wanted.values(), strict=True)
+    ]
+
+
+def _partition(
+    group: str,
+    topic: Topic | None,
+    index: int,
+    places: Mapping[PartitionId, QueuePlace],
+    context: Context,
+) -> Row:
+    row: Row = {
+        "partition_index": index, "start_offset": _NOT_BEGUN, "leader_epoch": 0, "lag": -1,
+        "error_message": None,
+    }  # fmt: skip
+    if topic is None or not 0 <= index < len(topic.partitions):
+        text = "there is no such partition"
+        return row | refused_with(context, UNKNOWN_TOPIC_OR_PARTITION, text)
+    partition = topic.partitions[index]
+    place = places.get(partition)
+    if place is None:
+        text = "the partition's leader cannot be reached; ask again"
+        return row | refused_with(context, LEADER_NOT_AVAILABLE, text)
+    engine = context.engine
+    row["leader_epoch"] = engine.leader(engine.shard_of(partition)).term
+    if group in place.starts:
+        row["start_offset"] = place.starts[group]
+        row["lag"] = place.end - place.starts[group]
+    return row

@@ -1,0 +1,126 @@
+"""Stored batches for a share fetch: how many messages fit an answer, and the bytes to send.
+
+Messages are sent in the batches they are stored in, unchanged. A batch may hold messages that the
+member did not get: it passes over them, because they are not among the acquired records. What is
+acquired must be sent: an offset that an answer acquires and does not bring is taken for a gap, and
+acknowledged as one. So what is ready is measured first, and no more is leased than fits.
+
+A batch is read once for one fetch, however often it is asked for.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.core.limits import KIB
+from penstock.core.records import read_outline
+from penstock.core.types import Offset
+from penstock.machines.run import State
+from penstock.machines.work import Work
+
+READ_BYTES = 256 * KIB
+"""How much is read at once; a larger batch is still read whole."""
+
+Range = tuple[Offset, Offset]
+Read = Callable[[Offset, int], bytes]
+
+
+class StoredBatch(NamedTuple):
+    """A batch, and the offsets it stands for."""
+
+    first: int
+    end: int
+    data: memoryview
+
+
+class StoredBatches:
+    """The batches of one partition that a fetch has looked at; `read` reads from an offset on."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._batches: dict[int, StoredBatch] = {}
+        self._firsts: list[int] = []
+
+    def at(self, offset: int) -> StoredBatch | None:
+        """The batch that holds an offset, or the next one after a gap; None: there is no more."""
+        return self._known(offset) or self._look(offset)
+
+    def _known(self, offset: int) -> StoredBatch | None:
+        place = bisect_right(self._firsts, offset) - 1
+        found = self._batches[self._firsts[place]] if place >= 0 else None
+        return found if found is not None and offset < found.end else None
+
+    def _look(self, offset: int) -> StoredBatch | None:
+        view = memoryview(self._read(Offset(offset), READ_BYTES))
+        found: StoredBatch | None = None
+        position = 0
+        while position < len(view):
+            first, size, count, _, _ = read_outline(view, position)
+            batch = StoredBatch(first, first + count, view[position : position + size])
+            position += size
+            if first not in self._batches:
+                self._batches[first] = batch
+                insort(self._firsts, first)
+            if found is None and offset < batch.end:
+                found = batch
+        return found
+
+
+def ready_ranges(work: Work, end: Offset) -> Iterator[Range]:
+    """What a work group could deliver now, by offset; near enough to measure."""
+    for run in work.runs_from(work.start):
+        if run.state is State.READY:
+            yield run.first, run.end
+    if work.cursor < end:
+        yield work.cursor, end
+
+
+def measure(
+    ranges: Iterable[Range], batches: StoredBatches, messages_max: int, bytes_max: int
+) -> int:
+    """How many of these messages fit; the first batch always does."""
+    messages, size = 0, 0
+    counted: set[int] = set()
+    for first, end in ranges:
+        at = first
+        while at < end and messages < messages_max:
+            batch = batches.at(at)
+            if batch is None:
+                messages += end - at
+                break
+            if batch.first not in counted:
+                if size and size + len(batch.data) > bytes_max:
+                    return messages
+                counted.add(batch.first)
+                size += len(batch.data)
+            messages += min(end, batch.end) - at
+            at = Offset(batch.end)
+        if messages >= messages_max:
+            return messages_max
+    return messages
+
+
+def collect(
+    runs: Sequence[Range], batches: StoredBatches, bytes_max: int
+) -> tuple[bytes, list[Range]]:
+    """The batches that hold these messages, in order, and the messages that did not fit."""
+    parts: list[memoryview] = []
+    size, last = 0, -1
+    for first, end in runs:
+        at = first
+        while at < end:
+            batch = batches.at(at)
+            if batch is None or batch.first >= end:
+                break  # A gap up to the end.
+            if batch.first > last:
+                if size and size + len(batch.data) > bytes_max:
+                    return b"".join(parts), _rest(runs, at)
+                last = batch.first
+                size += len(batch.data)
+                parts.append(batch.data)
+            at = Offset(batch.end)
+    return b"".join(parts), []
+
+
+def _rest(runs: Sequence[Range], offset: Offset) -> list[Range]:
+    return [(max(first, offset), end) for first, end in runs if end > offset]
