@@ -1,16 +1,46 @@
-"""Asking a running broker over HTTP, for the commands that look at a cluster and change it."""
+"""Asking a running broker over HTTP, for the commands that look at a cluster and change it.
+
+What those commands have in common is here, too: where the broker is, JSON for programs, and asking
+back before something is destroyed.
+"""
 
 import http.client
+import sys
+from typing import Annotated, TypeVar
 
 import msgspec
+from cyclopts import Parameter
 
 from penstock.core.errors import LocalError, Unavailable
 from penstock.server.notation import ADDRESS, Address
+
+T = TypeVar("T")
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 TIMEOUT_SECONDS = 45.0
 """Longer than a broker takes to answer that something took too long."""
 ANSWER_BYTES_MAX = 64 << 20
+
+Http = Annotated[
+    str,
+    Parameter(
+        name="--http",
+        env_var="PENSTOCK_HTTP",
+        show_env_var=False,
+        metavar="HOST:PORT",
+        help="The HTTP address of any node; also from the variable PENSTOCK_HTTP.",
+    ),
+]
+Json = Annotated[
+    bool,
+    Parameter(
+        name="--json",
+        negative="",
+        show_default=False,
+        help="Print one JSON document, for programs.",
+    ),
+]
+Yes = Annotated[bool, Parameter(negative="", show_default=False, help="Do not ask.")]
 
 
 class _Problem(msgspec.Struct):
@@ -59,6 +89,31 @@ def ask(address: Address, method: str, path: str, body: object = None) -> bytes:
     if response.status >= 400:
         raise _refusal(address, response.status, data)
     return data
+
+
+def ask_for(http: str, method: str, path: str, kind: type[T], body: object = None) -> T:
+    """The answer as what it should be."""
+    answer = ask(parse_http(http), method, path, body)
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.DecodeError as error:
+        raise LocalError(
+            f"what answers at {http} is not a broker of this version: {error}"
+        ) from error
+
+
+def ask_back(name: str, *, warning: str, kept: str, cannot: str) -> None:
+    """Destructive verbs ask for the name back, on a terminal; elsewhere they want --yes."""
+    if not sys.stdin.isatty():
+        raise LocalError(f"{cannot}; add --yes if you want that")
+    print(f"{warning} ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != name:
+        raise LocalError(kept)
+
+
+def print_json(document: object) -> None:
+    """One document, for programs."""
+    print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def _refusal(address: Address, status: int, data: bytes) -> LocalError:

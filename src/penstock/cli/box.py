@@ -23,18 +23,41 @@ print(consumer.poll(10).value())
 echo hello | kcat -b {kafka} -t greetings -P
 kcat -b {kafka} -t greetings -C -e"""
 
+SQS_SNIPPETS = """\
+# AWS SDKs and the aws command: any key and any region will do
+export AWS_ENDPOINT_URL_SQS={sqs}
+export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
+export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
+
+# boto3
+import boto3
+sqs = boto3.client("sqs")
+queue = sqs.create_queue(QueueName="jobs")["QueueUrl"]
+sqs.send_message(QueueUrl=queue, MessageBody="hello")
+print(sqs.receive_message(QueueUrl=queue)["Messages"][0]["Body"])"""
+
 
 def print_box(
-    title: str, rows: Sequence[tuple[str, str]], *, kafka: str, remarks: Sequence[str] = ()
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    *,
+    kafka: str,
+    sqs: str = "",
+    remarks: Sequence[str] = (),
 ) -> None:
     """Print it to stdout; with colour only on a terminal."""
-    for line in box_lines(title, rows, kafka=kafka, remarks=remarks):
+    for line in box_lines(title, rows, kafka=kafka, sqs=sqs, remarks=remarks):
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def box_lines(
-    title: str, rows: Sequence[tuple[str, str]], *, kafka: str, remarks: Sequence[str] = ()
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    *,
+    kafka: str,
+    sqs: str = "",
+    remarks: Sequence[str] = (),
 ) -> list[str]:
     """The lines of the box, and below it what is to be pasted: a border would be copied too."""
     width = max(len(name) for name, _ in rows)
@@ -50,4 +73,5 @@ def box_lines(
         "",
         *SNIPPETS.format(kafka=kafka).splitlines(),
         "",
+        *([*SQS_SNIPPETS.format(sqs=sqs).splitlines(), ""] if sqs else []),
     ]

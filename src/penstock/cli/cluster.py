@@ -4,13 +4,22 @@ All but `dev` ask a broker's HTTP port. What changes something says what happens
 the cluster that brings it about, not the command.
 """
 
-import sys
 from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
 
-from penstock.cli.admin import DEFAULT_HTTP, ask, parse_http
+from penstock.cli.admin import (
+    DEFAULT_HTTP,
+    Http,
+    Json,
+    Yes,
+    ask,
+    ask_back,
+    ask_for,
+    parse_http,
+    print_json,
+)
 from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
 from penstock.engine.status import ClusterStatus, NodeStatus
@@ -18,33 +27,13 @@ from penstock.server.notation import MEMBERS
 
 app = App(name="cluster", help="Look at a running cluster, and change it.")
 
-Http = Annotated[
-    str,
-    Parameter(
-        name="--http",
-        env_var="PENSTOCK_HTTP",
-        show_env_var=False,
-        metavar="HOST:PORT",
-        help="The HTTP address of any node; also from the variable PENSTOCK_HTTP.",
-    ),
-]
-Json = Annotated[
-    bool,
-    Parameter(
-        name="--json",
-        negative="",
-        show_default=False,
-        help="Print one JSON document, for programs.",
-    ),
-]
-
 
 @app.command
 def status(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Show the nodes and shards of the cluster, and a sentence on how it is."""
     found = _status(http)
     if json:
-        _print_json(found)
+        print_json(found)
         return
     print(f"cluster {found.cluster_id}: {found.health}")
     print(f"{found.topics} topics, {found.partitions} partitions\n")
@@ -74,7 +63,7 @@ def members(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """List the nodes of the cluster."""
     found = _status(http)
     if json:
-        _print_json(found.nodes)
+        print_json(found.nodes)
     else:
         _print_nodes(found.nodes)
 
@@ -95,7 +84,7 @@ def add(
     body = {"node": node, "peer": str(address)}
     answer = ask(parse_http(http), "POST", "/v1/cluster/members", body)
     if json:
-        _print_json(msgspec.json.decode(answer))
+        print_json(msgspec.json.decode(answer))
         return
     others = [f"{one.node}@{one.peer}" for one in _status(http).nodes if one.node != node]
     listed = ",".join([*others, f"{node}@{address}"])
@@ -110,16 +99,21 @@ def remove(
     node: Annotated[int, Parameter(help="The id of the node.")],
     /,
     *,
-    yes: Annotated[bool, Parameter(negative="", show_default=False, help="Do not ask.")] = False,
+    yes: Yes = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
     """Remove a node for good: its shards move to the others, and its id is never used again."""
     if not yes:
-        _ask_back(node)
+        ask_back(
+            str(node),
+            warning=f"Node {node} is removed for good. Type its id to go on:",
+            kept=f"that was not its id; node {node} stays",
+            cannot=f"removing node {node} cannot be undone",
+        )
     answer = ask(parse_http(http), "DELETE", f"/v1/cluster/members/{node}")
     if json:
-        _print_json(msgspec.json.decode(answer))
+        print_json(msgspec.json.decode(answer))
     elif msgspec.json.decode(answer)["gone"]:
         print(f"node {node} is removed; stop its process")
     else:
@@ -139,7 +133,7 @@ def transfer(
     body = {"shard": shard, "target": node}
     answer = ask(parse_http(http), "POST", "/v1/cluster/transfer", body)
     if json:
-        _print_json(msgspec.json.decode(answer))
+        print_json(msgspec.json.decode(answer))
     else:
         print(f"shard {shard} is handed over to node {node}")
 
@@ -179,13 +173,7 @@ def dev(
 
 
 def _status(http: str) -> ClusterStatus:
-    answer = ask(parse_http(http), "GET", "/v1/cluster")
-    try:
-        return msgspec.json.decode(answer, type=ClusterStatus)
-    except msgspec.DecodeError as error:
-        raise LocalError(
-            f"what answers at {http} is not a broker of this version: {error}"
-        ) from error
+    return ask_for(http, "GET", "/v1/cluster", ClusterStatus)
 
 
 def _print_nodes(nodes: tuple[NodeStatus, ...]) -> None:
@@ -214,21 +202,3 @@ def _state(node: NodeStatus) -> str:
 
 def _list(nodes: tuple[int, ...]) -> str:
     return " ".join(map(str, nodes)) or "-"
-
-
-def _ask_back(node: int) -> None:
-    """Destructive verbs ask for the name back."""
-    if not sys.stdin.isatty():
-        raise LocalError(f"removing node {node} cannot be undone; add --yes if you want that")
-    print(
-        f"Node {node} is removed for good. Type its id to go on: ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    if sys.stdin.readline().strip() != str(node):
-        raise LocalError(f"that was not its id; node {node} stays")
-
-
-def _print_json(document: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

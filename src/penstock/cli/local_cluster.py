@@ -198,12 +198,13 @@ class _LocalCluster:
 
     def _print_box(self) -> None:
         bootstrap = ",".join(plan.kafka for plan in self._plans)
-        rows = [("Kafka", bootstrap)]
+        sqs = f"http://{self._plans[0].http}"
+        rows = [("Kafka", bootstrap), ("SQS", f"{sqs}, or at any other node")]
         for plan in self._plans:
             pid = self._children[plan.node].pid
             rows.append((f"node {plan.node}", f"http://{plan.http}  pid {pid}  {plan.directory}"))
         rows.append(("status", f"penstock cluster status --http {self._plans[0].http}"))
-        print_box(f"A cluster of {len(self._plans)} is running", rows, kafka=bootstrap)
+        print_box(f"A cluster of {len(self._plans)} is running", rows, kafka=bootstrap, sqs=sqs)
 
     async def _stop_children(self) -> None:
         """The last one first, each in good order; whoever takes too long is killed."""

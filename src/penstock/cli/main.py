@@ -32,6 +32,11 @@ COMMANDS = (
     ),
     ("config", "penstock.cli.config:app", "Show, check and explain the broker's settings."),
     ("cluster", "penstock.cli.cluster:app", "Look at a running cluster, and change it."),
+    (
+        "queue",
+        "penstock.cli.queue:app",
+        "Make and run queues, and look at the messages in them.",
+    ),
     ("log", "penstock.cli.log:app", "Look into the log of a shard on this machine, and repair it."),
 )
 """Name, where it is, and what `penstock --help` says about it."""

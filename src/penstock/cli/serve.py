@@ -94,12 +94,10 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
         from penstock.cli.box import print_box
 
         kept = f"{places.data} (removed at the end)" if temporary else places.data
-        print_box(
-            "Penstock is running",
-            [("Kafka", places.kafka), ("HTTP", f"http://{places.http}"), ("Data", kept)],
-            kafka=places.kafka,
-            remarks=remarks,
-        )
+        rows = [("Kafka", places.kafka), ("HTTP", f"http://{places.http}"), ("Data", kept)]
+        if places.sqs:
+            rows.insert(1, ("SQS", places.sqs))
+        print_box("Penstock is running", rows, kafka=places.kafka, sqs=places.sqs, remarks=remarks)
 
     return run_broker(loaded, on_ready=show)
 

@@ -17,3 +17,11 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
             for text, width, right in zip(line, widths, numeric, strict=True)
         ]
         print("  ".join(parts).rstrip())
+
+
+def format_age(age_ms: int) -> str:
+    """How old something is, in the largest unit of which there is one: "3m"."""
+    for unit, length_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if age_ms >= length_ms:
+            return f"{age_ms // length_ms}{unit}"
+    return f"{age_ms}ms"

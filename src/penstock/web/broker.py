@@ -3,6 +3,8 @@
 The port is open before there is an engine, so that probes can tell a broker that is recovering from
 one that is dead. `Broker` is the process, from its first moment; `Node` is what operators use of
 the node, once it is there. The server gives both; tests give fakes.
+
+Queues have no fakes: what is asked of them is asked of a real node, in tests too (`node_of`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,8 +13,10 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.core.errors import Unavailable
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.lag import GroupLag, GroupLine
+from penstock.engine.node import Node as EngineNode
 from penstock.engine.status import ClusterStatus
 
 
@@ -139,3 +143,11 @@ class Broker(Protocol):
     def hosts(self) -> Collection[str]:
         """The names this node is known by."""
         ...
+
+
+def node_of(broker: Broker) -> EngineNode:
+    """The node, if it is there yet."""
+    if broker.node is None:
+        raise Unavailable("the broker is starting; ask again", retry_after_ms=1_000)
+    assert isinstance(broker.node, EngineNode), f"queues are asked of {broker.node}"
+    return broker.node

@@ -46,7 +46,7 @@ def render_page(broker: Broker) -> str:
         '<h2>For programs</h2><p class="soft">'
         + " · ".join(
             f'<a href="{path}">{path}</a>'
-            for path in ("/readyz", "/v1/cluster", "/v1/health/replicated", "/v1/config")
+            for path in ("/readyz", "/v1/cluster", "/v1/queues", "/v1/groups", "/v1/config")
         )
         + "</p>"
     )

@@ -67,3 +67,10 @@ def test_the_box() -> None:
         assert snippet in text
     python = text.split("# kcat")[0].split("# kafka-python")[1]
     compile(python, "box", "exec")
+    assert "boto3" not in text
+
+
+def test_the_box_tells_of_sqs() -> None:
+    text = "\n".join(box_lines("Running", [("SQS", "http://h:2")], kafka="h:1", sqs="http://h:2"))
+    assert "export AWS_ENDPOINT_URL_SQS=http://h:2\n" in text
+    compile(text.split("# boto3")[1], "box", "exec")

@@ -37,11 +37,26 @@ def call(
     parts: Iterable[bytes] = (b"",),
 ) -> Answer:
     """One request, its body in parts; `parts=()` hangs up in the middle of it."""
+    return asyncio.run(ask(app, method, path, headers=headers, parts=parts))
+
+
+async def ask(
+    app: ASGIApp,
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    parts: Iterable[bytes] = (b"",),
+) -> Answer:
+    """The same, on the loop of a test."""
     sent: list[Message] = []
     told = {"host": "127.0.0.1:8080", **(headers or {})}
     incoming = list(parts)
+    hangs_up = not incoming
 
     async def receive() -> Message:
+        if not incoming and not hangs_up:
+            await asyncio.Event().wait()  # The connection stays, and nothing more comes.
         if not incoming:
             return {"type": "http.disconnect"}
         part = incoming.pop(0)
@@ -50,6 +65,7 @@ def call(
     async def send(message: Message) -> None:
         sent.append(message)
 
+    path, _, query = path.partition("?")
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -57,14 +73,14 @@ def call(
         "method": method,
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
         "scheme": "http",
         "headers": [(name.lower().encode(), value.encode()) for name, value in told.items()],
         "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 50_000),
     }
-    asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+    await app(scope, receive, send)
     return Answer(
         status=sent[0]["status"],
         headers={name.decode(): value.decode() for name, value in sent[0]["headers"]},

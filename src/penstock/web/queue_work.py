@@ -1,0 +1,325 @@
+"""The messages of a queue over HTTP: for people who look, and for workers without a client.
+
+    GET     /v1/queues/{name}/messages       ?state= &partition= &from= &limit= &group=: look
+    POST    /v1/queues/{name}/messages       one message, or {"messages": […]}: send
+    DELETE  /v1/queues/{name}/messages/{partition}/{offset}    call off one that waits
+    POST    /v1/queues/{name}/receive        {"max"?, "lease_ms"?, "wait_ms"?, "group"?}: lease some
+    POST    /v1/queues/{name}/settle         {"verdicts": [{"receipt", "verdict", …}]}
+
+Looking never leases and never counts. An answer has as many messages as fit into some megabytes;
+`next` is what to give as `from` to go on, and null at the end.
+
+A worker receives, works, and settles each message by its receipt: `ack` when it is done, `release`
+to have it delivered again (at once or after `delay_ms`; without it, as the queue's retry policy
+says), `reject` when it can never be done, `extend` to have it for another `lease_ms`. An outcome is
+`done`, `stale` (somebody else has it by now, or it waits again) or `gone`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.core.errors import InvalidReceipt, InvalidRequest, Unavailable, UnknownWork
+from penstock.core.limits import (
+    BROWSE_STEPS_MAX,
+    DEAD_REASON_CHARACTERS_MAX,
+    LEASE_MS_MAX,
+    MIB,
+    QUEUE_WAIT_MS_MAX,
+)
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorities
+from penstock.core.types import Offset
+from penstock.engine.led_queues import ALL_STATES
+from penstock.engine.node import Node
+from penstock.engine.queue_requests import BrowsedMessage, Delivery, Receipt
+from penstock.machines.queue_commands import Outcome, Verdict
+from penstock.machines.topics import Topic
+from penstock.web.answers import error_answer, json_answer
+from penstock.web.broker import Broker, node_of
+from penstock.web.queue_messages import (
+    OutgoingMessage,
+    browsed,
+    delivered,
+    new_message,
+    size_bytes,
+)
+from penstock.web.requests import bounded, read_body, unless_gone, whole_number
+
+BROWSE_MAX = 1_000
+BROWSE_STEP = 50
+BROWSE_BYTES_MAX = 8 * MIB
+BROWSE_LOOKS_MAX = 100
+RECEIVE_MAX = 100
+SEND_MAX = 1_000
+SETTLE_MAX = 1_000
+_OFFSET_MAX = (1 << 63) - 1
+
+
+class SendMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that sends several messages, in order."""
+
+    messages: list[OutgoingMessage]
+
+
+class ReceiveMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The body that leases messages."""
+
+    max: int = 1
+    lease_ms: int | None = None
+    """None: what the queue says."""
+    wait_ms: int | None = None
+    """How long to wait for a first message; None: what the queue says."""
+    group: str = DEFAULT_WORK_GROUP
+
+
+class WorkerVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a worker says about a message."""
+
+    receipt: str
+    verdict: Literal["ack", "release", "reject", "extend"]
+    delay_ms: int | None = None
+    """Of a release."""
+    lease_ms: int | None = None
+    """Of an extension."""
+    reason: str = ""
+
+
+class SettleMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that settles messages."""
+
+    verdicts: list[WorkerVerdict]
+
+
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message went, or, if it was a duplicate, where the first one is."""
+
+    partition: int
+    offset: int
+    duplicate: bool
+
+
+def work_routes(broker: Broker) -> Sequence[Route]:
+    """The paths of this module."""
+    work = _Work(broker)
+    messages = "/v1/queues/{name}/messages"
+    return [
+        Route(messages, work.browse),
+        Route(messages, work.send, methods=["POST"]),
+        Route(f"{messages}/{{partition:int}}/{{offset:int}}", work.cancel, methods=["DELETE"]),
+        Route("/v1/queues/{name}/receive", work.receive, methods=["POST"]),
+        Route("/v1/queues/{name}/settle", work.settle, methods=["POST"]),
+    ]
+
+
+class _Work:
+    """One method for each path."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def browse(self, request: Request) -> Response:
+        node, topic = self._asked(request)
+        limit = whole_number(request, "limit", BROWSE_STEP, least=1, most=BROWSE_MAX)
+        group = request.query_params.get("group", DEFAULT_WORK_GROUP)
+        states = _states(request.query_params.get("state"))
+        partitions, start = _from(request, topic)
+        found: list[BrowsedMessage] = []
+        bytes_left, looks_left = BROWSE_BYTES_MAX, BROWSE_LOOKS_MAX
+        places = await node.queue_survey.places(topic.partitions)
+        for index in partitions:
+            place = places.get(topic.partitions[index])
+            if place is None:
+                raise Unavailable(f"partition {index} of {topic.name} cannot be reached now")
+            start = max(start, place.starts.get(group, place.log_start))
+            while start < place.end:
+                if len(found) >= limit or bytes_left <= 0 or looks_left <= 0:
+                    return _page(found, after=f"{index}:{start}")
+                step = min(limit - len(found), BROWSE_STEP)
+                page = await node.queues.browse(
+                    topic, group=group, index=index, start=start, states=states, messages_max=step
+                )
+                found += page
+                looks_left -= 1
+                bytes_left -= sum(size_bytes(one.message) for one in page)
+                # One look covers so many offsets, whether there is something in them or not.
+                start = Offset(start + BROWSE_STEPS_MAX)
+                if len(page) == step:
+                    start = Offset(page[-1].message.offset + 1)
+            start = Offset(0)
+        return _page(found, after=None)
+
+    async def send(self, request: Request) -> Response:
+        wanted = await _outgoing(request)
+        node, topic = self._asked(request)
+        _check_heard(topic, wanted)
+        fifo = topic.settings.queue.fifo
+        messages = [new_message(one, fifo=fifo) for one in wanted]
+        sent = await bounded(node.queues.send(topic, messages))
+        lines = [
+            SentMessage(partition=one.index, offset=one.offset, duplicate=one.duplicate)
+            for one in sent
+        ]
+        return json_answer({"messages": lines}, status=201)
+
+    async def cancel(self, request: Request) -> Response:
+        node, topic = self._asked(request)
+        index, offset = request.path_params["partition"], request.path_params["offset"]
+        _check_partition(topic, index)
+        group = request.query_params.get("group", DEFAULT_WORK_GROUP)
+        places = [(index, Offset(min(offset, _OFFSET_MAX)))]
+        cancelled = await bounded(node.queues.cancel(topic, places, group))
+        if not cancelled:
+            return error_answer(
+                409,
+                "MessageNotWaiting",
+                f"message {index}:{offset} of {topic.name} does not wait: it is leased, done, or"
+                " was never there",
+            )
+        return json_answer({"cancelled": cancelled})
+
+    async def receive(self, request: Request) -> Response:
+        wanted = await read_body(request, ReceiveMessages)
+        node, topic = self._asked(request)
+        wait_ms = topic.settings.queue.wait_ms if wanted.wait_ms is None else wanted.wait_ms
+        for name, number, most in (
+            ("max", wanted.max - 1, RECEIVE_MAX - 1),
+            ("lease_ms", wanted.lease_ms or 0, LEASE_MS_MAX),
+            ("wait_ms", wait_ms, QUEUE_WAIT_MS_MAX),
+        ):
+            if not 0 <= number <= most:
+                least = int(name == "max")
+                raise InvalidRequest(f"{name} must be from {least} to {most + least}")
+        deliveries = await unless_gone(request, _receive(node, topic, wanted, wait_ms))
+        sign = node.queues.sign
+        return json_answer(
+            {"messages": [delivered(one, sign(one.receipt)) for one in deliveries or ()]}
+        )
+
+    async def settle(self, request: Request) -> Response:
+        wanted = await read_body(request, SettleMessages)
+        node, topic = self._asked(request)
+        if len(wanted.verdicts) > SETTLE_MAX:
+            raise InvalidRequest(f"settle at most {SETTLE_MAX} messages at once")
+        lease_ms = topic.settings.queue.work_rules.lease_ms
+        verdicts = [_verdict(node, topic, one, lease_ms) for one in wanted.verdicts]
+        outcomes: Sequence[Outcome] = ()
+        if verdicts:
+            outcomes = await bounded(node.queues.settle(topic, verdicts))
+        return json_answer({"outcomes": [one.name.lower() for one in outcomes]})
+
+    def _asked(self, request: Request) -> tuple[Node, Topic]:
+        node = node_of(self._broker)
+        return node, node.engine.topic(request.path_params["name"])
+
+
+async def _receive(
+    node: Node, topic: Topic, wanted: ReceiveMessages, wait_ms: int
+) -> list[Delivery]:
+    """A work group that is named and not there begins with the first message."""
+    ask = partial(
+        node.queues.receive,
+        topic,
+        group=wanted.group,
+        messages_max=wanted.max,
+        lease_ms=wanted.lease_ms,
+        wait_ms=wait_ms,
+    )
+    try:
+        return await ask()
+    except UnknownWork:
+        await node.queues.open(topic, wanted.group)
+        return await ask()
+
+
+async def _outgoing(request: Request) -> list[OutgoingMessage]:
+    """One message or several, whichever the body is."""
+    body = await request.body()
+    try:
+        is_list = "messages" in msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        is_list = False
+    if not is_list:
+        return [await read_body(request, OutgoingMessage)]
+    messages = (await read_body(request, SendMessages)).messages
+    if not 1 <= len(messages) <= SEND_MAX:
+        raise InvalidRequest(f"send 1 to {SEND_MAX} messages at once, not {len(messages)}")
+    return messages
+
+
+def _check_heard(topic: Topic, messages: Sequence[OutgoingMessage]) -> None:
+    """Refuse what a message says and its queue would not listen to: that is never meant."""
+    rules = topic.settings.queue.queue_rules
+    for one in messages:
+        if one.priority is not None and rules.priorities is Priorities.OFF:
+            raise _deaf(topic, "priority", "queue.priority=strict")
+        if one.deduplication_id is not None and rules.deduplication is Deduplication.OFF:
+            raise _deaf(topic, "deduplication_id", "queue.deduplication=id")
+        if not rules.cards:
+            for name in one.timing:
+                raise _deaf(topic, name, "queue.message.headers=true")
+            if one.message_group is not None and not (rules.fifo and one.key is None):
+                raise _deaf(topic, "message_group", "queue.message.headers=true")
+
+
+def _deaf(topic: Topic, name: str, cure: str) -> InvalidRequest:
+    return InvalidRequest(f"queue {topic.name} would ignore {name}; set {cure} first")
+
+
+def _verdict(
+    node: Node, topic: Topic, said: WorkerVerdict, lease_ms: int
+) -> tuple[Receipt, Verdict, int, str]:
+    receipt = node.queues.read_receipt(said.receipt)
+    if receipt.partition not in topic.partitions:
+        raise InvalidReceipt(f"this receipt is not for a message of {topic.name}")
+    verdict = Verdict[said.verdict.upper()]
+    if len(said.reason) > DEAD_REASON_CHARACTERS_MAX:
+        raise InvalidRequest(f"a reason has at most {DEAD_REASON_CHARACTERS_MAX} characters")
+    given = {Verdict.RELEASE: said.delay_ms, Verdict.EXTEND: said.lease_ms}.get(verdict)
+    if given is not None and not 0 <= given <= LEASE_MS_MAX:
+        raise InvalidRequest(f"delay_ms and lease_ms must be from 0 to {LEASE_MS_MAX}")
+    if given is None:
+        given = lease_ms if verdict is Verdict.EXTEND else -1
+    return receipt, verdict, given, said.reason
+
+
+def _states(written: str | None) -> frozenset[str]:
+    if not written:
+        return ALL_STATES
+    states = frozenset(word.strip().replace("-", " ") for word in written.split(","))
+    if not states <= ALL_STATES:
+        known = ", ".join(sorted(state.replace(" ", "-") for state in ALL_STATES))
+        raise InvalidRequest(f"state must be one or more of {known}, parted by commas")
+    return states
+
+
+def _from(request: Request, topic: Topic) -> tuple[range, Offset]:
+    """Which partitions to look at, and where in the first one to begin: `from` is an offset with
+    `partition`, and otherwise PARTITION:OFFSET, as `next` says it."""
+    count = len(topic.partitions)
+    written = request.query_params.get("from", "0")
+    first, colon, offset = written.rpartition(":")
+    numbers = (first, offset) if colon else ("0", offset)
+    if not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):
+        raise InvalidRequest(f'from = "{written[:60]}" must be an offset, or PARTITION:OFFSET')
+    if "partition" in request.query_params:
+        index = whole_number(request, "partition", 0, most=count - 1)
+        if colon and int(first) != index:
+            raise InvalidRequest(f"from = {written} is not in partition {index}")
+        return range(index, index + 1), Offset(int(offset))
+    _check_partition(topic, int(numbers[0]))
+    return range(int(numbers[0]), count), Offset(int(offset))
+
+
+def _check_partition(topic: Topic, index: int) -> None:
+    count = len(topic.partitions)
+    if index >= count:
+        raise InvalidRequest(f"{topic.name} has partitions 0 to {count - 1}, not {index}")
+
+
+def _page(found: list[BrowsedMessage], after: str | None) -> Response:
+    return json_answer({"messages": [browsed(one) for one in found], "next": after})

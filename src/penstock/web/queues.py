@@ -1,0 +1,358 @@
+"""Queues over HTTP: what there is, how it is set, and what an operator does to it.
+
+    GET     /v1/queues                   all queues, a line each (?prefix= &after= &limit=)
+    POST    /v1/queues                   {"name", "partitions"?, "settings"?}: make one
+    GET     /v1/queues/{name}            settings, counts by work group, moves
+    PATCH   /v1/queues/{name}            {"settings"}: change some; null is back to the default
+    DELETE  /v1/queues/{name}            the topic and all that is in it
+    POST    /v1/queues/{name}/purge      {"group"?}: drop all that waits, is leased or is dead
+    POST    /v1/queues/{name}/pause      deliver nothing for now
+    POST    /v1/queues/{name}/resume
+    POST    /v1/queues/{name}/reset      {"start" | "time_ms", "group"?, "partition"?, "dry_run"?}
+
+Messages are in `queue_work.py`, dead letters in `queue_moves.py`. Any node can be asked.
+
+A queue is a topic seen through a work group. Every topic can be one; listed are those that were
+told something about it (`queue.*`) or have a work group open.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.core.configs import ConfigValue
+from penstock.core.errors import InvalidRequest, Unavailable, UnknownWork
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.types import Offset, PartitionId
+from penstock.engine.dead_letters import dead_letter_configs
+from penstock.engine.engine import Engine
+from penstock.engine.node import Node
+from penstock.engine.queue_survey import NO_TIME, QueuePlace
+from penstock.machines.queues import EARLIEST, LATEST
+from penstock.machines.topics import Topic
+from penstock.web.answers import json_answer
+from penstock.web.broker import Broker, node_of
+from penstock.web.queue_moves import MoveLine, move_lines
+from penstock.web.requests import bounded, read_body, whole_number
+from penstock.web.setting_names import (
+    QUEUE_DEFAULTS,
+    SettingValue,
+    is_queue,
+    queue_kind,
+    queue_settings,
+    topic_configs,
+)
+
+LIST_MAX = 1_000
+COUNTED_AT_ONCE = 16
+_ENDS: Mapping[object, Offset] = {"earliest": EARLIEST, "latest": LATEST}
+_STATES = ("visible", "in_flight", "delayed", "dead", "acked", "moved", "expired", "purged",
+           "dropped", "duplicates")  # fmt: skip
+
+
+class CreateQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that makes a queue."""
+
+    name: str
+    partitions: int = 1
+    settings: dict[str, SettingValue] = {}
+
+
+class ConfigureQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that changes settings."""
+
+    settings: dict[str, SettingValue]
+
+
+class WorkGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body that may name a work group."""
+
+    group: str = DEFAULT_WORK_GROUP
+
+
+class ResetQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The body that lets a work group go on from elsewhere."""
+
+    start: int | str | None = None
+    """An offset, "earliest" or "latest"."""
+    time_ms: int | None = None
+    """The first message of this time or later."""
+    group: str = DEFAULT_WORK_GROUP
+    partition: int | None = None
+    """None: all of them."""
+    dry_run: bool = False
+
+
+class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages a work group has in which state."""
+
+    group: str
+    sent: int
+    visible: int
+    in_flight: int
+    delayed: int
+    dead: int
+    acked: int
+    moved: int
+    expired: int
+    purged: int
+    dropped: int
+    duplicates: int
+    accounted: int
+    """The sum of all states; equal to `sent`, or messages have been lost."""
+    oldest_age_ms: int | None
+
+
+class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in a list."""
+
+    name: str
+    kind: str
+    partitions: int
+    paused: bool
+    dead_letter_topic: str
+    groups: list[GroupCounts]
+
+
+class QueueDetail(QueueLine, frozen=True, kw_only=True):
+    """All about a queue."""
+
+    created_ms: int
+    settings: dict[str, ConfigValue]
+    moves: list[MoveLine]
+
+
+class ResetPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reset does to one partition."""
+
+    partition: int
+    was: int
+    """Everything below this offset was done."""
+    start: int
+    end: int
+    """One past the last message."""
+
+
+def queue_routes(broker: Broker) -> Sequence[Route]:
+    """The paths of this module."""
+    queues = _Queues(broker)
+    one = "/v1/queues/{name}"
+    return [
+        Route("/v1/queues", queues.list),
+        Route("/v1/queues", queues.create, methods=["POST"]),
+        Route(one, queues.describe),
+        Route(one, queues.configure, methods=["PATCH"]),
+        Route(one, queues.delete, methods=["DELETE"]),
+        Route(f"{one}/purge", queues.purge, methods=["POST"]),
+        Route(f"{one}/pause", queues.pause, methods=["POST"]),
+        Route(f"{one}/resume", queues.resume, methods=["POST"]),
+        Route(f"{one}/reset", queues.reset, methods=["POST"]),
+    ]
+
+
+class _Queues:
+    """One method for each path."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def list(self, request: Request) -> Response:
+        node = node_of(self._broker)
+        limit = whole_number(request, "limit", LIST_MAX, least=1, most=LIST_MAX)
+        prefix, after = (request.query_params.get(name, "") for name in ("prefix", "after"))
+        groups = await node.queue_survey.groups()
+        chosen = sorted(
+            (name, _groups(topic, groups))
+            for name, topic in node.engine.catalog.topics.items()
+            if name.startswith(prefix)
+            and name > after
+            and (is_queue(topic.configs) or _groups(topic, groups))
+        )
+        slots = asyncio.Semaphore(COUNTED_AT_ONCE)
+
+        async def line(name: str, names: Sequence[str]) -> QueueLine | None:
+            async with slots:
+                topic = node.engine.catalog.topic(name)
+                return None if topic is None else await _line(node.engine, topic, names)
+
+        lines = await asyncio.gather(*(line(*one) for one in chosen[:limit]))
+        return json_answer(
+            {
+                "queues": [one for one in lines if one is not None],
+                "next": chosen[limit - 1][0] if len(chosen) > limit else None,
+            }
+        )
+
+    async def create(self, request: Request) -> Response:
+        """Also makes the dead-letter queue, if one is named that is not there: a queue that fails
+        must not find out then that there is no place for its failures."""
+        wanted = await read_body(request, CreateQueue)
+        engine = node_of(self._broker).engine
+        given = topic_configs(wanted.settings)
+        configs = QUEUE_DEFAULTS | {name: text for name, text in given.items() if text is not None}
+        topic = await bounded(_make(engine, wanted.name, wanted.partitions, configs))
+        created = [wanted.name]
+        letters = topic.settings.queue.dead_letter_topic
+        if letters and engine.catalog.topic(letters) is None:
+            await bounded(_make(engine, letters, wanted.partitions, dead_letter_configs(topic)))
+            created.append(letters)
+        answer = {
+            "name": topic.name,
+            "partitions": len(topic.partitions),
+            "settings": queue_settings(topic.configs),
+            "created": created,
+        }
+        return json_answer(answer, status=201)
+
+    async def describe(self, request: Request) -> Response:
+        node = node_of(self._broker)
+        topic = node.engine.topic(request.path_params["name"])
+        places = await node.queue_survey.places(topic.partitions)
+        groups = sorted({group for place in places.values() for group in place.starts})
+        line = await _line(node.engine, topic, groups)
+        return json_answer(
+            QueueDetail(
+                **msgspec.structs.asdict(line),
+                created_ms=topic.created_ms,
+                settings=queue_settings(topic.configs),
+                moves=await move_lines(node, topic),
+            )
+        )
+
+    async def configure(self, request: Request) -> Response:
+        wanted = await read_body(request, ConfigureQueue)
+        return await self._configure(request, topic_configs(wanted.settings))
+
+    async def delete(self, request: Request) -> Response:
+        engine = node_of(self._broker).engine
+        topic = engine.topic(request.path_params["name"])
+        await bounded(engine.delete_topic(topic.name, topic.topic_id))
+        return json_answer({"name": topic.name, "deleted": True})
+
+    async def purge(self, request: Request) -> Response:
+        wanted = await read_body(request, WorkGroup)
+        node = node_of(self._broker)
+        topic = node.engine.topic(request.path_params["name"])
+        await node.queue_survey.require(topic, wanted.group)
+        count = await bounded(node.queues.purge(topic, wanted.group))
+        return json_answer({"name": topic.name, "group": wanted.group, "purged": count})
+
+    async def pause(self, request: Request) -> Response:
+        return await self._configure(request, {"queue.paused": "true"})
+
+    async def resume(self, request: Request) -> Response:
+        return await self._configure(request, {"queue.paused": None})
+
+    async def reset(self, request: Request) -> Response:
+        wanted = await read_body(request, ResetQueue)
+        node = node_of(self._broker)
+        topic = node.engine.topic(request.path_params["name"])
+        places = await _reset_places(node, topic, wanted)
+        if not wanted.dry_run:
+            for one in places:
+                start = _ENDS.get(wanted.start, Offset(one.start))
+                await bounded(
+                    node.engine.queues.reset(topic, wanted.group, index=one.partition, start=start)
+                )
+        return json_answer(
+            {
+                "group": wanted.group,
+                "partitions": places,
+                "messages": sum(one.end - one.start for one in places),
+                "dry_run": wanted.dry_run,
+            }
+        )
+
+    async def _configure(self, request: Request, changes: Mapping[str, str | None]) -> Response:
+        engine = node_of(self._broker).engine
+        topic = await bounded(engine.configure_topic(request.path_params["name"], changes))
+        return json_answer({"name": topic.name, "settings": queue_settings(topic.configs)})
+
+
+async def _make(engine: Engine, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+    topic = await engine.create_topic(name, partitions, configs)
+    await engine.queues.open(topic, DEFAULT_WORK_GROUP)
+    return topic
+
+
+def _groups(topic: Topic, groups: Mapping[PartitionId, Collection[str]]) -> list[str]:
+    return sorted({name for partition in topic.partitions for name in groups.get(partition, ())})
+
+
+async def _line(engine: Engine, topic: Topic, groups: Sequence[str]) -> QueueLine:
+    settings = queue_settings(topic.configs)
+    counts = await asyncio.gather(*(_counts(engine, topic, group) for group in groups))
+    return QueueLine(
+        name=topic.name,
+        kind=queue_kind(settings),
+        partitions=len(topic.partitions),
+        paused=bool(settings["paused"]),
+        dead_letter_topic=topic.settings.queue.dead_letter_topic,
+        groups=[one for one in counts if one is not None],
+    )
+
+
+async def _counts(engine: Engine, topic: Topic, group: str) -> GroupCounts | None:
+    try:
+        found = await engine.queues.counts(topic, group)
+    except UnknownWork:
+        return None  # Closed since.
+    age_ms = None if found.oldest_ms < 0 else max(0, engine.clock.wall_ms() - found.oldest_ms)
+    states = {state: getattr(found, state) for state in _STATES}
+    return GroupCounts(
+        group=group,
+        sent=found.sent,
+        **states,
+        accounted=sum(states.values()),
+        oldest_age_ms=age_ms,
+    )
+
+
+async def _reset_places(node: Node, topic: Topic, wanted: ResetQueue) -> list[ResetPlace]:
+    """Where the group would go on, partition by partition. All of them must be known: a reset
+    that reaches some only is worse than none."""
+    if (wanted.start is None) == (wanted.time_ms is None):
+        raise InvalidRequest('a reset takes either "start" or "time_ms"')
+    indexes = range(len(topic.partitions))
+    if wanted.partition is not None:
+        if wanted.partition not in indexes:
+            raise InvalidRequest(
+                f"{topic.name} has partitions 0 to {len(indexes) - 1}, not {wanted.partition}"
+            )
+        indexes = range(wanted.partition, wanted.partition + 1)
+    time_ms = NO_TIME if wanted.time_ms is None else wanted.time_ms
+    partitions = [topic.partitions[index] for index in indexes]
+    found = await node.queue_survey.places(partitions, time_ms=time_ms)
+    if len(found) < len(partitions):
+        raise Unavailable(f"not all partitions of {topic.name} can be reached now; try again")
+    places = []
+    for index, partition in zip(indexes, partitions, strict=True):
+        place = found[partition]
+        if wanted.group not in place.starts:
+            raise UnknownWork(f"{topic.name} has no work group {wanted.group}")
+        places.append(
+            ResetPlace(
+                partition=index,
+                was=place.starts[wanted.group],
+                start=_start(wanted, place),
+                end=place.end,
+            )
+        )
+    return places
+
+
+def _start(wanted: ResetQueue, place: QueuePlace) -> int:
+    match wanted.start:
+        case None:
+            return place.at_time
+        case "earliest":
+            return place.log_start
+        case "latest":
+            return place.end
+        case int(offset) if offset >= 0:
+            return min(max(offset, place.log_start), place.end)
+    raise InvalidRequest(f'"start" must be "earliest", "latest" or an offset, not {wanted.start}')

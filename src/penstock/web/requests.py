@@ -1,0 +1,64 @@
+"""What endpoints take from a request: its body, its parameters, and no more time than there is."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from penstock.core.errors import InvalidRequest, OutcomeUnknown
+
+CHANGE_SECONDS_MAX = 30.0
+
+S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+async def read_body(request: Request, kind: type[S]) -> S:
+    """The body as what it should be; one that is empty counts as `{}`."""
+    try:
+        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not what it should be: {error}") from error
+
+
+def whole_number(request: Request, name: str, default: int, *, least: int = 0, most: int) -> int:
+    """A parameter of the query that is a number."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdecimal() or not least <= int(text[:20]) <= most:
+        raise InvalidRequest(f"{name} must be a whole number from {least} to {most}")
+    return int(text)
+
+
+async def bounded(change: Awaitable[T]) -> T:
+    """A change, or `OutcomeUnknown` if it takes too long."""
+    try:
+        async with asyncio.timeout(CHANGE_SECONDS_MAX):
+            return await change
+    except TimeoutError as error:
+        raise OutcomeUnknown(
+            "the change was not confirmed in time; it may still happen: look before you repeat it"
+        ) from error
+
+
+async def unless_gone(request: Request, waiting: Awaitable[T]) -> T | None:
+    """What is waited for; None if the one who asked has hung up meanwhile, and nothing is begun
+    for nobody."""
+    asked = asyncio.ensure_future(waiting)
+    gone = asyncio.ensure_future(_wait_gone(request))
+    try:
+        await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+        return asked.result() if asked.done() else None
+    finally:
+        asked.cancel()
+        gone.cancel()
+        await asyncio.gather(asked, gone, return_exceptions=True)
+
+
+async def _wait_gone(request: Request) -> None:
+    """The body has been read; what comes after it is the end."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
