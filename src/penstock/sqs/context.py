@@ -1,0 +1,69 @@
+"""What actions work with: the engine, the settings, and the little that a node remembers.
+
+    Call      what the HTTP request said besides the action's own parameters
+    Context   one per node
+
+A node remembers for a minute which queues were deleted and purged through it, because Amazon
+refuses to make or purge them again so soon, and for five minutes what FIFO receives were answered,
+for clients that did not hear it (see `receive_attempts`). Nothing of that is replicated: another
+node knows nothing of it, and a restart forgets it. None of it protects anything, it only keeps
+programs that are tested here working there.
+"""
+
+import asyncio
+
+import msgspec
+
+from penstock.engine.engine import Engine
+from penstock.engine.queues import Queues
+from penstock.machines.catalog import Topic
+from penstock.sqs.cooldowns import Cooldowns
+from penstock.sqs.errors import QueueDoesNotExist
+from penstock.sqs.names import name_of_url
+from penstock.sqs.receive_attempts import ReceiveAttempts
+
+
+class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may change about SQS."""
+
+    queue_partitions: int = 1
+    """Of a queue made by CreateQueue."""
+    delete_cooldown_ms: int = 60_000
+    """How long the name of a deleted queue cannot be used again, on the node that deleted it."""
+    purge_cooldown_ms: int = 60_000
+    """How long a purged queue cannot be purged again, on the node that purged it."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What the HTTP request said besides the action's own parameters."""
+
+    base_url: str
+    """scheme://host[:port] as the client addressed us: queue URLs are made from it."""
+    region: str = "us-east-1"
+    access_key: str = ""
+    path: str = "/"
+
+
+class Context:
+    """See the top of this module."""
+
+    def __init__(self, engine: Engine, settings: SqsSettings) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.deleted: Cooldowns[str] = Cooldowns(engine.clock, settings.delete_cooldown_ms)
+        self.purged: Cooldowns[bytes] = Cooldowns(engine.clock, settings.purge_cooldown_ms)
+        self.attempts = ReceiveAttempts(engine.clock)
+        self.changing = asyncio.Lock()
+        """Held while a queue's attributes or tags are read, changed and written back."""
+
+    @property
+    def queues(self) -> Queues:
+        """The engine's."""
+        return self.engine.queues
+
+    def queue(self, url: str | None) -> Topic:
+        """The queue that a request is about."""
+        topic = self.engine.catalog.topic(name_of_url(url)) if url else None
+        if topic is None:
+            raise QueueDoesNotExist
+        return topic

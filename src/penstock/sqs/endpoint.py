@@ -1,0 +1,191 @@
+"""SQS over HTTP, whichever server carries it: which requests are SQS's, and what they are answered.
+
+Both of Amazon's protocols are spoken, told apart by the header that names a JSON action. Anything
+that goes wrong becomes an answer of the protocol in use: a client's library can read nothing else.
+
+Requests are signed, and the signature is not checked: whoever reaches the port may do everything,
+as on the other ports. `verify` is where a check will go; it sees a request before anybody else and
+raises what is to be answered.
+
+The endpoint is there before the node is, and answers "not now" until it is given a service. When
+the broker is about to stop, those who wait for messages are told that there are none (`hurry`).
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock.core.errors import PenstockError
+from penstock.sqs.answers import Answer, MessagesReceived
+from penstock.sqs.credential import form_scope, header_scope, read_credential
+from penstock.sqs.errors import (
+    InternalFailure,
+    ServiceUnavailable,
+    SqsError,
+    from_penstock,
+)
+from penstock.sqs.json_protocol import TARGET, read_json, write_json, write_json_error
+from penstock.sqs.protocol_errors import (
+    BadHost,
+    BodyTooLarge,
+    ForeignPage,
+    SlowBody,
+    UnknownHost,
+)
+from penstock.sqs.query_protocol import (
+    QUEUE_PATH,
+    read_form,
+    read_query,
+    write_xml,
+    write_xml_error,
+)
+from penstock.sqs.reply import Reply, RequestIds
+from penstock.sqs.requests import ReceiveMessage, Request
+from penstock.sqs.service import Call
+
+FORM = b"application/x-www-form-urlencoded"
+CALLS_REMEMBERED_MAX = 1_024
+
+Headers = Mapping[bytes, bytes]
+"""By name, in small letters."""
+Verify = Callable[[bytes, bytes, bytes, Headers, bytes], None]
+"""Takes method, path, query, headers and body; raises `SqsError` for what must not be done."""
+
+_HOST = re.compile(rb"[A-Za-z0-9_.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
+_REFUSALS: Mapping[int, type[SqsError]] = {
+    403: ForeignPage,
+    408: SlowBody,
+    413: BodyTooLarge,
+    421: UnknownHost,
+    503: ServiceUnavailable,
+}
+
+logger = logging.getLogger(__name__)
+
+
+class Actions(Protocol):
+    """Who carries out what is asked; `Service`."""
+
+    async def call(self, action: str, request: Request, call: Call) -> Answer | None:
+        """Carry out an action; None if there is nothing to answer."""
+
+
+def accept_all(
+    _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
+) -> None:
+    """No signature is checked."""
+
+
+class Endpoint:
+    """See the top of this module."""
+
+    def __init__(self, *, default_host: str = "localhost", verify: Verify = accept_all) -> None:
+        """`default_host` is for clients that do not say how they call us."""
+        self.service: Actions | None = None
+        """Who carries out the actions; None while there is nobody."""
+        self.default_host = default_host
+        self._verify = verify
+        self._ids = RequestIds()
+        self._calls: dict[tuple[bytes, bytes, bytes], Call] = {}
+        self._receiving: set[asyncio.Task[object]] = set()
+        self._hurried: set[asyncio.Task[object]] = set()
+
+    def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
+        """Whether a request is SQS's, by its head alone."""
+        if method == b"POST":
+            if TARGET in headers:
+                return True
+            if path != b"/" and not QUEUE_PATH.fullmatch(path):
+                return False
+            return headers.get(b"content-type", b"").lower().startswith(FORM) or _acts(query)
+        return method == b"GET" and _acts(query)
+
+    async def answer(
+        self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
+    ) -> Reply:
+        """Carry out a request that `takes` has said yes to."""
+        target = headers.get(TARGET)
+        request_id = self._ids.take()
+        try:
+            if self._verify is not accept_all:
+                self._verify(method, path, query, headers, body)
+            service = self.service
+            if service is None:
+                raise ServiceUnavailable("The broker does not serve now; try again.")
+            if target is not None:
+                name, request = read_json(target, body)
+                call = self._call(headers.get(b"host", b""), header_scope(headers), path)
+                answer = await self._carry_out(service, name, request, call)
+                return write_json(answer, headers, request_id)
+            parameters = read_form(query) | read_form(body)
+            scope = header_scope(headers) or form_scope(parameters)
+            call = self._call(headers.get(b"host", b""), scope, path)
+            name, request = read_query(parameters, call.base_url + call.path if path[1:] else "")
+            answer = await self._carry_out(service, name, request, call)
+            return write_xml(name, answer, request_id)
+        except SqsError as error:
+            return self._write_error(error, headers, request_id)
+        except PenstockError as error:
+            return self._write_error(from_penstock(error), headers, request_id)
+        except Exception:
+            logger.exception("an SQS request failed (%s)", (target or query or body)[:200])
+            bug = InternalFailure("This is a bug of Penstock; the broker's log tells more.")
+            return self._write_error(bug, headers, request_id)
+
+    def refuse(self, status: int, message: str, headers: Headers) -> Reply:
+        """The reply to a request that is not to be carried out."""
+        return self._write_error(_REFUSALS[status](message), headers, self._ids.take())
+
+    def hurry(self) -> None:
+        """End the receives that are under way: they have come to wait by now."""
+        self._hurried |= self._receiving
+        for task in self._receiving:
+            task.cancel()
+
+    async def _carry_out(
+        self, service: Actions, name: str, request: Request, call: Call
+    ) -> Answer | None:
+        if not isinstance(request, ReceiveMessage):
+            return await service.call(name, request, call)
+        task = asyncio.current_task()
+        assert task is not None, "requests are carried out in tasks"
+        self._receiving.add(task)
+        try:
+            return await service.call(name, request, call)
+        except asyncio.CancelledError:
+            if task not in self._hurried or task.uncancel() > 0:
+                raise
+            return MessagesReceived()
+        finally:
+            self._receiving.discard(task)
+            self._hurried.discard(task)
+
+    def _write_error(self, error: SqsError, headers: Headers, request_id: bytes) -> Reply:
+        if TARGET in headers:
+            return write_json_error(error, headers, request_id)
+        return write_xml_error(error, request_id)
+
+    def _call(self, host: bytes, scope: bytes, path: bytes) -> Call:
+        """It is nearly always the same as one before."""
+        key = (host, scope, path)
+        call = self._calls.get(key)
+        if call is None:
+            if host and not _HOST.fullmatch(host):
+                raise BadHost("The Host header is not the name or address of a host.")
+            credential = read_credential(scope)
+            call = Call(
+                base_url=f"http://{host.decode() or self.default_host}",
+                region=credential.region,
+                access_key=credential.access_key,
+                path=path.decode("latin-1"),
+            )
+            if len(self._calls) >= CALLS_REMEMBERED_MAX:
+                self._calls.clear()
+            self._calls[key] = call
+        return call
+
+
+def _acts(query: bytes) -> bool:
+    return query.startswith(b"Action=") or b"&Action=" in query

@@ -1,0 +1,65 @@
+"""AWS JSON 1.0: `POST /` with the action in a header, parameters and answer as one JSON object.
+
+    X-Amz-Target: AmazonSQS.SendMessage
+    Content-Type: application/x-amz-json-1.0
+
+An error is named by its shape, with its namespace, in `__type`. Programs of the time before JSON
+know errors by the codes of the Query protocol, and their libraries ask for those as well
+(`x-amzn-query-mode: true`); they get them in a header.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.sqs.answers import Answer
+from penstock.sqs.errors import SqsError
+from penstock.sqs.protocol_errors import MalformedBody, UnknownAction
+from penstock.sqs.reply import Reply
+from penstock.sqs.requests import Request
+from penstock.sqs.service import ACTIONS
+
+TARGET = b"x-amz-target"
+TARGET_PREFIX = b"AmazonSQS."
+
+_ENCODER = msgspec.json.Encoder()
+_READERS: dict[bytes, tuple[str, msgspec.json.Decoder[Request]]] = {
+    TARGET_PREFIX + name.encode(): (name, msgspec.json.Decoder(action.request))
+    for name, action in ACTIONS.items()
+}
+_HEADERS = b"Content-Type: application/x-amz-json-1.%b\r\nx-amzn-RequestId: %b\r\n"
+
+
+def read_json(target: bytes, body: bytes) -> tuple[str, Request]:
+    """The action's name, and its request."""
+    found = _READERS.get(target)
+    if found is None:
+        name = target.decode("latin-1")
+        raise UnknownAction(f"The target {name[:200]} is not valid for this endpoint.")
+    name, reader = found
+    try:
+        return name, reader.decode(body or b"{}")
+    except msgspec.ValidationError as error:
+        raise MalformedBody(f"The request is not that of {name}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(f"The request body is not valid JSON: {error}") from error
+
+
+def write_json(answer: Answer | None, headers: Mapping[bytes, bytes], request_id: bytes) -> Reply:
+    """The reply to a request that succeeded."""
+    body = b"{}" if answer is None else _ENCODER.encode(answer)
+    return Reply(200, _HEADERS % (_minor(headers), request_id), body)
+
+
+def write_json_error(error: SqsError, headers: Mapping[bytes, bytes], request_id: bytes) -> Reply:
+    """The reply to a request that did not."""
+    lines = _HEADERS % (_minor(headers), request_id)
+    if headers.get(b"x-amzn-query-mode", b"").lower() == b"true":
+        lines += b"x-amzn-query-error: %b;%b\r\n" % (error.code.encode(), error.fault.encode())
+    document = {"__type": error.type_name, "message": error.message}
+    return Reply(error.status, lines, _ENCODER.encode(document))
+
+
+def _minor(headers: Mapping[bytes, bytes]) -> bytes:
+    """A client that says 1.1 is answered with 1.1; the two are the same."""
+    return b"1" if headers.get(b"content-type", b"").endswith(b"json-1.1") else b"0"

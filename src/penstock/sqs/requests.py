@@ -1,0 +1,212 @@
+"""What can be asked of SQS: one struct for each action, with Amazon's names for its members.
+
+Everything may be missing here, because a missing parameter is an error with words of its own, and
+those are the action's to say. What is there has the right type: that is checked when it is read.
+"""
+
+import msgspec
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", gc=False):
+    """What all of them have in common: how members are named."""
+
+
+class MessageAttributeValue(Request, frozen=True, omit_defaults=True):
+    """A message attribute; a system attribute has the same form. Lists are not supported by Amazon,
+    but may be sent, empty."""
+
+    data_type: str | None = None
+    string_value: str | None = None
+    binary_value: bytes | None = None
+    string_list_values: list[str] | None = None
+    binary_list_values: list[bytes] | None = None
+
+
+class QueueRequest(Request, frozen=True):
+    """Something about one queue."""
+
+    queue_url: str | None = None
+
+
+class AddPermission(QueueRequest, frozen=True):
+    """Add a statement to the queue's policy."""
+
+    label: str | None = None
+    aws_account_ids: list[str] | None = msgspec.field(default=None, name="AWSAccountIds")
+    actions: list[str] | None = None
+
+
+class CancelMessageMoveTask(Request, frozen=True):
+    """End a move of messages."""
+
+    task_handle: str | None = None
+
+
+class ChangeMessageVisibility(QueueRequest, frozen=True):
+    """Let a lease end sooner or later."""
+
+    receipt_handle: str | None = None
+    visibility_timeout: int | None = None
+
+
+class ChangeMessageVisibilityBatchEntry(Request, frozen=True):
+    """One lease of several."""
+
+    id: str | None = None
+    receipt_handle: str | None = None
+    visibility_timeout: int | None = None
+
+
+class ChangeMessageVisibilityBatch(QueueRequest, frozen=True):
+    """Let several leases end sooner or later."""
+
+    entries: list[ChangeMessageVisibilityBatchEntry] | None = None
+
+
+class CreateQueue(Request, frozen=True):
+    """Make a queue, or find it made just so."""
+
+    queue_name: str | None = None
+    attributes: dict[str, str] | None = None
+    tags: dict[str, str] | None = msgspec.field(default=None, name="tags")
+
+
+class DeleteMessage(QueueRequest, frozen=True):
+    """A message is done."""
+
+    receipt_handle: str | None = None
+
+
+class DeleteMessageBatchEntry(Request, frozen=True):
+    """One message of several."""
+
+    id: str | None = None
+    receipt_handle: str | None = None
+
+
+class DeleteMessageBatch(QueueRequest, frozen=True):
+    """Several messages are done."""
+
+    entries: list[DeleteMessageBatchEntry] | None = None
+
+
+class DeleteQueue(QueueRequest, frozen=True):
+    """Remove a queue with all its messages."""
+
+
+class GetQueueAttributes(QueueRequest, frozen=True):
+    """What a queue is, and how full."""
+
+    attribute_names: list[str] | None = None
+
+
+class GetQueueUrl(Request, frozen=True):
+    """Where a queue is."""
+
+    queue_name: str | None = None
+    queue_owner_aws_account_id: str | None = msgspec.field(
+        default=None, name="QueueOwnerAWSAccountId"
+    )
+
+
+class ListDeadLetterSourceQueues(QueueRequest, frozen=True):
+    """Which queues send their dead letters here."""
+
+    next_token: str | None = None
+    max_results: int | None = None
+
+
+class ListMessageMoveTasks(Request, frozen=True):
+    """Which moves of messages there are or were."""
+
+    source_arn: str | None = None
+    max_results: int | None = None
+
+
+class ListQueues(Request, frozen=True):
+    """Which queues there are."""
+
+    queue_name_prefix: str | None = None
+    next_token: str | None = None
+    max_results: int | None = None
+
+
+class ListQueueTags(QueueRequest, frozen=True):
+    """A queue's tags."""
+
+
+class PurgeQueue(QueueRequest, frozen=True):
+    """Forget all messages of a queue."""
+
+
+class ReceiveMessage(QueueRequest, frozen=True):
+    """Lease messages."""
+
+    attribute_names: list[str] | None = None
+    message_system_attribute_names: list[str] | None = None
+    message_attribute_names: list[str] | None = None
+    max_number_of_messages: int | None = None
+    visibility_timeout: int | None = None
+    wait_time_seconds: int | None = None
+    receive_request_attempt_id: str | None = None
+
+
+class RemovePermission(QueueRequest, frozen=True):
+    """Take a statement out of the queue's policy."""
+
+    label: str | None = None
+
+
+class OutgoingMessage(Request, frozen=True):
+    """What a message to be sent has, alone or in a batch."""
+
+    message_body: str | None = None
+    delay_seconds: int | None = None
+    message_attributes: dict[str, MessageAttributeValue] | None = None
+    message_system_attributes: dict[str, MessageAttributeValue] | None = None
+    message_deduplication_id: str | None = None
+    message_group_id: str | None = None
+
+
+class SendMessage(OutgoingMessage, frozen=True):
+    """Send one message."""
+
+    queue_url: str | None = None
+
+
+class SendMessageBatchEntry(OutgoingMessage, frozen=True):
+    """One message of several."""
+
+    id: str | None = None
+
+
+class SendMessageBatch(QueueRequest, frozen=True):
+    """Send several messages."""
+
+    entries: list[SendMessageBatchEntry] | None = None
+
+
+class SetQueueAttributes(QueueRequest, frozen=True):
+    """Let a queue be different."""
+
+    attributes: dict[str, str] | None = None
+
+
+class StartMessageMoveTask(Request, frozen=True):
+    """Move the messages of a dead-letter queue back or elsewhere."""
+
+    source_arn: str | None = None
+    destination_arn: str | None = None
+    max_number_of_messages_per_second: int | None = None
+
+
+class TagQueue(QueueRequest, frozen=True):
+    """Give a queue tags."""
+
+    tags: dict[str, str] | None = None
+
+
+class UntagQueue(QueueRequest, frozen=True):
+    """Take tags from a queue."""
+
+    tag_keys: list[str] | None = None

@@ -1,0 +1,95 @@
+"""The actions of SQS, whatever protocol they come by.
+
+A protocol reads a request into the struct that `ACTIONS` names, calls `Service.call`, and writes
+down what it returns, or the `SqsError` or `PenstockError` that it raises. Nothing here knows about
+HTTP.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from penstock.engine.engine import Engine
+from penstock.sqs import requests
+from penstock.sqs.answers import Answer
+from penstock.sqs.context import Call, Context, SqsSettings
+from penstock.sqs.moving import (
+    cancel_message_move_task,
+    list_message_move_tasks,
+    start_message_move_task,
+)
+from penstock.sqs.queue_attributes import (
+    add_permission,
+    get_queue_attributes,
+    remove_permission,
+    set_queue_attributes,
+)
+from penstock.sqs.queue_life import (
+    create_queue,
+    delete_queue,
+    get_queue_url,
+    list_dead_letter_source_queues,
+    list_queues,
+    purge_queue,
+)
+from penstock.sqs.receiving import receive_message
+from penstock.sqs.requests import Request
+from penstock.sqs.sending import send_message, send_message_batch
+from penstock.sqs.settling import (
+    change_message_visibility,
+    change_message_visibility_batch,
+    delete_message,
+    delete_message_batch,
+)
+from penstock.sqs.tags import list_queue_tags, tag_queue, untag_queue
+
+__all__ = ["ACTIONS", "Action", "Call", "Service", "SqsSettings"]
+
+
+class Action(NamedTuple):
+    """One of the things that can be asked."""
+
+    name: str
+    request: type[Request]
+    answer: Callable[[Context, Any, Call], Awaitable[Answer | None]]
+
+
+ACTIONS: dict[str, Action] = {
+    request.__name__: Action(request.__name__, request, answer)
+    for request, answer in (
+        (requests.AddPermission, add_permission),
+        (requests.CancelMessageMoveTask, cancel_message_move_task),
+        (requests.ChangeMessageVisibility, change_message_visibility),
+        (requests.ChangeMessageVisibilityBatch, change_message_visibility_batch),
+        (requests.CreateQueue, create_queue),
+        (requests.DeleteMessage, delete_message),
+        (requests.DeleteMessageBatch, delete_message_batch),
+        (requests.DeleteQueue, delete_queue),
+        (requests.GetQueueAttributes, get_queue_attributes),
+        (requests.GetQueueUrl, get_queue_url),
+        (requests.ListDeadLetterSourceQueues, list_dead_letter_source_queues),
+        (requests.ListMessageMoveTasks, list_message_move_tasks),
+        (requests.ListQueueTags, list_queue_tags),
+        (requests.ListQueues, list_queues),
+        (requests.PurgeQueue, purge_queue),
+        (requests.ReceiveMessage, receive_message),
+        (requests.RemovePermission, remove_permission),
+        (requests.SendMessage, send_message),
+        (requests.SendMessageBatch, send_message_batch),
+        (requests.SetQueueAttributes, set_queue_attributes),
+        (requests.StartMessageMoveTask, start_message_move_task),
+        (requests.TagQueue, tag_queue),
+        (requests.UntagQueue, untag_queue),
+    )
+}
+"""All 23, by name."""
+
+
+class Service:
+    """One per node; answers all actions."""
+
+    def __init__(self, engine: Engine, settings: SqsSettings) -> None:
+        self._context = Context(engine, settings)
+
+    async def call(self, action: str, request: Request, call: Call) -> Answer | None:
+        """Carry out an action of `ACTIONS`; None if there is nothing to answer."""
+        return await ACTIONS[action].answer(self._context, request, call)
