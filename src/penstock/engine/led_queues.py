@@ -58,6 +58,8 @@ STATE_NAMES = {
     State.DEAD: "dead",
 }
 ALL_STATES = frozenset(STATE_NAMES.values())
+RECALL_MS = 5_000
+"""How long a receive waits for a group that is told what old messages say, if it must."""
 _MESSAGE_OVERHEAD_BYTES = 80
 
 
@@ -149,7 +151,7 @@ class LedQueues:
     ) -> list[Delivery]:
         """Lease messages and read them; waits for some if there are none."""
         partition = topic.partitions[index]
-        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        began_ms = self._clock.monotonic_ms()
         while True:
             if self.may_have(partition, group):
                 acquired = await self.acquire(topic, index, group, messages_max, lease_ms)
@@ -159,7 +161,8 @@ class LedQueues:
                 deliveries = self._read(topic, index, group, acquired)
                 if deliveries:
                     return deliveries
-            left_ms = deadline_ms - self._clock.monotonic_ms()
+            patience_ms = self._patience_ms(partition, group, wait_ms)
+            left_ms = began_ms + patience_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 if not wait_ms:  # Who waits is not told: some may have come back by then.
                     self._refuse_if_full(partition, group)
@@ -173,6 +176,11 @@ class LedQueues:
             return True
         due_ms = work.due_ms()  # A lease that is over, or a delay, ends when somebody asks.
         return due_ms is not None and due_ms <= self._clock.wall_ms()
+
+    def _patience_ms(self, partition: PartitionId, group: str, wait_ms: int) -> int:
+        """How long to wait: as asked, or until a group that has just begun is ready to deliver."""
+        work = self._engine.led_shard(partition).machine.queues.work(partition, group)
+        return max(wait_ms, RECALL_MS) if work is not None and work.is_recalling else wait_ms
 
     def _refuse_if_full(self, partition: PartitionId, group: str) -> None:
         work = self._engine.led_shard(partition).machine.queues.work(partition, group)

@@ -77,7 +77,7 @@ from penstock.machines.queue_commands import (
     decode_queue_command,
     encode_queue_command,
 )
-from penstock.machines.recent_ids import IdRow, RecentIds
+from penstock.machines.recent_ids import IdColumns, RecentIds
 from penstock.machines.run import Run, State
 from penstock.machines.work import Work
 from penstock.machines.work_records import GrantedRun, WorkRecord
@@ -122,8 +122,8 @@ class _WorkRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class _QueueRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     partition: PartitionId
     rules: QueueRules
-    ids: list[IdRow]
-    origins: list[IdRow]
+    ids: IdColumns
+    origins: IdColumns
     groups: list[_WorkRow]
 
 
@@ -504,8 +504,8 @@ class Queues:
             _QueueRow(
                 partition,
                 queue.rules,
-                queue.ids.rows(),
-                queue.origins.rows(),
+                queue.ids.columns(),
+                queue.origins.columns(),
                 [_WorkRow(name, queue.groups[name].record()) for name in sorted(queue.groups)],
             )
             for partition, queue in sorted(self._queues.items())

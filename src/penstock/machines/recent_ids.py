@@ -5,17 +5,33 @@ message and however often it came again. Stamps never decrease along a log, so t
 at the front. Beyond `DEDUPLICATION_IDS_MAX` the oldest go before their time: a bound has no other
 way to be one.
 
-Ids are kept as 16 bytes of a hash.
+There may be millions, so each is kept small: 16 bytes of a hash, and one number for where and when
+it was seen. In a snapshot they are columns, not rows: a million objects more would be many.
 """
 
-from collections import OrderedDict
+from collections import deque
 from hashlib import blake2b
+
+import msgspec
 
 from penstock.core.limits import DEDUPLICATION_IDS_MAX
 from penstock.core.types import Offset
 
 ID_BYTES = 16
-IdRow = tuple[bytes, Offset, int]
+_PLACE_BYTES = 14
+_STAMP_BITS = 48
+_STAMP_MASK = (1 << _STAMP_BITS) - 1
+
+
+class IdColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Ids as they stand in a snapshot, the oldest first: 16 bytes each, and 14 for the place, which
+    is the stamp, 6 bytes, and the offset, the least significant byte first."""
+
+    ids: bytes = b""
+    places: bytes = b""
+
+
+NO_IDS = IdColumns()
 
 
 def make_id(*parts: bytes) -> bytes:
@@ -30,12 +46,18 @@ def make_id(*parts: bytes) -> bytes:
 class RecentIds:
     """See the top of this module."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_order", "_seen")
 
-    def __init__(self, rows: list[IdRow] | None = None) -> None:
-        self._seen: OrderedDict[bytes, tuple[Offset, int]] = OrderedDict(
-            (one, (offset, stamp_ms)) for one, offset, stamp_ms in rows or ()
+    def __init__(self, columns: IdColumns = NO_IDS) -> None:
+        ids, places = columns.ids, columns.places
+        self._order = deque(ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES))
+        """The oldest first."""
+        numbers = (
+            int.from_bytes(places[start : start + _PLACE_BYTES], "little")
+            for start in range(0, len(places), _PLACE_BYTES)
         )
+        self._seen: dict[bytes, int] = dict(zip(self._order, numbers, strict=True))
+        """Where each was first seen, and when."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -43,30 +65,34 @@ class RecentIds:
     def find(self, one: bytes, after_ms: int = -1) -> Offset | None:
         """The offset of the message that had this id first, if that was after a time."""
         found = self._seen.get(one)
-        return None if found is None or found[1] <= after_ms else found[0]
+        if found is None or found & _STAMP_MASK <= after_ms:
+            return None
+        return Offset(found >> _STAMP_BITS)
 
     def note(self, one: bytes, offset: Offset, stamp_ms: int) -> bool:
         """A message came with this id; False if it is remembered: the message is a duplicate."""
-        if one in self._seen:
+        seen = self._seen
+        if one in seen:
             return False
-        self._seen[one] = (offset, stamp_ms)
-        if len(self._seen) > DEDUPLICATION_IDS_MAX:
-            self._seen.popitem(last=False)
+        seen[one] = offset << _STAMP_BITS | stamp_ms
+        self._order.append(one)
+        if len(seen) > DEDUPLICATION_IDS_MAX:
+            del seen[self._order.popleft()]
         return True
 
     def forget(self, before_ms: int) -> None:
         """Forget what was first seen at this time or earlier."""
-        seen = self._seen
-        while seen:
-            one, (_, stamp_ms) = next(iter(seen.items()))
-            if stamp_ms > before_ms:
-                return
-            del seen[one]
+        seen, order = self._seen, self._order
+        while order and seen[order[0]] & _STAMP_MASK <= before_ms:
+            del seen[order.popleft()]
 
     def clear(self) -> None:
         """Forget everything."""
         self._seen.clear()
+        self._order.clear()
 
-    def rows(self) -> list[IdRow]:
+    def columns(self) -> IdColumns:
         """For a snapshot, in order."""
-        return [(one, offset, stamp_ms) for one, (offset, stamp_ms) in self._seen.items()]
+        numbers = self._seen.values()  # In the same order.
+        places = b"".join([number.to_bytes(_PLACE_BYTES, "little") for number in numbers])
+        return IdColumns(b"".join(self._order), places)

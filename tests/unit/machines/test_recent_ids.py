@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.types import Offset
 from penstock.machines import recent_ids
-from penstock.machines.recent_ids import ID_BYTES, RecentIds, make_id
+from penstock.machines.recent_ids import ID_BYTES, NO_IDS, RecentIds, make_id
 
 A, B, C = make_id(b"a"), make_id(b"b"), make_id(b"c")
 
@@ -54,14 +54,28 @@ def test_beyond_the_bound_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> No
     assert [ids.find(one) for one in (A, B, C)] == [None, 1, 1]
 
 
-def test_rows_bring_back_everything_in_order() -> None:
+def test_columns_bring_back_everything_in_order() -> None:
     ids = RecentIds()
-    ids.note(B, Offset(1), 100)
-    ids.note(A, Offset(2), 200)
-    again = RecentIds(ids.rows())
-    assert again.rows() == ids.rows() == [(B, 1, 100), (A, 2, 200)]
-    again.forget(100)
-    assert again.rows() == [(A, 2, 200)]
+    ids.note(B, Offset(1 << 61), 1 << 47)
+    ids.note(A, Offset(2), (1 << 48) - 1)
+    assert ids.columns().ids == B + A
+    again = RecentIds(ids.columns())
+    assert again.columns() == ids.columns()
+    assert (again.find(B), again.find(A)) == (1 << 61, 2)
+    again.forget(1 << 47)
+    assert (again.find(B), again.find(A)) == (None, 2)
+    assert not again.note(A, Offset(3), 1 << 48)
+
+
+def test_columns_are_as_they_are_written_on_disk() -> None:
+    ids = RecentIds()
+    ids.note(A, Offset(258), 3)
+    assert ids.columns().places == b"\x03" + bytes(5) + b"\x02\x01" + bytes(6)
+
+
+def test_none_are_none() -> None:
+    assert RecentIds().columns() == NO_IDS
+    assert len(RecentIds(NO_IDS)) == 0
 
 
 def test_parts_of_an_id_cannot_be_mistaken_for_each_other() -> None:

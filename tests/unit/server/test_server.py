@@ -1,16 +1,20 @@
 """A broker as a process: it comes up, says so, and ends as it should."""
 
 import asyncio
+import contextlib
+import http.client
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.core.errors import DiskFailed
 from penstock.server.server import Places, Server, node_settings
 from penstock.server.sources import load_config
-from tests.unit.server.brokers import broker, free_addresses, get
+from tests.unit.server.brokers import STOP_SECONDS, broker, free_addresses, get
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +36,52 @@ def test_it_comes_up_serves_and_stops(tmp_path: Path) -> None:
         assert started.wait_end() == 0
         assert not started.ready_file.exists()
         assert started.lines[-1].endswith("stopped\n")
+
+
+def ask_sqs(address: str, action: str, document: object) -> http.client.HTTPConnection:
+    """Send a request of SQS, and do not wait for its answer."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=STOP_SECONDS)
+    connection.request(
+        "POST",
+        "/",
+        msgspec.json.encode(document),
+        {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"},
+    )
+    return connection
+
+
+def sqs_answer(connection: http.client.HTTPConnection) -> tuple[int, Any]:
+    with contextlib.closing(connection):
+        response = connection.getresponse()
+        return response.status, msgspec.json.decode(response.read())
+
+
+def test_it_serves_sqs_and_a_stop_waits_for_nobody_who_waits(tmp_path: Path) -> None:
+    with broker(tmp_path) as started:
+        address = started.wait_ready()["sqs"].removeprefix("http://")
+        status, made = sqs_answer(ask_sqs(address, "CreateQueue", {"QueueName": "jobs"}))
+        assert (status, made["QueueUrl"]) == (200, f"http://{address}/000000000000/jobs")
+        message = {"QueueUrl": made["QueueUrl"], "MessageBody": "hello"}
+        assert sqs_answer(ask_sqs(address, "SendMessage", message))[0] == 200
+        wait = {"QueueUrl": made["QueueUrl"], "WaitTimeSeconds": 20}
+        status, received = sqs_answer(ask_sqs(address, "ReceiveMessage", wait))
+        assert [one["Body"] for one in received["Messages"]] == ["hello"]
+        assert any("without checking their signatures" in line for line in started.lines)
+        waiting = ask_sqs(address, "ReceiveMessage", wait)
+        # Answered after the other has begun to wait: what is sent first arrives first.
+        assert sqs_answer(ask_sqs(address, "ListQueues", {}))[0] == 200
+        started.send(signal.SIGTERM)
+        assert sqs_answer(waiting) == (200, {})
+        assert started.wait_end() == 0
+
+
+def test_sqs_can_be_left_out(tmp_path: Path) -> None:
+    with broker(tmp_path, **{"sqs.enabled": "false"}) as started:
+        places = started.wait_ready()
+        assert places["sqs"] == ""
+        status, _ = sqs_answer(ask_sqs(places["http"], "ListQueues", {}))
+        assert status == 415
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

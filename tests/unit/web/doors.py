@@ -1,0 +1,164 @@
+"""A port with a door on a real loop, and clients that speak as they are told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import uvloop
+
+from penstock.web import connection as connecting
+from penstock.web.app import make_app
+from penstock.web.door import Door, Headers
+from penstock.web.listener import HttpListener
+from penstock.web.side_door import SideDoor
+from tests.unit.web.asgi import FakeBroker
+
+LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@dataclass
+class Told:
+    """A reply."""
+
+    status: int
+    body: bytes
+    headers: bytes = b"x-amzn-RequestId: 1\r\n"
+
+
+@dataclass
+class Echo:
+    """Answers a target with itself and the body; `waits` holds answers back until told."""
+
+    asked: list[bytes] = field(default_factory=list)
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    given_up: list[bytes] = field(default_factory=list)
+    error: Exception | None = None
+    hurried: bool = False
+
+    def takes(self, method: bytes, _path: bytes, query: bytes, headers: Headers) -> bool:
+        return (method == b"POST" and b"x-amz-target" in headers) or b"Action=" in query
+
+    async def answer(
+        self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
+    ) -> Told:
+        target = headers.get(b"x-amz-target", b"")
+        self.asked.append(target)
+        if self.error is not None:
+            raise self.error
+        if target in (b"wait", b"for ever"):
+            opens = self.open if target == b"wait" else asyncio.Event()
+            try:
+                await opens.wait()
+            except asyncio.CancelledError:
+                self.given_up.append(target)
+                raise
+        if target == b"large":
+            return Told(200, bytes(1 << 22))
+        parts = [method, path, query, target, body if len(body) < 100 else b"%d" % len(body)]
+        return Told(200, b"|".join(parts))
+
+    def hurry(self) -> None:
+        self.hurried = True
+        self.open.set()
+
+    def refuse(self, status: int, message: str, _headers: Headers) -> Told:
+        return Told(status, message.encode())
+
+
+class Client:
+    """A connection that speaks as it is told and reads answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> tuple[int, bytes, bytes]:
+        """Status, head and body of the next answer."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = 0
+        for line in head.split(b"\r\n"):
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        return int(head.split()[1]), head, await self.reader.readexactly(length)
+
+    async def ask(self, data: bytes) -> tuple[int, bytes]:
+        self.send(data)
+        status, _, body = await self.answer()
+        return status, body
+
+    async def wait_end(self) -> None:
+        """The other side ends the connection without a word."""
+        with contextlib.suppress(ConnectionError):
+            assert await self.reader.read() == b""
+
+
+class House:
+    """A port with a door, and what it consists of."""
+
+    def __init__(self, echo: Echo, door: Door, host: str, port: int) -> None:
+        self.echo = echo
+        self.door = door
+        self._place = (host, port)
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        reader, writer = await asyncio.open_connection(*self._place, limit=1 << 23)
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.close()
+
+
+Visit = Callable[[House], Awaitable[None]]
+FACTORIES = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+def visit(story: Visit, *, loop: str = "uvloop", **settings: int) -> None:
+    """Run a story at a port of its own."""
+
+    async def run() -> None:
+        echo, broker = Echo(), FakeBroker()
+        door = Door(echo, hosts=broker.hosts, **settings)
+        app = SideDoor(make_app(broker), echo, hosts=broker.hosts)
+        listener = HttpListener(app, connections_max=16, door=door)
+        host, port = await listener.start("127.0.0.1", 0)
+        try:
+            async with asyncio.timeout(60):
+                await story(House(echo, door, host, port))
+        finally:
+            echo.open.set()
+            await door.close(5.0)
+            await listener.close()
+        assert door.held_bytes == 0
+        assert not door.connections
+
+    with asyncio.Runner(loop_factory=FACTORIES[loop]) as runner:
+        runner.run(run())
+
+
+def request(
+    target: bytes = b"a", body: bytes = b"", *, method: bytes = b"POST", **headers: bytes
+) -> bytes:
+    """An SQS request; headers are named with `_` for `-`."""
+    more = b"".join(
+        b"%b: %b\r\n" % (name.replace("_", "-").encode(), value) for name, value in headers.items()
+    )
+    return (
+        b"%b / HTTP/1.1\r\nHost: any.example\r\nX-Amz-Target: %b\r\n%bContent-Length: %d\r\n\r\n%b"
+        % (method, target, more, len(body), body)
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so."""
+    while not condition():  # noqa: ASYNC110 - what it waits for has no event
+        await asyncio.sleep(0)
+
+
+def has_begun(connection: connecting.Connection) -> bool:
+    """Part of a request has arrived."""
+    return bool(connection._head_bytes) or connection._arriving is not None
