@@ -9,6 +9,8 @@
     log              append, start, read, simulator, stages
     broker           broker-throughput, broker-requests, broker-latency, broker-memory,
                      broker-start, broker-partitions
+    sqs              the SQS API, beside moto's server
+    backlog          queues that are full: ten million messages waiting, a million delayed or FIFO
 
 The tables go to stdout, progress to stderr. Nothing is asserted: a number is no verdict.
 Benchmarks run one after the other, and what is to be compared is interleaved within each. One that
@@ -33,6 +35,7 @@ import uvloop
 from rich.console import Console
 
 from benchmarks.append import measure_append
+from benchmarks.backlog.measure import measure_backlog
 from benchmarks.broker.clients import ClientFailed
 from benchmarks.broker.latency import measure_latency
 from benchmarks.broker.many_partitions import measure_many_partitions
@@ -45,6 +48,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.read import measure_read
 from benchmarks.report import Finding, Progress, show
 from benchmarks.simulator import measure_simulator
+from benchmarks.sqs.throughput import measure_sqs
 from benchmarks.stages import measure_stages
 from benchmarks.start import measure_start
 
@@ -156,8 +160,12 @@ BROKER: dict[str, Benchmark] = {
     "broker-start": _plain(measure_starts),
     "broker-partitions": _plain(measure_many_partitions),
 }
+SQS: dict[str, Benchmark] = {
+    "sqs": _plain(measure_sqs),
+    "backlog": _plain(measure_backlog),
+}
 GROUPS = {"log": LOG, "broker": BROKER}
-BENCHMARKS = {**BROKER, **LOG}
+BENCHMARKS = {**BROKER, **SQS, **LOG}
 
 
 def _chosen(only: list[str]) -> dict[str, Benchmark]:

@@ -106,9 +106,9 @@ class Program:
         """kill -9, if it runs."""
         self._end(signal.SIGKILL)
 
-    def terminate(self) -> None:
+    def terminate(self, seconds: float = ENDED_WITHIN_SECONDS) -> None:
         """Let it stop in good order."""
-        self._end(signal.SIGTERM)
+        self._end(signal.SIGTERM, seconds)
 
     def usage(self) -> Usage:
         """What it has taken so far."""
@@ -127,12 +127,12 @@ class Program:
             return "(it said nothing)"
         return "\n".join(lines[-_LOG_LINES:])
 
-    def _end(self, number: signal.Signals) -> None:
+    def _end(self, number: signal.Signals, seconds: float = ENDED_WITHIN_SECONDS) -> None:
         if self._process is None:
             return
         self._process.send_signal(number)
         try:
-            self._process.wait(ENDED_WITHIN_SECONDS)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

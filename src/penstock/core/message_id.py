@@ -12,17 +12,12 @@ from hashlib import blake2b
 from penstock.core.types import Offset, TopicId
 
 _PERSON = b"penstock message"
-_VERSION = 0x8 << 76
-_VERSION_MASK = 0xF << 76
-_VARIANT = 0b10 << 62
-_VARIANT_MASK = 0b11 << 62
-_KEPT = (1 << 128) - 1 - _VERSION_MASK - _VARIANT_MASK
+_VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""A hexadecimal digit, with the variant's bits in place of its upper two."""
 
 
 def message_id(topic_id: TopicId, index: int, offset: Offset) -> str:
     """The id of the message at an offset of the topic's partition of this index."""
     place = topic_id + index.to_bytes(4, "big") + offset.to_bytes(8, "big")
-    digest = blake2b(place, digest_size=16, person=_PERSON).digest()
-    number = int.from_bytes(digest, "big") & _KEPT | _VERSION | _VARIANT
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = blake2b(place, digest_size=16, person=_PERSON).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:]}"

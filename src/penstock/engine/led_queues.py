@@ -106,7 +106,14 @@ class LedQueues:
             )
             for chunk in chunks
         ]
-        for chunk, outcome in zip(chunks, await asyncio.gather(*produced), strict=True):
+        if len(produced) == 1:
+            outcomes = [await produced[0]]
+        else:
+            outcomes = await asyncio.gather(*produced)
+        if not ids and len(chunks) == 1:
+            base = outcomes[0].base_offset
+            return [Sent(index, Offset(base + number)) for number in range(len(messages))]
+        for chunk, outcome in zip(chunks, outcomes, strict=True):
             for offset, number in enumerate(chunk, outcome.base_offset):
                 id_now = ids[number] if ids else None
                 first = None if id_now is None else queues.first_with_id(partition, id_now)

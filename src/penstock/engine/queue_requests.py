@@ -4,6 +4,8 @@ All of them travel between nodes, too: a request that reaches a node that does n
 partition is sent on to the one that does.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.core.message import Message
@@ -65,6 +67,14 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     duplicates: int = 0
     oldest_ms: int = -1
     """When the oldest living message was sent; -1 if there is none, or it is not known."""
+
+
+def sum_counts(parts: Sequence[QueueCounts]) -> QueueCounts:
+    """Of several partitions together."""
+    names = [name for name in QueueCounts.__struct_fields__ if name != "oldest_ms"]
+    totals = {name: sum(getattr(part, name) for part in parts) for name in names}
+    oldest = [part.oldest_ms for part in parts if part.oldest_ms >= 0]
+    return QueueCounts(**totals, oldest_ms=min(oldest, default=-1))
 
 
 class BrowsedMessage(msgspec.Struct, frozen=True, array_like=True):

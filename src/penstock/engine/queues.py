@@ -42,6 +42,7 @@ from penstock.engine.queue_requests import (
     QueueCounts,
     Receipt,
     Sent,
+    sum_counts,
 )
 from penstock.engine.receipts import read_receipt, sign_receipt
 from penstock.engine.verdicts import Verdicts, join_verdicts, settlement_of
@@ -115,6 +116,7 @@ class Queues:
     """See the top of this module; one per node."""
 
     def __init__(self, engine: Engine, forwarding: Forwarding, links: Links, clock: Clock) -> None:
+        self._receipt_key = b""
         self._engine = engine
         self._forwarding = forwarding
         self._links = links
@@ -132,12 +134,11 @@ class Queues:
         shares: dict[int, list[int]] = {}
         partitions = len(topic.partitions)
         if index is not None or partitions == 1:
-            shares[index or 0] = list(range(len(messages)))
-        else:
-            rules = topic.settings.queue.queue_rules
-            for number, message in enumerate(messages):
-                chosen = self._partitioner.choose(lane_of(message, rules), partitions)
-                shares.setdefault(chosen, []).append(number)
+            return await self._send(topic, index or 0, messages)
+        rules = topic.settings.queue.queue_rules
+        for number, message in enumerate(messages):
+            chosen = self._partitioner.choose(lane_of(message, rules), partitions)
+            shares.setdefault(chosen, []).append(number)
         answers = await asyncio.gather(
             *(
                 self._send(topic, chosen, [messages[number] for number in numbers])
@@ -149,7 +150,7 @@ class Queues:
             sent.update(zip(numbers, answer, strict=True))
         return [sent[number] for number in range(len(messages))]
 
-    async def _send(self, topic: Topic, index: int, messages: list[NewMessage]) -> list[Sent]:
+    async def _send(self, topic: Topic, index: int, messages: Sequence[NewMessage]) -> list[Sent]:
         return await self._at_leader(
             topic,
             index,
@@ -254,13 +255,15 @@ class Queues:
         for number, (receipt, *_) in enumerate(verdicts):
             shares.setdefault((receipt.partition, receipt.group), []).append(number)
         outcomes = [Outcome.GONE] * len(verdicts)
-        await asyncio.gather(
-            *(
-                self._settle_share(place, numbers, verdicts, outcomes)
-                for place, numbers in shares.items()
-                if place[0] in topic.partitions
-            )
-        )
+        work = [
+            self._settle_share(place, numbers, verdicts, outcomes)
+            for place, numbers in shares.items()
+            if place[0] in topic.partitions
+        ]
+        if len(work) == 1:
+            await work[0]
+        else:
+            await asyncio.gather(*work)
         return outcomes
 
     async def _settle_share(
@@ -296,11 +299,16 @@ class Queues:
 
     def sign(self, receipt: Receipt) -> str:
         """A receipt as text."""
-        return sign_receipt(receipt, self._engine.receipt_key())
+        return sign_receipt(receipt, self._receipt_key or self._find_key())
 
     def read_receipt(self, text: str) -> Receipt:
         """The receipt that a text stands for, or `InvalidReceipt`."""
-        return read_receipt(text, self._engine.receipt_key())
+        return read_receipt(text, self._receipt_key or self._find_key())
+
+    def _find_key(self) -> bytes:
+        """It is made once for a cluster, and stays."""
+        self._receipt_key = self._engine.receipt_key()
+        return self._receipt_key
 
     # Looking.
 
@@ -309,7 +317,7 @@ class Queues:
         parts = await asyncio.gather(
             *(self._counts(topic, index, group) for index in range(len(topic.partitions)))
         )
-        return _sum(parts)
+        return sum_counts(parts)
 
     async def _counts(self, topic: Topic, index: int, group: str) -> QueueCounts:
         return await self._at_leader(
@@ -585,13 +593,6 @@ def _by_index(places: Sequence[tuple[int, Offset]]) -> Mapping[int, tuple[Offset
     for index, offset in places:
         found.setdefault(index, []).append(offset)
     return {index: tuple(offsets) for index, offsets in found.items()}
-
-
-def _sum(parts: Sequence[QueueCounts]) -> QueueCounts:
-    names = [name for name in QueueCounts.__struct_fields__ if name != "oldest_ms"]
-    totals = {name: sum(getattr(part, name) for part in parts) for name in names}
-    oldest = [part.oldest_ms for part in parts if part.oldest_ms >= 0]
-    return QueueCounts(**totals, oldest_ms=min(oldest, default=-1))
 
 
 __all__ = ["ALL_STATES", "EARLIEST", "LATEST", "QUEUE_METHOD", "Queues"]

@@ -11,7 +11,7 @@ in URL-safe base 64 without padding.
 
 import binascii
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
 from hashlib import blake2b
 from hmac import compare_digest
 
@@ -23,6 +23,8 @@ from penstock.engine.queue_requests import Receipt
 _VERSION = 1
 _HEAD = struct.Struct(">BIQQ")
 _MAC_BYTES = 12
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
 _BODY_AT = _HEAD.size + _MAC_BYTES
 _CHARACTERS_MAX = 4 * (GROUP_NAME_BYTES_MAX + _BODY_AT) // 3 + 4
 
@@ -32,7 +34,8 @@ def sign_receipt(receipt: Receipt, key: bytes) -> str:
     head = _HEAD.pack(_VERSION, receipt.partition, receipt.offset, receipt.epoch)
     group = receipt.group.encode()
     mac = blake2b(head + group, key=key, digest_size=_MAC_BYTES).digest()
-    return urlsafe_b64encode(head + mac + group).rstrip(b"=").decode()
+    text = b2a_base64(head + mac + group, newline=False)
+    return text.translate(_TO_URL).rstrip(b"=").decode()
 
 
 def read_receipt(text: str, key: bytes) -> Receipt:
@@ -40,7 +43,7 @@ def read_receipt(text: str, key: bytes) -> Receipt:
     if len(text) > _CHARACTERS_MAX:
         raise InvalidReceipt(f"a receipt of {len(text)} characters is none")
     try:
-        data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+        data = a2b_base64(text.encode("ascii").translate(_FROM_URL) + b"=" * (-len(text) % 4))
         version, partition, offset, epoch = _HEAD.unpack_from(data)
         head, mac, group = data[: _HEAD.size], data[_HEAD.size : _BODY_AT], data[_BODY_AT:]
         wanted = blake2b(head + group, key=key, digest_size=_MAC_BYTES).digest()

@@ -6,8 +6,6 @@ settlement, which costs as much as one message does.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from penstock.core.types import Offset
 from penstock.engine.queue_requests import Receipt
 from penstock.machines.queue_commands import Settlement, Verdict
@@ -16,22 +14,23 @@ Verdicts = Sequence[tuple[Receipt, Verdict, int, str]]
 """(receipt, verdict, delay in milliseconds, reason)"""
 
 
-def settlement_of(receipt: Receipt, verdict: Verdict, delay_ms: int, reason: str) -> Settlement:
-    """A verdict on a single message."""
-    end = Offset(receipt.offset + 1)
+def settlement_of(
+    receipt: Receipt, verdict: Verdict, delay_ms: int, reason: str, count: int = 1
+) -> Settlement:
+    """A verdict on a message, or on as many from there on."""
+    end = Offset(receipt.offset + count)
     return Settlement(receipt.offset, end, receipt.epoch, verdict, delay_ms, reason)
 
 
 def join_verdicts(numbers: list[int], verdicts: Verdicts) -> list[tuple[Settlement, list[int]]]:
     """Settlements with the verdicts each stands for: equal ones on neighbours become one."""
-    joined: list[tuple[Settlement, list[int]]] = []
+    groups: list[list[int]] = []
+    expected: tuple[object, ...] | None = None
     for number in sorted(numbers, key=lambda number: verdicts[number][0].offset):
-        one = settlement_of(*verdicts[number])
-        if joined:
-            last, members = joined[-1]
-            if msgspec.structs.replace(last, first=last.end, end=one.end) == one:
-                longer = msgspec.structs.replace(last, end=one.end)
-                joined[-1] = (longer, [*members, number])
-                continue
-        joined.append((one, [number]))
-    return joined
+        receipt, verdict, delay_ms, reason = verdicts[number]
+        if (receipt.offset, receipt.epoch, verdict, delay_ms, reason) == expected:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+        expected = (receipt.offset + 1, receipt.epoch, verdict, delay_ms, reason)
+    return [(settlement_of(*verdicts[members[0]], len(members)), members) for members in groups]

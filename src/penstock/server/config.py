@@ -37,6 +37,7 @@ from penstock.core.limits import (
     OFFSET_RETENTION_MS,
     SEGMENT_BYTES,
     SHARDS_MAX,
+    SQS_CONNECTIONS_MAX,
     TICK_MS,
     TOPIC_PARTITIONS_MAX,
 )
@@ -297,6 +298,36 @@ class Web:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sqs:
+    """The SQS API, at the HTTP port."""
+
+    enabled: bool = setting(
+        "enabled", True, notation.BOOLEAN, "Serve the SQS API. Topics can be used as queues anyhow."
+    )
+    partitions: int = setting(
+        "partitions",
+        1,
+        notation.integer(1, TOPIC_PARTITIONS_MAX),
+        "How many partitions a queue gets when it is made by SQS. More of them spread a queue over"
+        " the cluster; order is then kept in each message group, and not across groups.",
+    )
+    cooldown_ms: int = setting(
+        "cooldown",
+        60 * _SECOND_MS,
+        notation.duration(0, _DAY_MS),
+        "How soon a deleted queue may be made again, and a purged one be purged again. 60s is"
+        " SQS's own rule; 0s is handier for tests.",
+    )
+    connections_max: int = setting(
+        "connections_max",
+        SQS_CONNECTIONS_MAX,
+        notation.integer(1, 1_000_000),
+        "How many connections SQS clients may have; further ones share"
+        " limits.http_connections_max with other HTTP clients.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """What the broker tells about itself, on stderr."""
 
@@ -325,6 +356,7 @@ class Config:
     storage: Storage = Storage()
     limits: Limits = Limits()
     web: Web = Web()
+    sqs: Sqs = Sqs()
     log: Log = Log()
 
     def value(self, of: "Field") -> object:

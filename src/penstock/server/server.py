@@ -5,8 +5,8 @@
             and the cluster told of it; when the node can serve, clients are let in, and it says so
     stop    not ready any more; leadership goes to others, shard by shard, each when the requests
             under way in it are answered; the Kafka port, which told clients where to go meanwhile,
-            finishes what is left, for a bounded time; shards are closed; HTTP last, so that a probe
-            sees "stopping" and not silence
+            and SQS's door finish what is left, for a bounded time; shards are closed; HTTP last, so
+            that a probe sees "stopping" and not silence
 
 A first SIGTERM or SIGINT asks for a stop, a second one ends the process at once: everything that
 was acknowledged is on disk, so that is safe, only slower to start from. When the node cannot go on,
@@ -42,9 +42,12 @@ from penstock.server.ready_file import (
     write_ready_file,
 )
 from penstock.server.sources import LoadedConfig
+from penstock.sqs.endpoint import Endpoint
+from penstock.sqs.service import Service, SqsSettings
 from penstock.storage import LogSettings
 from penstock.web.app import make_app
 from penstock.web.broker import Phase, SettingRow
+from penstock.web.door import Door
 from penstock.web.listener import HttpListener
 
 READY_PAUSE_SECONDS = 0.02
@@ -65,10 +68,13 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     kafka: str
     http: str
     peer: str
+    sqs: str = ""
+    """A URL; nothing if SQS is not served."""
 
     def describe(self) -> str:
         """For the log."""
-        return f"kafka={self.kafka} http={self.http} peer={self.peer}"
+        sqs = f" sqs={self.sqs}" if self.sqs else ""
+        return f"kafka={self.kafka} http={self.http} peer={self.peer}{sqs}"
 
 
 class Server:
@@ -89,6 +95,8 @@ class Server:
         self._serving = False
         self._kafka: KafkaListener | None = None
         self._http: HttpListener | None = None
+        self._sqs = Endpoint() if self._config.sqs.enabled else None
+        self._door: Door | None = None
         self._hosts: set[str] = set(self._config.web.hosts)
         self._ready_file: str | None = None
         self._data = os.path.abspath(loaded.config.broker.data)
@@ -164,12 +172,16 @@ class Server:
         self._warn_of_reach()
         make_data_directory(self._data)
         room_for_files = raise_open_files_limit()
-        if room_for_files < self._config.limits.connections_max + FILES_BESIDES_CONNECTIONS:
+        connections_max = self._config.limits.connections_max
+        if self._sqs is not None:
+            connections_max += self._config.sqs.connections_max
+        if room_for_files < connections_max + FILES_BESIDES_CONNECTIONS:
             logger.warning(
-                "this process may open %d files, which is too few for limits.connections_max = %d;"
-                " raise it with ulimit -n or LimitNOFILE=",
+                "this process may open %d files, which is too few for %d connections"
+                " (limits.connections_max and sqs.connections_max); raise it with ulimit -n or"
+                " LimitNOFILE=",
                 room_for_files,
-                self._config.limits.connections_max,
+                connections_max,
             )
         starting = asyncio.create_task(self._start(), name="start")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
@@ -228,6 +240,7 @@ class Server:
             kafka=str(kafka),
             http=str(http),
             peer=node.peer_address,
+            sqs=f"http://{http}" if self._sqs is not None else "",
         )
         if broker.ready_file is not None:
             self._ready_file = broker.ready_file
@@ -246,18 +259,41 @@ class Server:
         if not self._serving:
             self._serving = True
             await self._kafka.serve()
+            self._serve_sqs()
 
     async def _start_http(self) -> Address:
         wanted = self._config.broker.http
+        if self._sqs is not None:
+            self._door = Door(
+                self._sqs, hosts=self.hosts, connections_max=self._config.sqs.connections_max
+            )
         listener = HttpListener(
-            make_app(self), connections_max=self._config.limits.http_connections_max
+            make_app(self, self._sqs),
+            connections_max=self._config.limits.http_connections_max,
+            door=self._door,
         )
         try:
             bound = await listener.start(_number(wanted.host), wanted.port)
         except OSError as error:
             raise refusal("http", wanted, error) from error
         self._http = listener
+        if self._sqs is not None:
+            self._sqs.default_host = str(Address(*bound))
         return Address(*bound)
+
+    def _serve_sqs(self) -> None:
+        if self._sqs is None or self._node is None:
+            return
+        logger.info("SQS requests are accepted without checking their signatures")
+        settings = self._config.sqs
+        self._sqs.service = Service(
+            self._node.engine,
+            SqsSettings(
+                queue_partitions=settings.partitions,
+                delete_cooldown_ms=settings.cooldown_ms,
+                purge_cooldown_ms=settings.cooldown_ms,
+            ),
+        )
 
     async def _start_kafka(self, node: Node) -> Address:
         wanted = self._config.broker.kafka
@@ -312,8 +348,13 @@ class Server:
             async with asyncio.timeout(grace_seconds + CLOSE_SECONDS_MAX):
                 if self._node is not None and not self._failed.done():
                     await self._node.hand_over()
-                if self._kafka is not None:
-                    await self._kafka.close(grace_seconds)
+                async with asyncio.TaskGroup() as closing:
+                    if self._kafka is not None:
+                        closing.create_task(self._kafka.close(grace_seconds))
+                    if self._door is not None:
+                        closing.create_task(self._door.close(grace_seconds))
+                if self._sqs is not None:
+                    self._sqs.service = None
                 if self._node is not None:
                     await self._node.close()
         except TimeoutError:

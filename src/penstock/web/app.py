@@ -13,14 +13,12 @@
     GET     /v1/groups                   consumer groups of the whole cluster
     GET     /v1/groups/{group}           one of them: members, offsets, lag
     GET     /v1/config                   settings in force, each with its source
+            /v1/queues…                  see `queues.py`, `queue_work.py`, `queue_moves.py`
 
 Answers are JSON, errors are `{"error", "message"}`. What a request must pass is `guard.py`.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -30,19 +28,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from penstock.core.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
+from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.types import NodeId, ShardId
 from penstock.web.answers import SAFE_HEADERS, error_answer, json_answer, penstock_error_answer
 from penstock.web.broker import Broker, Cluster, Node, Phase
+from penstock.web.door import Endpoint
 from penstock.web.guard import Guard
 from penstock.web.health import missing_replicas, needed_here
 from penstock.web.page import render_page
+from penstock.web.queue_moves import move_routes
+from penstock.web.queue_work import work_routes
+from penstock.web.queues import queue_routes
+from penstock.web.requests import bounded, read_body
+from penstock.web.side_door import SideDoor
 
-CHANGE_SECONDS_MAX = 30.0
 HEALTH_PATHS = ("/livez", "/startupz", "/readyz", "/healthz")
-
-S = TypeVar("S", bound=msgspec.Struct)
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class TransferLeadership(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     target: int
 
 
-def make_app(broker: Broker) -> ASGIApp:
-    """The application for one broker."""
+def make_app(broker: Broker, endpoint: Endpoint | None = None) -> ASGIApp:
+    """The application for one broker; `endpoint` is SQS, if that is served."""
     endpoints = _Endpoints(broker)
     routes = [
         Route("/", endpoints.page),
@@ -79,6 +79,9 @@ def make_app(broker: Broker) -> ASGIApp:
         Route("/v1/groups", endpoints.groups),
         Route("/v1/groups/{group:path}", endpoints.group),
         Route("/v1/config", endpoints.config),
+        *queue_routes(broker),
+        *work_routes(broker),
+        *move_routes(broker),
     ]
     app = Starlette(
         routes=routes,
@@ -88,7 +91,8 @@ def make_app(broker: Broker) -> ASGIApp:
             Exception: _answer_bug,
         },
     )
-    return Guard(app, hosts=broker.hosts, open_paths=HEALTH_PATHS)
+    guarded = Guard(app, hosts=broker.hosts, open_paths=HEALTH_PATHS)
+    return guarded if endpoint is None else SideDoor(guarded, endpoint, hosts=broker.hosts)
 
 
 class _Endpoints:
@@ -125,19 +129,19 @@ class _Endpoints:
         return json_answer(await self._cluster().status())
 
     async def add_member(self, request: Request) -> Response:
-        wanted = await _body(request, AddMember)
-        await _bounded(self._cluster().add_node(NodeId(wanted.node), wanted.peer))
+        wanted = await read_body(request, AddMember)
+        await bounded(self._cluster().add_node(NodeId(wanted.node), wanted.peer))
         return json_answer({"node": wanted.node, "peer": wanted.peer}, status=201)
 
     async def remove_member(self, request: Request) -> Response:
         """202 if its shards are still moving; asking again tells how it stands."""
         node = NodeId(request.path_params["node"])
-        gone = await _bounded(self._cluster().remove_node(node))
+        gone = await bounded(self._cluster().remove_node(node))
         return json_answer({"node": node, "gone": gone}, status=200 if gone else 202)
 
     async def transfer(self, request: Request) -> Response:
-        wanted = await _body(request, TransferLeadership)
-        await _bounded(self._cluster().transfer(ShardId(wanted.shard), NodeId(wanted.target)))
+        wanted = await read_body(request, TransferLeadership)
+        await bounded(self._cluster().transfer(ShardId(wanted.shard), NodeId(wanted.target)))
         return json_answer({"shard": wanted.shard, "target": wanted.target})
 
     async def groups(self, _request: Request) -> Response:
@@ -162,23 +166,6 @@ class _Endpoints:
 def _verdict(name: str, problems: list[str]) -> Response:
     document = {name: not problems, "problems": problems}
     return json_answer(document, status=503 if problems else 200)
-
-
-async def _body(request: Request, kind: type[S]) -> S:
-    try:
-        return msgspec.json.decode(await request.body(), type=kind)
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"the body is not what it should be: {error}") from error
-
-
-async def _bounded(change: Awaitable[T]) -> T:
-    try:
-        async with asyncio.timeout(CHANGE_SECONDS_MAX):
-            return await change
-    except TimeoutError as error:
-        raise OutcomeUnknown(
-            "the change was not confirmed in time; it may still happen: look before you repeat it"
-        ) from error
 
 
 def _answer_error(_request: Request, error: Exception) -> Response:

@@ -11,11 +11,24 @@ and so can any page that is open in that browser; these rules keep such a page o
 
 Health checks are exempt from the first rule: a load balancer may call a node whatever it likes, and
 they give nothing away.
+
+**SQS** has rules of its own (`page_refusal`), because its clients are what they are: they call a
+broker by whatever name it has in their network (a container's, a service's, a proxy's), and they
+send forms, which a page can send too. So a request is asked whether it can come from a page at all.
+A browser adds an `Origin` to every POST, also to one's own site and also after a rebinding, and no
+script can take it away; SDKs never send one. Hence:
+
+- A POST without any sign of a browser is an SDK's, and may call us whatever it likes.
+- With an `Origin`, a `Referer` or `Sec-Fetch-Site`, it is a page's: the Host must be a known one
+  and the page of this very site.
+- A GET can be an image in any page, and of an older browser, or after a rebinding, it has none of
+  the three: here the Host must be known, always. Somebody who types a queue's URL uses localhost,
+  an address or a name from `web.hosts`.
 """
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -29,6 +42,12 @@ BODY_SECONDS_MAX = 10.0
 ANY_HOST = "*"
 
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+_BROWSER_SIGNS = (b"origin", b"referer", b"sec-fetch-site")
+_OWN_SITES = (b"same-origin", b"none")
+"""A page of ours, or somebody who typed the address."""
+
+Hosts = Callable[[], Collection[str]]
+"""The names this node is known by."""
 
 
 class Guard:
@@ -38,7 +57,7 @@ class Guard:
         self,
         app: ASGIApp,
         *,
-        hosts: Callable[[], Collection[str]],
+        hosts: Hosts,
         open_paths: Collection[str],
     ) -> None:
         """`hosts` are the names this node is known by; `open_paths` may be asked by any name."""
@@ -60,13 +79,8 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
-        if scope["path"] not in self._open_paths and not self._knows(host):
-            return error_answer(
-                421,
-                "UnknownHost",
-                f"this node is not known as {host or 'nothing'}; use its address, or add the name"
-                " to web.hosts",
-            )
+        if scope["path"] not in self._open_paths and not _knows(host, self._hosts):
+            return error_answer(421, "UnknownHost", _unknown(host))
         if scope["method"] in _SAFE_METHODS:
             return None
         if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
@@ -74,16 +88,49 @@ class Guard:
                 415, "JsonRequired", "to change something, send Content-Type: application/json"
             )
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        if origin is not None and not _is_of(origin, host):
             return error_answer(403, "ForeignOrigin", f"a page of {origin} may not change this")
         return None
 
-    def _knows(self, host: str) -> bool:
-        name = _without_port(host).lower()
-        if name == "localhost" or _is_address(name):
-            return True
-        known = self._hosts()
-        return bool(name) and (ANY_HOST in known or name in {other.lower() for other in known})
+
+def page_refusal(
+    method: bytes, headers: Mapping[bytes, bytes], hosts: Hosts
+) -> tuple[int, str] | None:
+    """Why an SQS request must not be carried out; None if it may. Names of headers are small."""
+    shown = [sign for sign in _BROWSER_SIGNS if sign in headers]
+    if not shown and method == b"POST":
+        return None
+    host = headers.get(b"host", b"").decode("latin-1")
+    if not _knows(host, hosts):
+        return 421, _unknown(host)
+    for sign in shown:
+        value = headers[sign].decode("latin-1")
+        if sign == b"sec-fetch-site":
+            if headers[sign] not in _OWN_SITES:
+                return 403, "a page of another site may not use this"
+        elif not _is_of(value, host):
+            return 403, f"a page of {value} may not use this"
+    return None
+
+
+def _knows(host: str, hosts: Hosts) -> bool:
+    name = _without_port(host).lower()
+    if name == "localhost" or _is_address(name):
+        return True
+    known = hosts()
+    return bool(name) and (ANY_HOST in known or name in {other.lower() for other in known})
+
+
+def _unknown(host: str) -> str:
+    return (
+        f"this node is not known as {host or 'nothing'}; use its address, or add the name to"
+        " web.hosts"
+    )
+
+
+def _is_of(url: str, host: str) -> bool:
+    """Whether an origin, or a page's URL, is of this host."""
+    return url.partition("://")[2].partition("/")[0].lower() == host.lower()
 
 
 def _without_port(host: str) -> str:

@@ -1,27 +1,32 @@
-"""The HTTP port: uvicorn, embedded in the loop of the broker.
+"""The HTTP port: uvicorn, embedded in the loop of the broker, behind a door.
 
 uvicorn's own `Server` is used for what it does well, and three things are changed. It installs no
 signal handlers, because a signal stops a broker in an order uvicorn knows nothing of. A request's
 head has a bound and a deadline, which the parser does not have: otherwise a few silent connections
 use up all of them. And the port is bound here, before anything is started, so that a port in use is
 our error with our sentence.
+
+With a `Door`, connections begin there, and uvicorn gets those that are not SQS's.
 """
 
 import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.core.limits import KIB
+from penstock.web.connection import Connection
+from penstock.web.door import Door
 
 HEAD_BYTES_MAX = 64 * KIB
 HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 30
-BACKLOG = 128
+BACKLOG = 1_024
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -80,11 +85,19 @@ class _Server(uvicorn.Server):
 class HttpListener:
     """An ASGI application at a port; `start` it, later `close` it."""
 
-    def __init__(self, app: ASGIApp, *, connections_max: int) -> None:
+    def __init__(self, app: ASGIApp, *, connections_max: int, door: Door | None = None) -> None:
+        """`connections_max` are those of the application; the door has a bound of its own."""
+
+        def begin(**settings: Any) -> asyncio.Protocol:
+            """What uvicorn calls for each connection."""
+            if door is None:
+                return BoundedProtocol(**settings)
+            return Connection(door, lambda: BoundedProtocol(**settings))
+
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=BoundedProtocol,
+                http=begin,  # type: ignore[arg-type]
                 ws="none",
                 loop="none",
                 lifespan="off",

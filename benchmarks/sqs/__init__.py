@@ -1,0 +1,1 @@
+"""Benchmarks of the SQS API, and of what else speaks it."""

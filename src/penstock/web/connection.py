@@ -1,0 +1,429 @@
+"""One connection at the door: HTTP/1.1 for SQS requests, and nothing that those do not need.
+
+    head     collected, with a bound, until the parser has the end of it; then it is decided whether
+             the request is SQS's and may be carried out
+    body     collected, with a bound; `Expect: 100-continue` is answered when it is this request's
+             turn
+    answer   requests that come ahead of their turn wait, up to a number; each is answered in one
+             write
+
+The parser is httptools', which is llhttp: where a request ends must never be a matter of opinion.
+Only one request of a connection is carried out at a time. A client that sends the next one early
+means it to come after the one before.
+
+An answer that ends the connection is followed by the end of our stream, and what the client still
+sends is read and dropped for a while: closing at once would make the system throw away the answer.
+A client that closes its stream is gone, as uvicorn has it too: what it asked for is given up, so
+that no message is handed to nobody.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import cast
+
+import httptools
+
+from penstock.core.limits import KIB, SQS_BODY_BYTES_MAX
+from penstock.web.door import Door, Inside, Reply
+from penstock.web.guard import page_refusal
+
+HEAD_BYTES_MAX = 64 * KIB
+REQUESTS_WAITING_MAX = 32
+"""How many requests may wait for their turn before no more are read."""
+
+HEAD_SECONDS_MAX = 10.0
+BODY_SECONDS_MAX = 30.0
+IDLE_SECONDS_MAX = 75.0
+"""Longer than load balancers keep a connection, so that they are the ones to close it."""
+UNREAD_SECONDS_MAX = 30.0
+END_SECONDS_MAX = 5.0
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_OFFERS = (b"connection", b"http2-settings", b"upgrade")
+_TOO_LARGE = f"A request body has at most {SQS_BODY_BYTES_MAX} bytes."
+_TOO_SLOW = f"The request body did not come within {BODY_SECONDS_MAX:.0f} seconds."
+_TOO_MANY = "The broker holds as many requests as it can; try again."
+
+logger = logging.getLogger(__name__)
+
+
+class _Request:
+    """A request, whole or still arriving."""
+
+    __slots__ = (
+        "body", "body_bytes", "headers", "keep_alive", "method", "path", "query", "refusal",
+        "wants_continue",
+    )  # fmt: skip
+
+    def __init__(self, method: bytes, path: bytes, query: bytes, headers: dict[bytes, bytes]):
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body: list[bytes] = []
+        self.body_bytes = 0
+        self.keep_alive = True
+        self.wants_continue = False
+        self.refusal: Reply | None = None
+
+
+class Connection(asyncio.Protocol):
+    """See the top of this module."""
+
+    def __init__(self, door: Door, inside: Inside) -> None:
+        self._door = door
+        self._inside = inside
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._arriving: _Request | None = None
+        self._raw: list[bytes] | None = []
+        """What has arrived since the request began; None if it began in the middle of something."""
+        self._in_head = False
+        self._head_bytes = 0
+        self._goes_inside = False
+        self._waiting: deque[_Request] = deque()
+        self._current: _Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._requests = 0
+        self._reading_paused = False
+        self._writing_paused = False
+        self._written: asyncio.Future[None] | None = None
+        self._unsent_bytes = 0
+        self._ending = False
+        """No more is read; the connection ends when what waits is answered."""
+        self._phase: tuple[int, float] = (-1, 0.0)
+        self._phase_since = 0.0
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._door.enter(self):
+            self._go_inside()
+
+    def data_received(self, data: bytes) -> None:
+        if self._ending:
+            return
+        if self._arriving is None:
+            self._head_bytes += len(data)
+            if self._raw is None and not self._in_head:
+                self._raw = []
+            if self._raw is not None:
+                self._raw.append(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay_with_http(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._take_nonsense()
+        if self._goes_inside:
+            self._go_inside()
+        elif self._arriving is None and self._head_bytes > HEAD_BYTES_MAX:
+            self.abort()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        if self._transport is not None:
+            self._count_unsent(self._transport.get_write_buffer_size())
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._count_unsent(0)
+        if self._written is not None and not self._written.done():
+            self._written.set_result(None)
+        self._resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._ending = True
+        if self._task is not None:
+            self._task.cancel()
+        for request in (*self._waiting, self._current, self._arriving):
+            if request is not None:
+                self._release(request)
+        self._waiting.clear()
+        self._count_unsent(0)
+        self._door.leave(self)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._url = b""
+        self._headers = {}
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        if self._goes_inside or self._ending:
+            return
+        url, headers = self._url, self._headers
+        if not url.startswith(b"/"):
+            url = _path_of(url)
+        path, _, query = url.partition(b"?")
+        method = self._parser.get_method()
+        if not self._door.endpoint.takes(method, path, query, headers):
+            self._goes_inside = True
+            return
+        if self._parser.should_upgrade():
+            return
+        self._requests += 1
+        request = _Request(method, path, query, headers)
+        request.keep_alive = (
+            self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
+        )
+        self._arriving = request
+        self._raw = None
+        refused = page_refusal(method, headers, self._door.hosts)
+        claimed = headers.get(b"content-length", b"0")
+        if refused is not None:
+            self._refuse(request, *refused)
+        elif not claimed.isdigit() or int(claimed) > SQS_BODY_BYTES_MAX:
+            self._refuse(request, 413, _TOO_LARGE)
+        elif b"expect" in headers:
+            request.wants_continue = headers[b"expect"].lower() == b"100-continue"
+            self._say_continue()
+
+    def on_body(self, body: bytes) -> None:
+        request = self._arriving
+        if request is None or request.refusal is not None:
+            return
+        request.body.append(body)
+        request.body_bytes += len(body)
+        self._door.held_bytes += len(body)
+        if request.body_bytes > SQS_BODY_BYTES_MAX:
+            self._refuse(request, 413, _TOO_LARGE)
+        elif self._door.is_full:
+            self._refuse(request, 503, _TOO_MANY)
+
+    def on_message_complete(self) -> None:
+        request, self._arriving = self._arriving, None
+        if request is None or request.refusal is not None:
+            return
+        self._raw = None
+        self._take(request)
+
+    # Receiving.
+
+    def _take(self, request: _Request) -> None:
+        self._waiting.append(request)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+        elif len(self._waiting) > REQUESTS_WAITING_MAX:
+            self._pause_reading()
+
+    def _refuse(self, request: _Request, status: int, message: str) -> None:
+        """Answer when it is this request's turn, and read no more: what follows may be the body of
+        what was refused."""
+        request.refusal = self._door.endpoint.refuse(status, message, request.headers)
+        request.keep_alive = False
+        self._ending = True
+        self._take(request)
+
+    def _stay_with_http(self, rest: bytes) -> None:
+        """A client that would like another protocol gets this one: the offer need not be taken.
+
+        The parser has taken the head and leaves the body to that protocol. So it is told the
+        request anew, without the offer."""
+        if self._goes_inside or self._ending:
+            return
+        lines = [b"%b %b HTTP/1.1\r\n" % (self._parser.get_method(), self._url)]
+        for name, value in self._headers.items():
+            if name not in _OFFERS:
+                lines.append(b"%b: %b\r\n" % (name, value))
+        self._parser = httptools.HttpRequestParser(self)
+        self.data_received(b"".join((*lines, b"\r\n", rest)))
+
+    def _take_nonsense(self) -> None:
+        """What is no HTTP is uvicorn's to answer, if it can be; else it ends the connection."""
+        if self._goes_inside or self._ending:
+            return
+        if self._arriving is None:
+            self._goes_inside = True
+        else:
+            self.abort()
+
+    def _go_inside(self) -> None:
+        """Hand the connection to uvicorn, with the request that is not for us."""
+        transport = self._transport
+        assert transport is not None, "a connection that is gone goes nowhere"
+        if self._task is not None or self._raw is None:
+            # Others are before it, or it began in the middle of what has arrived: the connection
+            # ends in good order, and whoever sends requests ahead sends this one again.
+            self._ending = True
+            if self._task is None:
+                self._end()
+            return
+        raw, self._raw = b"".join(self._raw), []
+        self._door.leave(self)
+        self._ending = True
+        protocol = self._inside()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if raw:
+            protocol.data_received(raw)
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if (
+            self._transport is not None
+            and self._reading_paused
+            and not self._writing_paused
+            and len(self._waiting) <= REQUESTS_WAITING_MAX // 2
+        ):
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # Answering.
+
+    async def _work(self) -> None:
+        """Carry out what waits, one after the other, until nothing does."""
+        door, waiting = self._door, self._waiting
+        try:
+            while waiting:
+                self._current = request = waiting.popleft()
+                reply = request.refusal
+                if reply is None:
+                    body = request.body
+                    reply = await door.endpoint.answer(
+                        request.method,
+                        request.path,
+                        request.query,
+                        request.headers,
+                        body[0] if len(body) == 1 else b"".join(body),
+                    )
+                self._release(request)
+                last = not request.keep_alive or door.retiring or (self._ending and not waiting)
+                self._send(reply, last)
+                if last:
+                    self._end()
+                    return
+                if self._writing_paused:
+                    await self._wait_written()
+        except Exception:
+            logger.exception("a request at the door failed")
+            self.abort()
+            return
+        finally:
+            self._current = self._task = None
+        self._say_continue()
+        if self._reading_paused:
+            self._resume_reading()
+
+    def _send(self, reply: Reply, last: bool) -> None:
+        if self._transport is None:
+            return
+        body = reply.body
+        self._transport.write(
+            b"%b%bContent-Length: %d\r\n%b%b"
+            % (
+                self._door.head(reply.status),
+                reply.headers,
+                len(body),
+                b"Connection: close\r\n\r\n" if last else b"\r\n",
+                body,
+            )
+        )
+
+    async def _wait_written(self) -> None:
+        self._written = asyncio.get_running_loop().create_future()
+        try:
+            await self._written
+        finally:
+            self._written = None
+
+    def _say_continue(self) -> None:
+        """The body may come, if all that is before it is answered."""
+        request = self._arriving
+        if request is not None and request.wants_continue and self._task is None:
+            request.wants_continue = False
+            if self._transport is not None and not self._ending:
+                self._transport.write(_CONTINUE)
+
+    def _release(self, request: _Request) -> None:
+        self._door.held_bytes -= request.body_bytes
+        request.body_bytes = 0
+
+    def _count_unsent(self, now_bytes: int) -> None:
+        self._door.held_bytes += now_bytes - self._unsent_bytes
+        self._unsent_bytes = now_bytes
+
+    # Ending.
+
+    def retire(self) -> None:
+        """Answer what is under way and close."""
+        if self._task is None:
+            self._end()
+
+    def _end(self) -> None:
+        """Say that there is no more, and wait a little for the client to close."""
+        self._ending = True
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+            if self._reading_paused:
+                self._reading_paused = False
+                transport.resume_reading()
+        else:
+            transport.close()
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        self._ending = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def sweep(self, now: float) -> None:
+        """Called now and then: give up on what takes too long."""
+        phase = (self._requests, self._allowance())
+        if phase != self._phase:
+            self._phase, self._phase_since = phase, now
+        elif now - self._phase_since >= phase[1]:
+            slow = self._arriving
+            if slow is None or self._writing_paused or self._ending:
+                self.abort()
+            else:
+                self._refuse(slow, 408, _TOO_SLOW)
+
+    def _allowance(self) -> float:
+        """How long the state that the connection is in may last."""
+        if self._writing_paused:
+            return UNREAD_SECONDS_MAX
+        if self._task is not None:
+            return float("inf")
+        if self._ending:
+            return END_SECONDS_MAX
+        if self._arriving is not None:
+            return BODY_SECONDS_MAX
+        if self._in_head or not self._requests:
+            return HEAD_SECONDS_MAX
+        return IDLE_SECONDS_MAX
+
+
+def _path_of(url: bytes) -> bytes:
+    """Path and query of a URL that names its host, as proxies get them."""
+    with contextlib.suppress(httptools.HttpParserInvalidURLError):
+        parsed = httptools.parse_url(url)
+        if parsed.path:
+            return parsed.path + (b"?" + parsed.query if parsed.query else b"")
+    return url

@@ -1,0 +1,66 @@
+"""SQS inside the application, for connections that carry other requests too.
+
+The same endpoint as at the door, the same rules and bounds; only slower, and rarely used.
+"""
+
+import asyncio
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.core.limits import SQS_BODY_BYTES_MAX
+from penstock.web.door import Endpoint, Headers, Reply
+from penstock.web.guard import Hosts, page_refusal
+
+BODY_SECONDS_MAX = 30.0
+
+
+class SideDoor:
+    """An ASGI application around another, which it spares SQS requests."""
+
+    def __init__(self, app: ASGIApp, endpoint: Endpoint, *, hosts: Hosts) -> None:
+        """`hosts` are the names this node is known by, for browsers."""
+        self._app = app
+        self._endpoint = endpoint
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            method = scope["method"].encode()
+            path, query = scope["raw_path"], scope["query_string"]
+            headers: Headers = dict(scope["headers"])
+            if self._endpoint.takes(method, path, query, headers):
+                reply = await self._reply(method, path, query, headers, receive)
+                if reply is not None:
+                    await _send(reply, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _reply(
+        self, method: bytes, path: bytes, query: bytes, headers: Headers, receive: Receive
+    ) -> Reply | None:
+        refused = page_refusal(method, headers, self._hosts)
+        if refused is not None:
+            return self._endpoint.refuse(*refused, headers)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS_MAX):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > SQS_BODY_BYTES_MAX:
+                        return self._endpoint.refuse(413, "The request body is too long.", headers)
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            return self._endpoint.refuse(408, "The request body did not come in time.", headers)
+        return await self._endpoint.answer(method, path, query, headers, bytes(body))
+
+
+async def _send(reply: Reply, send: Send) -> None:
+    lines = [line.partition(b": ") for line in reply.headers.splitlines()]
+    headers = [(name.lower(), value) for name, _, value in lines]
+    headers.append((b"content-length", b"%d" % len(reply.body)))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": False})
