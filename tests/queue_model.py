@@ -108,7 +108,7 @@ class QueueModel:
             if one is None or one.state is State.DEAD:
                 return Outcome.GONE
             late = said.verdict is Verdict.FINISH
-            if one.epoch != said.epoch or not (late or one.state is State.LEASED):
+            if not 0 < one.epoch == said.epoch or not (late or one.state is State.LEASED):
                 return Outcome.STALE
         for offset in range(said.first, said.end):
             one = self.left[offset]

@@ -21,7 +21,7 @@ from tests.cluster.verdict import Verdict
 def check(history: Iterable[Event], *, idempotent: bool = True) -> Verdict:
     """Everything that is wrong with a history; it is iterated over more than once."""
     verdict = Verdict()
-    drained = _survey(history, verdict)
+    drained = survey(history, verdict)
     if not drained:
         verdict.found("incomplete-drain", "not every partition was read to its end")
     model = LogModel(history)
@@ -32,7 +32,7 @@ def check(history: Iterable[Event], *, idempotent: bool = True) -> Verdict:
     return verdict
 
 
-def _survey(history: Iterable[Event], verdict: Verdict) -> bool:
+def survey(history: Iterable[Event], verdict: Verdict) -> bool:
     """Count what there is; True if the last drain was completed."""
     drained = False
     waiting = 0

@@ -29,9 +29,24 @@ from typing import Final, Literal, TypedDict, Unpack
 
 import msgspec
 
+from tests.cluster.queue_facts import QueueFacts
+
 Completion = Literal["ok", "fail", "info"]
 EventType = Literal["invoke", "ok", "fail", "info"]
-Function = Literal["send", "poll", "assign", "subscribe", "commit", "committed", "drain", "fault"]
+Function = Literal[
+    "send",
+    "poll",
+    "assign",
+    "subscribe",
+    "commit",
+    "committed",
+    "queue",
+    "receive",
+    "settle",
+    "counts",
+    "drain",
+    "fault",
+]
 
 UNKNOWN_GENERATION: Final = -1
 
@@ -48,6 +63,14 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     committed   group, offsets: what the cluster says is committed
     drain       every partition was read to its end by clients that know nothing
     fault       note: what was done to the cluster
+
+    Of queues, with `queue` filled as `queue_facts` says:
+
+    queue       a queue was made
+    send        sends: (key, None, value), one value
+    receive     a worker asked for messages
+    settle      a worker said what became of one
+    counts      what the cluster says is in which state
     """
 
     at: int
@@ -63,6 +86,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = UNKNOWN_GENERATION
     offsets: dict[str, int] = {}
     note: str = ""
+    queue: QueueFacts | None = None
 
 
 def key_of(topic: str, partition: int) -> str:
@@ -107,6 +131,7 @@ class Fields(TypedDict, total=False):
     generation: int
     offsets: Mapping[str, int]
     note: str
+    queue: QueueFacts
 
 
 class Operation:

@@ -109,7 +109,11 @@ class Cluster:
         self._warden = Warden()
         self._block = free_block()
         self._flags = tuple(flags)
-        self._environment = {**os.environ, **(environment or {})}
+        # A broker under test has its defaults, whatever is set for the test itself.
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
+        }
+        self._environment = {**inherited, **(environment or {})}
         self._founders = tuple(range(1, nodes + 1))
         for number in self._founders:
             self._prepare(number)
@@ -137,6 +141,10 @@ class Cluster:
     def addresses(self) -> str:
         """The same, for those who start clients later, when other nodes may be members."""
         return ",".join(node.kafka for node in self.nodes.values())
+
+    def web_addresses(self) -> list[str]:
+        """Where every node, alive or not, answers HTTP."""
+        return [node.http for node in list(self.nodes.values())]
 
     # Starting.
 

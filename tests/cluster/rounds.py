@@ -1,6 +1,7 @@
 """A whole run: start a cluster, load it, harm it, heal it, read everything, check.
 
     python -m tests.cluster.rounds --seed 7 --faults "kill leader" --times 25
+    python -m tests.cluster.rounds --seed 7 --load queues
 
 Prints what was done and found; history and logs stay in the directory if anything is wrong, or
 with --keep.
@@ -11,15 +12,18 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from tests.cluster import recovery
+from tests.cluster.clients import Operator
 from tests.cluster.faults import BEYOND_A_MAJORITY, FAULTS, Nemesis, in_some_order
 from tests.cluster.history import Recorder
 from tests.cluster.processes import Cluster
+from tests.cluster.queue_workload import HELD, QueueWorkload
 from tests.cluster.recovery import Recovery
 from tests.cluster.verdict import Verdict
 from tests.cluster.waiting import pass_time
@@ -29,6 +33,58 @@ PROGRESS_ACKS = 20
 PROGRESS_WITHIN_SECONDS = 30.0
 HOLD_SECONDS = (0.5, 4.0)
 CALM_SECONDS = (0.2, 2.0)
+
+
+class AnyWorkload(Protocol):
+    """What a run needs its clients to do."""
+
+    operator: Operator
+
+    @property
+    def topic(self) -> str:
+        """Whose leaders are harmed."""
+
+    @property
+    def errors(self) -> Counter[str]:
+        """What clients were told."""
+
+    def start(self) -> None:
+        """Begin, and wait until messages flow."""
+
+    def brace(self) -> None:
+        """A fault is about to strike."""
+
+    def wait_acked(self, more: int, *, seconds: float) -> None:
+        """Wait for progress; the fault has struck, or is over."""
+
+    def stop(self) -> None:
+        """Send nothing more."""
+
+    def drain(self) -> None:
+        """Take out everything that is there."""
+
+    def abandon(self) -> None:
+        """Stop in the middle of a failure."""
+
+    def check(self) -> Verdict:
+        """Judge the history."""
+
+
+MakeWorkload = Callable[[Cluster, Recorder, int], AnyWorkload]
+
+
+def logs(load: Load | None = None) -> MakeWorkload:
+    """Producers, readers and groups."""
+    return lambda cluster, recorder, seed: Workload(
+        cluster.addresses, recorder, seed=seed, load=load or Load()
+    )
+
+
+def queues(held: int = HELD) -> MakeWorkload:
+    """Senders and workers, with so many messages leased whenever a fault strikes."""
+    return lambda cluster, recorder, seed: QueueWorkload(
+        cluster.addresses, cluster.web_addresses, recorder, seed=seed, held=held
+    )
 
 
 @dataclass
@@ -65,7 +121,7 @@ def run_round(
     seed: int,
     faults: Sequence[str],
     nodes: int = 3,
-    load: Load | None = None,
+    make_workload: MakeWorkload | None = None,
     flags: Sequence[str] = (),
     hold_seconds: tuple[float, float] = HOLD_SECONDS,
     restart_at_end: bool = True,
@@ -78,18 +134,19 @@ def run_round(
         Cluster(directory, nodes=nodes, flags=flags) as cluster,
     ):
         cluster.start()
-        workload = Workload(cluster.addresses, recorder, seed=seed, load=load or Load())
+        workload = (make_workload or logs())(cluster, recorder, seed)
         nemesis = Nemesis(
             cluster,
             workload.operator,
             recorder,
-            workload.load.topic,
+            workload.topic,
             seed=random.randrange(1 << 30),
         )
         outcome.struck = nemesis.struck
         try:
             workload.start()
             for name in faults:
+                workload.brace()
                 with nemesis.strike(name):
                     if name not in BEYOND_A_MAJORITY:
                         workload.wait_acked(PROGRESS_ACKS, seconds=PROGRESS_WITHIN_SECONDS)
@@ -126,15 +183,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--faults", action="append", choices=sorted(FAULTS))
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--directory", type=Path)
-    parser.add_argument("--per-second", type=int, default=200)
+    parser.add_argument("--load", choices=["logs", "queues"], default="logs")
+    parser.add_argument("--per-second", type=int, default=200, help="of each producer of logs")
+    parser.add_argument("--held", type=int, default=HELD, help="messages leased when it strikes")
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args(arguments)
     directory = options.directory or Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
     directory.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}; everything is in {directory}", flush=True)
     faults = in_some_order((options.faults or list(FAULTS)) * options.times, options.seed)
-    load = Load(per_second=options.per_second)
-    outcome = run_round(directory, seed=options.seed, faults=faults, load=load)
+    make = logs(Load(per_second=options.per_second))
+    if options.load == "queues":
+        make = queues(options.held)
+    outcome = run_round(directory, seed=options.seed, faults=faults, make_workload=make)
     print(outcome.describe())
     if outcome.held and not options.keep:
         shutil.rmtree(directory)

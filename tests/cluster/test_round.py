@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.rounds import run_round
+from tests.cluster.rounds import logs, run_round
 from tests.cluster.workload import Load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -46,7 +46,11 @@ def test_the_test_notices_messages_that_were_promised_too_early(tmp_path: Path) 
     # With acks=1 a leader that is cut off promises what nobody else has; that is what it means.
     hasty = Load(settings={"enable.idempotence": False, "acks": 1}, members=0)
     outcome = run_round(
-        tmp_path, seed=SEED, faults=["isolate leader"], load=hasty, restart_at_end=False
+        tmp_path,
+        seed=SEED,
+        faults=["isolate leader"],
+        make_workload=logs(hasty),
+        restart_at_end=False,
     )
     print(outcome.describe())
     lost = {"inconsistent-offsets", "lost-write", "unseen"}

@@ -92,6 +92,13 @@ class Workload:
             client.errors.clear()
 
     @property
+    def topic(self) -> str:
+        return self.load.topic
+
+    def brace(self) -> None:
+        """A fault is about to strike: everybody goes on as before."""
+
+    @property
     def acked(self) -> int:
         return sum(producer.acked for producer in self._producers)
 

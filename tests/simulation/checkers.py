@@ -10,7 +10,7 @@ The names are those of the Raft thesis and of etcd's and Kafka's specifications.
 
 import hashlib
 import zlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.entries import Entry, EntryKind, HardState, Membership
 from penstock.core.types import Index, Term
@@ -18,7 +18,10 @@ from penstock.engine.duties import Duty
 from penstock.engine.peers import PeerMessage
 from penstock.raft import Role
 from penstock.raft.messages import AppendResponse, Ready, VoteRequest, VoteResponse
-from tests.simulation.node import SimulatedNode
+from tests.simulation.node import ObservedMachine, SimulatedNode
+
+if TYPE_CHECKING:
+    from tests.simulation.queue_watch import QueueWatch
 
 STATE_COMPARED_EVERY = 8
 
@@ -93,6 +96,7 @@ class Watch:
         self.commit = 0
         self.states: dict[int, str] = {}
         self.applied_payloads: dict[int, int] = {}
+        self.queue: QueueWatch | None = None
 
     # What nodes do.
 
@@ -177,6 +181,10 @@ class Watch:
         fact = zlib.crc32(entry.payload, (entry.kind << 20) + entry.term)
         if self.applied_payloads.setdefault(entry.index, fact) != fact:
             raise broken("StateMachineSafety", f"{node.name} applies another entry {entry.index}")
+        if self.queue is not None:
+            machine = node.replica.machine
+            assert isinstance(machine, ObservedMachine), f"{machine} tells nothing"
+            self.queue.saw_applied(node.name, machine, entry, machine.applied)
         if entry.index % STATE_COMPARED_EVERY == 0:
             self.compare_state(node, entry.index)
 

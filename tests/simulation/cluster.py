@@ -8,11 +8,13 @@ each of them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 from penstock.core.entries import Membership
 from penstock.core.errors import DamagedFile
 from penstock.core.types import NO_PRODUCER, NodeId, Offset, PartitionId
 from penstock.engine.replica import Replica
+from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import Role
 from penstock.testing.disk import UNLIMITED_BYTES
 from tests.simulation.checkers import Watch, broken
@@ -20,6 +22,8 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.history import History
 from tests.simulation.network import SimulatedNetwork, Weather
 from tests.simulation.node import SimulatedNode
+from tests.simulation.queue_clients import Drainer, Keeper, Sender, Worker, draw_rules
+from tests.simulation.queue_watch import QueueWatch
 from tests.simulation.timeline import MILLISECOND, SECOND, Timeline
 from tests.simulation.workload import Client, Committer, Operator, Producer, Reader
 
@@ -28,6 +32,8 @@ LEADER_WITHIN_US = 15 * SECOND
 QUIET_WITHIN_US = 60 * SECOND
 FAULT_EVERY_MS = (100, 4_000)
 PARTITIONS = [0, 1, 2]
+QUEUE_CHANCE = 0.5
+"""How many of the runs have a queue in them; they have fewer producers."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,18 @@ class Cluster:
             self.network.attach(number, node.deliver)
         self.watch.nodes = self.nodes
         self.members = members
-        self.clients = self._make_clients(random.choice([2, 4, 8]))
+        queue_random = self.timeline.random("queue")
+        self.queue_clients = (
+            self._make_queue_clients(queue_random) if queue_random.random() < QUEUE_CHANCE else []
+        )
+        self.clients = self._make_clients(random.choice([2, 4, 8])) + self.queue_clients
         self.options = (
             f"{members} members, {spares} spare, {self.weather.describe()}, snapshot every"
             f" {snapshot_log_bytes} B, faults: {', '.join(self.faults) or 'none'}"
         )
+        for client in self.queue_clients:
+            if isinstance(client, Keeper):
+                self.options += f", queue: {client.describe()}"
 
     # What faults and clients use.
 
@@ -150,6 +163,7 @@ class Cluster:
         for client in self.clients:
             client.stopping = True
         self._await(QUIET_WITHIN_US, "every request's end", self._quiet)
+        self._drain_queue()
         while not self._agree_and_drain():
             self.timeline.count("damage found at the end")
         return Outcome(
@@ -166,7 +180,7 @@ class Cluster:
         timeline, history = self.timeline, self.history
         operator = Operator("op", timeline, self, history, PARTITIONS)
         clients: list[Client] = [operator]
-        for number in range(count):
+        for number in range(min(count, 2) if self.queue_clients else count):
             producer_id = 1_000 + number if number % 2 == 0 else NO_PRODUCER
             clients.append(
                 Producer(
@@ -183,10 +197,26 @@ class Cluster:
         clients.append(Committer("group", timeline, self, history))
 
         def created() -> None:
-            for client in clients[1:]:
+            for client in clients[1:] + self.queue_clients[:1]:
                 client.start()
 
         operator.on_created = created
+        return clients
+
+    def _make_queue_clients(self, random: Random) -> list[Client]:
+        """The keeper, who makes the queue, and then those who use it."""
+        queue = self.watch.queue = QueueWatch(self.timeline.count)
+        who = (self.timeline, self, self.history, queue)
+        keeper = Keeper("keep", *who, rules=draw_rules(random))
+        clients: list[Client] = [keeper]
+        clients += [Sender(f"s{number}", *who) for number in range(random.choice([1, 2]))]
+        clients += [Worker(f"w{number}", *who) for number in range(random.choice([1, 2, 3]))]
+
+        def made() -> None:
+            for client in clients[1:]:
+                client.start()
+
+        keeper.on_made = made
         return clients
 
     def _fault_later(self) -> None:
@@ -200,6 +230,23 @@ class Cluster:
         name = self._fault_random.choice(self.faults)
         FAULTS[name](self, self._fault_random)
         self._fault_later()
+
+    def _drain_queue(self) -> None:
+        """All there is left to do in the queue gets done."""
+        queue = self.watch.queue
+        if queue is None or queue.model is None:
+            return  # Perhaps it was never even made.
+        keeper = self.queue_clients[0]
+        assert isinstance(keeper, Keeper)
+        keeper.finish()
+        self._await(QUIET_WITHIN_US, "the queue to work", self._quiet)
+        drainer = Drainer("dr", self.timeline, self, self.history, queue)
+        self.clients.append(drainer)
+        drainer.start()
+        self._await(QUIET_WITHIN_US, "the queue to be empty", lambda: drainer.done)
+        drainer.stopping = True
+        self._await(QUIET_WITHIN_US, "the last worker's end", self._quiet)
+        queue.check_final()
 
     def _heal_later(self) -> None:
         delay = self._fault_random.choice([200, 1_500, 4_000, 10_000]) * MILLISECOND
@@ -215,6 +262,13 @@ class Cluster:
             node.disk.capacity_bytes = UNLIMITED_BYTES
             if node.paused:
                 node.resume()
+        if self.watch.queue is not None:
+            # Clocks agree again, and are not behind what one that was wrong has written: else
+            # leases would last until they have caught up.
+            latest_ms = max(node.clock.wall_ms() for node in self.nodes)
+            latest_ms = max(latest_ms, self.watch.queue.time_ms)
+            for node in self.nodes:
+                node.clock.offset_ms += latest_ms - node.clock.wall_ms()
 
     def _await(self, within: int, what: str, condition: Callable[[], bool]) -> None:
         end = self.timeline.now + within
@@ -248,12 +302,25 @@ class Cluster:
         assert leader is not None
         assert leader.replica is not None
         self.watch.check_converged(leader.replica.raft.membership)
+        self._check_queue(leader.replica.raft.membership)
         try:
             self._drain(leader.replica)
         except DamagedFile as damage:
             self.timeline.line("run", f"reading found: {damage}")
             return False
         return True
+
+    def _check_queue(self, membership: Membership) -> None:
+        """Every member says of every message what the log says."""
+        queue = self.watch.queue
+        for number in membership.everyone() if queue is not None else ():
+            replica = self.nodes[number - 1].replica
+            assert replica is not None
+            machine = replica.machine
+            assert isinstance(machine, ShardMachine)
+            assert queue is not None
+            queue.compare_state(f"n{number}", machine)
+            queue.check_conserved(f"n{number}", machine)
 
     def _drain(self, leader: Replica) -> None:
         """Read everything, on every member: nothing acknowledged may be missing anywhere."""

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 
 from penstock.core.entries import Entry, Membership
 from penstock.core.errors import PenstockError
-from penstock.core.types import NodeId, ShardId
+from penstock.core.message_batches import iter_batches, read_messages
+from penstock.core.types import NodeId, Offset, ShardId
 from penstock.engine.duties import Duty
 from penstock.engine.peers import PeerMessage
 from penstock.engine.replica import Replica
 from penstock.engine.surroundings import ReplicaSettings, Surroundings
+from penstock.machines.machine import Applied, Reply, Request
+from penstock.machines.queue_cards import recall_card
+from penstock.machines.queue_commands import Recall, TurnClock
 from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
 from penstock.raft.messages import Ready
@@ -48,6 +52,16 @@ class SimulatedClock:
 
     def monotonic_ms(self) -> int:
         return int(self._timeline.now * self.rate) // 1_000
+
+
+class ObservedMachine(ShardMachine):
+    """The production machine; what came of the last entry can be seen."""
+
+    __slots__ = ("applied",)
+
+    def apply(self, entry: Entry) -> Applied:
+        self.applied = super().apply(entry)
+        return self.applied
 
 
 class ObservedReplica(Replica):
@@ -114,6 +128,8 @@ class SimulatedNode:
         self._snapshot_part_bytes = snapshot_part_bytes
         self._solo = solo
         self._held: list[tuple[Callable[[], None], bool]] = []
+        self._tending = 0
+        """In which life a duty to the queues is under way."""
 
     # Life and death.
 
@@ -144,7 +160,7 @@ class SimulatedNode:
         self.replica.__init__(  # type: ignore[misc]
             NodeId(self.number),
             log=log,
-            machine=ShardMachine(),
+            machine=ObservedMachine(),
             settings=ReplicaSettings(
                 raft=RaftSettings(
                     node=NodeId(self.number),
@@ -233,7 +249,45 @@ class SimulatedNode:
     def _tick(self) -> None:
         if self.replica is not None:
             self.replica.tick()
+            self._tend_queues(self.replica)
             self._tick_later()
+
+    def _tend_queues(self, replica: Replica) -> None:
+        """What a leader owes its queues: time passes in them, and old messages are told of."""
+        if not replica.leads or self._tending == self.life:
+            return
+        duty = self._queue_duty(replica)
+        if duty is not None:
+            life = self._tending = self.life
+
+            def done(_answer: Reply | PenstockError) -> None:
+                if self._tending == life:
+                    self._tending = 0
+
+            replica.submit(duty, done)
+
+    def _queue_duty(self, replica: Replica) -> Request | None:
+        assert isinstance(replica.machine, ShardMachine), "there are queues"
+        queues = replica.machine.queues
+        due_ms = queues.due_ms()
+        if due_ms is not None and due_ms <= max(self.clock.wall_ms(), queues.time_ms):
+            return TurnClock()
+        for partition, group, work in queues.recalling():
+            first, end = work.recalled, work.recall_end
+            try:
+                data = replica.fetch(partition, first, 4_096)
+            except PenstockError:
+                return None
+            messages = [one for batch in iter_batches(data) for one in read_messages(batch)]
+            told = [recall_card(one, work.queue) for one in messages if first <= one.offset < end]
+            return Recall(
+                partition=partition,
+                group=group,
+                first=first,
+                end=min(end, Offset(messages[-1].offset + 1)),
+                cards=tuple(one for one in told if one is not None),
+            )
+        return None
 
     def _die(self, how: str) -> None:
         self.line(how)

@@ -17,8 +17,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from tests.simulation import mutations, queue_mutations
 from tests.simulation.cluster import Cluster, Outcome
-from tests.simulation.mutations import MUTATIONS, plant
+from tests.simulation.planting import MUTATIONS, plant
 
 MUST_HAPPEN = (
     "ack", "read", "retry", "unknown", "refused", "trim", "commit", "quarantine", "halt",
@@ -30,6 +31,8 @@ MUST_HAPPEN = (
 )  # fmt: skip
 """Faults and rare branches; a batch of seeds in which one never happened proves too little."""
 
+PLANTED = (mutations, queue_mutations)
+"""Where the bugs are that can be planted; reading these files registers them."""
 SEEDS_FOR_COVERAGE = 150
 MUTATION_SEEDS_MAX = 500
 MUTATIONS_PER_TURN = 5

@@ -14,7 +14,7 @@ from tests.simulation.checkers import LogView, View, Violation, Watch
 from tests.simulation.cluster import Cluster, Outcome
 from tests.simulation.history import History, Send, build_batch
 from tests.simulation.history import Outcome as SendOutcome
-from tests.simulation.mutations import MUTATIONS
+from tests.simulation.planting import MUTATIONS
 from tests.simulation.run import Failure, missing, rotating, simulate
 
 REGRESSIONS = (4, 16, 20, 24, 33, 41, 48, 53, 86, 123, 306, 351, 488)

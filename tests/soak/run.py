@@ -9,6 +9,7 @@ One round after the other until the time is up, each of another kind in turn:
     damage      bit flips, truncations and worse on one of three replicas
     repair      a power cut at every disk operation of a repair
     cluster     real brokers and clients: 25 times kill -9 of a leader, then every other fault
+    queues      the same with senders and workers, and a thousand messages leased at every strike
 
 Every round has a seed of its own, drawn from `--seed`, and says one line. Everything goes to a
 directory: `history.jsonl` has a line for each round, `verdict.json` the sum. The exit code is 0 if
@@ -32,7 +33,7 @@ from random import Random
 from penstock.core.errors import DiskFailed, DiskFull
 from tests.cluster import recovery
 from tests.cluster.faults import FAULTS, in_some_order
-from tests.cluster.rounds import run_round
+from tests.cluster.rounds import MakeWorkload, logs, queues, run_round
 from tests.crash.damages import WOUNDS, cut_power_in_repair, damage_rounds
 from tests.crash.images import mounting_missing
 from tests.crash.power import FORGED_LATER, cut_power
@@ -122,18 +123,28 @@ def _count(this: Round, sweep: Sweep) -> None:
 
 
 def cluster(this: Round, options: argparse.Namespace) -> None:
+    _strike(this, options, logs())
+
+
+def queue_cluster(this: Round, options: argparse.Namespace) -> None:
+    _strike(this, options, queues())
+
+
+def _strike(this: Round, options: argparse.Namespace, make: MakeWorkload) -> None:
     plans = {
         "kills": ["kill leader"] * KILLS_PER_ROUND,
         "faults": in_some_order(FAULTS, this.seed),
     }
     for what, faults in plans.items():
-        directory = Path(options.output) / f"cluster-{this.seed}-{what}"
+        directory = Path(options.output) / f"{this.kind}-{this.seed}-{what}"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
-        outcome = run_round(directory, seed=this.seed, faults=faults)
+        outcome = run_round(directory, seed=this.seed, faults=faults, make_workload=make)
         counts = outcome.verdict.counts
         this.counts.update(faults=len(outcome.struck), acks=counts["send ok"])
-        this.counts["unknown outcomes"] += counts["send info"]
+        this.counts["unknown outcomes"] += sum(
+            counts[f"{what} info"] for what in ("send", "receive", "settle")
+        )
         this.notes.append(f"{what}: {recovery.describe(outcome.recoveries)}")
         if outcome.held:
             shutil.rmtree(directory)
@@ -149,6 +160,7 @@ WORKS: dict[str, Work] = {
     "damage": damage,
     "repair": repair,
     "cluster": cluster,
+    "queues": queue_cluster,
 }
 
 

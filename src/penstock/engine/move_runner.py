@@ -27,6 +27,7 @@ from penstock.core.errors import (
     QueueFull,
     Unavailable,
     UnknownPartition,
+    UnknownWork,
 )
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
 from penstock.core.moved_message import died_in, origin, redriven
@@ -134,7 +135,7 @@ class MoveRunner:
                     raise
                 self._page_messages = max(1, self._page_messages // 2)
                 await self._pause(error)
-            except UnknownPartition as error:
+            except (UnknownPartition, UnknownWork) as error:
                 if self._engine.catalog.topic_by_id(self._source.topic_id) is None:
                     return "the queue was deleted"
                 if self._destination_is_gone():

@@ -349,7 +349,7 @@ class Work:
                 return Outcome.STALE if self.is_waiting(offset) else Outcome.GONE
             held = run.state is State.LEASED and run.at_ms > now_ms
             if one.verdict is Verdict.FINISH:
-                held = run.state is not State.DEAD
+                held = run.state is not State.DEAD and run.epoch > 0
             if not held or run.epoch != one.epoch:
                 return Outcome.GONE if run.state is State.DEAD else Outcome.STALE
             offset = run.end
