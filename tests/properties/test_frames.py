@@ -30,6 +30,7 @@ from penstock.engine.frames import (
     READ_BYTES,
     REFUSED_DECODER,
     REQUEST_DECODER,
+    WITHDRAWAL_DECODER,
     Frame,
     FrameKind,
     FrameReader,
@@ -49,6 +50,7 @@ DECODERS: dict[FrameKind, msgspec.msgpack.Decoder[Any]] = {
     FrameKind.ANSWER: ANSWER_DECODER,
     FrameKind.FAILURE: FAILURE_DECODER,
     FrameKind.NOTICE: NOTICE_DECODER,
+    FrameKind.WITHDRAWAL: WITHDRAWAL_DECODER,
 }
 BOUND = 1 << 20
 

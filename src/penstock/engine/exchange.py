@@ -7,8 +7,8 @@ is an `OutcomeUnknown`.
 
 Both sides are bounded. A node has so many requests waiting at another and no more; the other serves
 so many, of so many bytes together, and refuses the rest at once with `Overloaded`, before anything
-is begun. A request carries its deadline, so that nobody works on what nobody waits for, and what is
-being served ends with its link.
+is begun. A request carries its deadline, and is withdrawn when its caller goes away, so that nobody
+works on what nobody waits for; what is being served ends with its link.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ from penstock.engine.frames import (
     Failure,
     FrameKind,
     Request,
+    Withdrawal,
     encode_frame,
 )
 from penstock.engine.outgoing import LinkCounters, Outgoing
@@ -67,6 +68,7 @@ class Exchange:
         self._next_id = 1
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._serving: dict[asyncio.Task[bytes], int] = {}
+        self._serving_ids: dict[int, asyncio.Task[bytes]] = {}
         self._serving_bytes = 0
 
     # Asking.
@@ -105,6 +107,9 @@ class Exchange:
             raise OutcomeUnknown(
                 f"node {self._peer} did not answer {method} within {timeout:g} s"
             ) from None
+        except asyncio.CancelledError:
+            self._outgoing.send_frame(encode_frame(FrameKind.WITHDRAWAL, Withdrawal(request_id)))
+            raise
         finally:
             self._asked.pop(request_id, None)
 
@@ -134,9 +139,16 @@ class Exchange:
         self._counters.requests_served += 1
         task = self._loop.create_task(self._answer(request))
         self._serving[task] = size
+        self._serving_ids[request.id] = task
         self._serving_bytes += size
         self._tasks.add(task)
         task.add_done_callback(partial(self._served, request))
+
+    def withdrawn(self, withdrawal: Withdrawal) -> None:
+        """Whoever asked has gone away."""
+        task = self._serving_ids.get(withdrawal.id)
+        if task is not None:
+            task.cancel()
 
     async def _answer(self, request: Request) -> bytes:
         async with asyncio.timeout(request.timeout_ms / 1000):
@@ -145,7 +157,8 @@ class Exchange:
     def _served(self, request: Request, task: asyncio.Task[bytes]) -> None:
         self._tasks.discard(task)
         self._serving_bytes -= self._serving.pop(task, 0)
-        if task.cancelled():  # The link is gone.
+        self._serving_ids.pop(request.id, None)
+        if task.cancelled():  # The link is gone, or whoever asked.
             return
         error = task.exception()
         if error is None:
@@ -187,4 +200,5 @@ class Exchange:
         for task in self._serving:
             task.cancel()
         self._serving.clear()
+        self._serving_ids.clear()
         self._serving_bytes = 0

@@ -64,6 +64,7 @@ class FrameKind(IntEnum):
     ANSWER = 7
     FAILURE = 8
     NOTICE = 9
+    WITHDRAWAL = 10
 
 
 _KINDS = {int(kind): kind for kind in FrameKind}
@@ -135,6 +136,12 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     details: dict[str, bool | int | str] = {}
 
 
+class Withdrawal(msgspec.Struct, frozen=True, array_like=True):
+    """Nobody waits for the answer to a request any more."""
+
+    id: _Count
+
+
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     """Something worth knowing that needs no answer."""
 
@@ -152,6 +159,7 @@ REQUEST_DECODER = msgspec.msgpack.Decoder(Request)
 ANSWER_DECODER = msgspec.msgpack.Decoder(Answer)
 FAILURE_DECODER = msgspec.msgpack.Decoder(Failure)
 NOTICE_DECODER = msgspec.msgpack.Decoder(Notice)
+WITHDRAWAL_DECODER = msgspec.msgpack.Decoder(Withdrawal)
 _ENCODER = msgspec.msgpack.Encoder()
 
 T = TypeVar("T")

@@ -37,6 +37,7 @@ from penstock.engine.frames import (
     PONG_FRAME,
     REFUSED_DECODER,
     REQUEST_DECODER,
+    WITHDRAWAL_DECODER,
     Frame,
     FrameKind,
     FrameReader,
@@ -280,6 +281,8 @@ class Link(asyncio.BufferedProtocol):
             self.exchange.answered(decode_payload(ANSWER_DECODER, frame))
         elif kind is FrameKind.FAILURE:
             self.exchange.failed(decode_payload(FAILURE_DECODER, frame))
+        elif kind is FrameKind.WITHDRAWAL:
+            self.exchange.withdrawn(decode_payload(WITHDRAWAL_DECODER, frame))
         elif kind is FrameKind.NOTICE:
             self._take_notice(decode_payload(NOTICE_DECODER, frame))
         elif kind is FrameKind.PING:

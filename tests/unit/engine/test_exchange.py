@@ -190,6 +190,31 @@ def test_a_request_ends_at_its_deadline_and_with_its_link(run: Run) -> None:
     run(script())
 
 
+def test_what_nobody_waits_for_is_given_up(run: Run) -> None:
+    async def script() -> None:
+        begun, given_up = asyncio.Event(), asyncio.Event()
+
+        async def serve(_source: NodeId, _method: str, _body: bytes) -> bytes:
+            begun.set()
+            try:
+                return await forever()
+            except asyncio.CancelledError:
+                given_up.set()
+                raise
+
+        one = await Node(1, serve=serve).start()
+        two = await Node(2).start()
+        two.knows(one)
+        await until(two.links.connected)
+        asking = asyncio.create_task(two.links.ask(ONE, "m", b"", timeout=60))
+        await begun.wait()
+        asking.cancel()
+        await given_up.wait()
+        await close_all(one, two)
+
+    run(script())
+
+
 def test_requests_in_flight_are_bounded_on_both_sides(run: Run) -> None:
     async def script() -> None:
         gate = asyncio.Event()

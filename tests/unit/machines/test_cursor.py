@@ -1,0 +1,67 @@
+"""`machines.cursor`: what nobody has looked at, and what is passed over."""
+
+import pytest
+
+from penstock.core.types import Offset
+from penstock.machines.cursor import Cursor
+
+
+def make(end: int, position: int = 0, *skips: tuple[int, int]) -> Cursor:
+    pairs = [(Offset(first), Offset(last)) for first, last in skips]
+    return Cursor(Offset(position), lambda: Offset(end), pairs)
+
+
+def covered(cursor: Cursor, end: int) -> list[int]:
+    return [offset for offset in range(end + 2) if cursor.covers(Offset(offset))]
+
+
+def test_everything_from_the_cursor_on_waits() -> None:
+    cursor = make(5, 2)
+    assert (cursor.next, cursor.waiting) == (2, 3)
+    assert covered(cursor, 5) == [2, 3, 4]
+
+
+def test_at_the_end_nothing_waits() -> None:
+    cursor = make(5, 5)
+    assert (cursor.next, cursor.waiting) == (None, 0)
+
+
+def test_taking_stops_at_what_is_skipped_and_goes_on_behind_it() -> None:
+    cursor = make(10)
+    cursor.skip(Offset(3), Offset(5))
+    assert covered(cursor, 10) == [0, 1, 2, 5, 6, 7, 8, 9]
+    assert cursor.waiting == 8
+    assert cursor.take(9) == (0, 3)
+    assert cursor.position == 5
+    assert cursor.take(2) == (5, 7)
+    assert cursor.take(9) == (7, 10)
+    assert cursor.next is None
+
+
+def test_what_is_skipped_at_the_cursor_is_passed_at_once() -> None:
+    cursor = make(10)
+    cursor.skip(Offset(1), Offset(2))
+    cursor.skip(Offset(0), Offset(1))
+    assert (cursor.position, cursor.waiting) == (2, 8)
+    assert cursor.skips() == []
+
+
+def test_neighbours_that_are_skipped_are_one() -> None:
+    cursor = make(99)
+    for first in (5, 6, 7, 20, 3):
+        cursor.skip(Offset(first), Offset(first + 1))
+    assert cursor.skips() == [(3, 4), (5, 8), (20, 21)]
+    again = make(99, 0, *cursor.skips())
+    assert (again.waiting, covered(again, 99)) == (cursor.waiting, covered(cursor, 99))
+
+
+def test_nothing_is_skipped_behind_the_cursor() -> None:
+    with pytest.raises(AssertionError, match="behind"):
+        make(10, 5).skip(Offset(4), Offset(6))
+
+
+def test_a_jump_to_the_end_leaves_nothing() -> None:
+    cursor = make(10)
+    cursor.skip(Offset(4), Offset(6))
+    cursor.jump_to_end()
+    assert (cursor.position, cursor.waiting, cursor.skips()) == (10, 0, [])
