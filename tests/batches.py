@@ -6,7 +6,6 @@ from crc32c import crc32c
 from penstock.core.records import BATCH_HEADER_BYTES
 from penstock.core.types import NO_PRODUCER, ProducerId
 
-
 YEAR_2100_MS = 4_102_444_800_000
 """No retention takes away what is from here, however long a test runs."""
 

@@ -180,7 +180,8 @@ class QueuesPlay(RuleBasedStateMachine):
         if rules.priorities is not Priorities.OFF:
             level = min(number(card.PRIORITY, level), 9)
         ttl_ms, delay_ms = number(card.TTL, rules.ttl_ms), number(card.DELAY, rules.delay_ms)
-        one = One(offset, lane, level, now_ms + ttl_ms if ttl_ms >= 0 else -1)  # type: ignore[arg-type]
+        expire_ms = now_ms + ttl_ms if ttl_ms >= 0 else -1
+        one = One(offset, lane, level, expire_ms)  # type: ignore[arg-type]
         if delay_ms > 0:
             one.state, one.at_ms = State.DELAYED, now_ms + delay_ms
         return one

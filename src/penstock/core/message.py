@@ -1,7 +1,7 @@
 """One message, out of its batch: what queues hand to workers and take from senders.
 
-    NewMessage   to be sent
-    Message      stored: it has an offset
+NewMessage   to be sent
+Message      stored: it has an offset
 """
 
 import msgspec

@@ -9,10 +9,9 @@ in with the command: a machine draws nothing.
 
 import msgspec
 
-from penstock.core.errors import InvalidRequest, UnsupportedVersion
 from penstock.core.limits import CATALOG_COMMAND_BYTES_MAX
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId, TopicId
-from penstock.machines.commands import Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped
 
 
 class FoundCluster(Stamped, frozen=True, kw_only=True, tag="found_cluster"):
@@ -144,32 +143,8 @@ CatalogCommand = (
     | KeepSecret
 )
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[CatalogCommand] = msgspec.msgpack.Decoder(CatalogCommand)
-
-
-def encode_catalog_command(command: CatalogCommand, *, stamp_ms: int) -> bytes:
-    """The payload of a COMMAND entry; `InvalidRequest` if it cannot be one."""
-    try:
-        payload = _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidRequest(
-            f"{type(command).__name__} holds a number or a text that cannot be written: {error}"
-        ) from error
-    if len(payload) > CATALOG_COMMAND_BYTES_MAX:
-        raise InvalidRequest(
-            f"{type(command).__name__} takes {len(payload)} bytes, at most"
-            f" {CATALOG_COMMAND_BYTES_MAX} are written: ask for less at once"
-        )
-    return payload
-
-
-def decode_catalog_command(payload: bytes) -> CatalogCommand:
-    """The command of an entry whose checksum has been verified."""
-    try:
-        return _DECODER.decode(payload)
-    except msgspec.DecodeError as error:
-        raise UnsupportedVersion(
-            f"a log entry holds a command this build does not know ({error}); a later version of"
-            " Penstock wrote it: start this node with that version or a newer one"
-        ) from error
+_CODEC: CommandCodec[CatalogCommand] = CommandCodec(
+    msgspec.msgpack.Decoder(CatalogCommand), CATALOG_COMMAND_BYTES_MAX
+)
+encode_catalog_command = _CODEC.encode
+decode_catalog_command = _CODEC.decode

@@ -1,24 +1,15 @@
 """Every command the partitions machine writes into a log, and their encoding.
 
 A command is a request as it stands in the log: the caller makes one without a stamp, `plan` stamps
-it. The encoding is a msgpack array: tag, then the fields in their order. It is strict, because a
-command that is half understood is applied differently on different replicas: an unknown tag, a
-missing field or one too many means that a later build wrote it, and the node must stop.
+it, and `command_codec` writes it.
 
 Tags, and the order of fields, are on disk: never rename, reorder or reuse them.
 """
 
 import msgspec
 
-from penstock.core.errors import UnsupportedVersion
 from penstock.core.types import Offset, PartitionId
-from penstock.machines.machine import Request
-
-
-class Stamped(Request, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What every command carries: the leader's log time, put in by `plan`."""
-
-    stamp_ms: int = 0
+from penstock.machines.command_codec import CommandCodec, Stamped
 
 
 class CreatePartition(Stamped, frozen=True, kw_only=True, tag="create_partition"):
@@ -54,21 +45,6 @@ class UseVersion(Stamped, frozen=True, kw_only=True, tag="use_version"):
 
 Command = CreatePartition | DeletePartition | TrimPartition | ExpireProducers | UseVersion
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-
-
-def encode_command(command: Command, *, stamp_ms: int) -> bytes:
-    """The payload of a COMMAND entry."""
-    return _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
-
-
-def decode_command(payload: bytes) -> Command:
-    """The command of an entry whose checksum has been verified."""
-    try:
-        return _DECODER.decode(payload)
-    except msgspec.DecodeError as error:
-        raise UnsupportedVersion(
-            f"a log entry holds a command this build does not know ({error}); a later version of"
-            " Penstock wrote it: start this node with that version or a newer one"
-        ) from error
+_CODEC: CommandCodec[Command] = CommandCodec(msgspec.msgpack.Decoder(Command))
+encode_command = _CODEC.encode
+decode_command = _CODEC.decode

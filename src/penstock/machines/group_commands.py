@@ -10,9 +10,8 @@ group may have) is in the command: applying it must come out the same everywhere
 
 import msgspec
 
-from penstock.core.errors import UnsupportedVersion
 from penstock.core.types import TopicId
-from penstock.machines.commands import Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped
 
 
 class JoinMember(Stamped, frozen=True, kw_only=True, tag="join_member"):
@@ -122,21 +121,6 @@ GroupCommand = (
     | UseGroupsVersion
 )
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[GroupCommand] = msgspec.msgpack.Decoder(GroupCommand)
-
-
-def encode_group_command(command: GroupCommand, *, stamp_ms: int) -> bytes:
-    """The payload of a COMMAND entry."""
-    return _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
-
-
-def decode_group_command(payload: bytes) -> GroupCommand:
-    """The command of an entry whose checksum has been verified."""
-    try:
-        return _DECODER.decode(payload)
-    except msgspec.DecodeError as error:
-        raise UnsupportedVersion(
-            f"a log entry holds a group command this build does not know ({error}); a later version"
-            " of Penstock wrote it: start this node with that version or a newer one"
-        ) from error
+_CODEC: CommandCodec[GroupCommand] = CommandCodec(msgspec.msgpack.Decoder(GroupCommand))
+encode_group_command = _CODEC.encode
+decode_group_command = _CODEC.decode

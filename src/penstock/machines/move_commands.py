@@ -11,11 +11,10 @@ from enum import IntEnum
 
 import msgspec
 
-from penstock.core.errors import InvalidRequest, UnsupportedVersion
 from penstock.core.limits import MOVE_COMMAND_BYTES_MAX
 from penstock.core.move_filter import MoveFilter
 from penstock.core.types import Offset, TopicId
-from penstock.machines.commands import Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped
 
 
 class MoveState(IntEnum):
@@ -89,32 +88,8 @@ class UseMovesVersion(Stamped, frozen=True, kw_only=True, tag="use_moves_version
 
 MoveCommand = StartMove | ProgressMove | CancelMove | EndMove | ForgetMoves | UseMovesVersion
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[MoveCommand] = msgspec.msgpack.Decoder(MoveCommand)
-
-
-def encode_move_command(command: MoveCommand, *, stamp_ms: int) -> bytes:
-    """The payload of a COMMAND entry; `InvalidRequest` if it cannot be one."""
-    try:
-        payload = _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidRequest(
-            f"{type(command).__name__} holds a number or a text that cannot be written: {error}"
-        ) from error
-    if len(payload) > MOVE_COMMAND_BYTES_MAX:
-        raise InvalidRequest(
-            f"{type(command).__name__} takes {len(payload)} bytes, at most"
-            f" {MOVE_COMMAND_BYTES_MAX} are written: use a shorter filter"
-        )
-    return payload
-
-
-def decode_move_command(payload: bytes) -> MoveCommand:
-    """The command of an entry whose checksum has been verified."""
-    try:
-        return _DECODER.decode(payload)
-    except msgspec.DecodeError as error:
-        raise UnsupportedVersion(
-            f"a log entry holds a move command this build does not know ({error}); a later version"
-            " of Penstock wrote it: start this node with that version or a newer one"
-        ) from error
+_CODEC: CommandCodec[MoveCommand] = CommandCodec(
+    msgspec.msgpack.Decoder(MoveCommand), MOVE_COMMAND_BYTES_MAX
+)
+encode_move_command = _CODEC.encode
+decode_move_command = _CODEC.decode

@@ -11,11 +11,10 @@ from enum import IntEnum
 
 import msgspec
 
-from penstock.core.errors import InvalidRequest, UnsupportedVersion
 from penstock.core.limits import QUEUE_COMMAND_BYTES_MAX
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.types import Offset, PartitionId
-from penstock.machines.commands import Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped
 
 
 class Verdict(IntEnum):
@@ -172,32 +171,8 @@ QueueCommand = (
     | TurnClock
 )
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[QueueCommand] = msgspec.msgpack.Decoder(QueueCommand)
-
-
-def encode_queue_command(command: QueueCommand, *, stamp_ms: int) -> bytes:
-    """The payload of a COMMAND entry; `InvalidRequest` if it cannot be one."""
-    try:
-        payload = _ENCODER.encode(msgspec.structs.replace(command, stamp_ms=stamp_ms))
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidRequest(
-            f"{type(command).__name__} holds a number or a text that cannot be written: {error}"
-        ) from error
-    if len(payload) > QUEUE_COMMAND_BYTES_MAX:
-        raise InvalidRequest(
-            f"{type(command).__name__} takes {len(payload)} bytes, at most"
-            f" {QUEUE_COMMAND_BYTES_MAX} are written: ask for less at once"
-        )
-    return payload
-
-
-def decode_queue_command(payload: bytes) -> QueueCommand:
-    """The command of an entry whose checksum has been verified."""
-    try:
-        return _DECODER.decode(payload)
-    except msgspec.DecodeError as error:
-        raise UnsupportedVersion(
-            f"a log entry holds a command this build does not know ({error}); a later version of"
-            " Penstock wrote it: start this node with that version or a newer one"
-        ) from error
+_CODEC: CommandCodec[QueueCommand] = CommandCodec(
+    msgspec.msgpack.Decoder(QueueCommand), QUEUE_COMMAND_BYTES_MAX
+)
+encode_queue_command = _CODEC.encode
+decode_queue_command = _CODEC.decode
