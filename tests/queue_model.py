@@ -117,6 +117,9 @@ class QueueModel:
                     self._finish(one, "acked")
                 case Verdict.RELEASE:
                     self._fail(one, now_ms, said.delay_ms)
+                case Verdict.RETURN:
+                    one.state, one.at_ms = State.READY, -1
+                    one.deliveries -= 1
                 case Verdict.REJECT:
                     self._die(one, now_ms)
                 case Verdict.EXTEND:

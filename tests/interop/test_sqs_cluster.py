@@ -119,7 +119,6 @@ def test_who_has_left_any_node_is_given_nothing(cluster: Cluster) -> None:
     assert queue.counts(1) == (1, 0, 0)
 
 
-@pytest.mark.xfail(reason="every wait that is sent on takes a request of those two nodes may have")
 def test_many_who_wait_at_any_node_are_in_nobodys_way(cluster: Cluster) -> None:
     queue = Queue(cluster, "many-wait")
     for node in NODES:
@@ -130,7 +129,6 @@ def test_many_who_wait_at_any_node_are_in_nobodys_way(cluster: Cluster) -> None:
             queue.send(node, "at once")
 
 
-@pytest.mark.xfail(reason="what is leased for another node may be more than an answer can hold")
 def test_messages_that_are_large_even_for_kafka(cluster: Cluster) -> None:
     """SQS sends no such messages, but it receives them."""
     servers = {"bootstrap.servers": cluster.bootstrap, "log_level": 2}

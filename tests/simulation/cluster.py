@@ -33,7 +33,7 @@ QUIET_WITHIN_US = 60 * SECOND
 FAULT_EVERY_MS = (100, 4_000)
 PARTITIONS = [0, 1, 2]
 QUEUE_CHANCE = 0.5
-"""How many of the runs have a queue in them; they have fewer producers."""
+"""How many of the runs have a queue in them; their producers are fewer and slower."""
 
 
 @dataclass(frozen=True)
@@ -182,16 +182,17 @@ class Cluster:
         clients: list[Client] = [operator]
         for number in range(min(count, 2) if self.queue_clients else count):
             producer_id = 1_000 + number if number % 2 == 0 else NO_PRODUCER
-            clients.append(
-                Producer(
-                    f"p{number}",
-                    timeline,
-                    self,
-                    history,
-                    partitions=PARTITIONS,
-                    producer_id=producer_id,
-                )
+            producer = Producer(
+                f"p{number}",
+                timeline,
+                self,
+                history,
+                partitions=PARTITIONS,
+                producer_id=producer_id,
             )
+            if self.queue_clients:
+                producer.pause_us *= 3
+            clients.append(producer)
         for name in ("r0", "r1"):
             clients.append(Reader(name, timeline, self, history, PARTITIONS))
         clients.append(Committer("group", timeline, self, history))

@@ -28,6 +28,9 @@ MUST_HAPPEN = (
     "network ring", "network clog", "kill", "power cut", "all power cut", "pause", "clock jump",
     "bit flip", "truncated file", "failing sync", "failing write", "full disk", "slow sync",
     "transfer", "membership change", "installed the snapshot", "is repaired", "no longer leads",
+    "message sent", "message sent again", "message leased", "message acked", "lease ended",
+    "message expired", "message dead", "message revived", "duplicate suppressed", "stale receipt",
+    "worker crash", "queue reset", "recall",
 )  # fmt: skip
 """Faults and rare branches; a batch of seeds in which one never happened proves too little."""
 

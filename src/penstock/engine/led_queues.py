@@ -13,18 +13,19 @@ being appended by somebody else is found out when it is applied, and both get th
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
 from penstock.core.group_configs import parse_group_configs
-from penstock.core.limits import BROWSE_STEPS_MAX
+from penstock.core.limits import BROWSE_STEPS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import Offset, PartitionId
+from penstock.engine.batcher import Promise
 from penstock.engine.engine import Acks, Engine
 from penstock.engine.message_reader import MessageReader
 from penstock.engine.queue_requests import (
@@ -50,6 +51,7 @@ from penstock.machines.queue_commands import (
 from penstock.machines.queues import EARLIEST, Acquired, Settled
 from penstock.machines.run import State
 from penstock.machines.work import Work
+from penstock.machines.work_records import GrantedRun
 
 STATE_NAMES = {
     State.READY: "visible",
@@ -58,6 +60,8 @@ STATE_NAMES = {
     State.DEAD: "dead",
 }
 ALL_STATES = frozenset(STATE_NAMES.values())
+RECEIVE_BYTES_MAX = 16 * MIB
+"""What one receive hands out, and one message more; the rest goes back."""
 RECALL_MS = 5_000
 """How long a receive waits for a group that is told what old messages say, if it must."""
 _MESSAGE_OVERHEAD_BYTES = 80
@@ -137,14 +141,44 @@ class LedQueues:
             lease_ms=-1 if lease_ms is None else lease_ms,
         )
         try:
-            reply = await self._change(partition, command)
+            return await self._acquire(command)
         except UnknownWork:
             if group != DEFAULT_WORK_GROUP:
                 raise
             await self._open_default(topic, partition)
-            reply = await self._change(partition, command)
-        assert isinstance(reply, Acquired), f"an acquire was answered with {reply}"
-        return reply
+            return await self._acquire(command)
+
+    async def _acquire(self, command: Acquire) -> Acquired:
+        """What is leased for somebody who has gone meanwhile goes back."""
+        granted: asyncio.Future[Acquired] = asyncio.get_running_loop().create_future()
+
+        def answer(reply: Reply | PenstockError) -> None:
+            if granted.done():
+                if isinstance(reply, Acquired) and reply.runs:
+                    self._give_back(command.partition, command.group, reply.epoch, reply.runs)
+            elif isinstance(reply, Acquired):
+                granted.set_result(reply)
+            elif isinstance(reply, Refused):
+                granted.set_exception(refusal_error(reply))
+            else:
+                assert isinstance(reply, PenstockError), f"an acquire was answered with {reply}"
+                granted.set_exception(reply)
+
+        shard = self._engine.led_shard(command.partition)
+        shard.submit(command, answer, Promise.COMMITTED)
+        return await granted
+
+    def _give_back(
+        self,
+        partition: PartitionId,
+        group: str,
+        epoch: int,
+        runs: Iterable[tuple[Offset, Offset, int, int]],
+    ) -> None:
+        settlements = tuple(
+            Settlement(first, end, epoch, Verdict.RETURN) for first, end, _, _ in runs
+        )
+        self._spawn(Settle(partition=partition, group=group, settlements=settlements))
 
     async def receive(
         self,
@@ -233,8 +267,13 @@ class LedQueues:
         message = next(found, None)
         deliveries: list[Delivery] = []
         missing: list[Settlement] = []
+        size = 0
         for run in acquired.runs:
             for offset in range(run.first, run.end):
+                if size > RECEIVE_BYTES_MAX:
+                    one = GrantedRun(Offset(offset), run.end, run.deliveries, run.first_ms)
+                    self._give_back(partition, group, acquired.epoch, [one])
+                    break
                 if message is None or message.offset != offset:
                     missing.append(
                         Settlement(Offset(offset), Offset(offset + 1), acquired.epoch, Verdict.ACK)
@@ -246,6 +285,7 @@ class LedQueues:
                         message, index, receipt, run.deliveries, run.first_ms, acquired.until_ms
                     )
                 )
+                size += len(message.value or b"")
                 message = next(found, None)
         if missing:
             self._spawn(Settle(partition=partition, group=group, settlements=tuple(missing)))

@@ -145,12 +145,17 @@ class LocalShards:
         return running
 
     async def _supervise(self, shard: ShardId, members: Membership) -> None:
+        loop = asyncio.get_running_loop()
+        delay = REOPEN_SECONDS_MIN
         while True:
+            began = loop.time()
             await asyncio.shield(self._shards[shard].halted)
             halted = self._shards.pop(shard)
             halted.abandon()
             halted.replica.log.close()
-            delay = REOPEN_SECONDS_MIN
+            # What halts again at once, as on a disk that stays full, is opened less and less often.
+            lasted = loop.time() - began > REOPEN_SECONDS_MAX
+            delay = REOPEN_SECONDS_MIN if lasted else min(2 * delay, REOPEN_SECONDS_MAX)
             while shard not in self._shards:
                 await asyncio.sleep(delay)
                 try:

@@ -30,12 +30,20 @@ from penstock.core.errors import (
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.message import Message, NewMessage
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
-from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, TopicId
+from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
 from penstock.engine.engine import Engine
 from penstock.engine.forwarding import Forwarding, decode_body
 from penstock.engine.led_queues import ALL_STATES, LedQueues
 from penstock.engine.links import Links
 from penstock.engine.partitioning import Partitioner
+from penstock.engine.queue_forwards import (
+    Asked,
+    BrowseThere,
+    CountThere,
+    ReceiveThere,
+    SendThere,
+    There,
+)
 from penstock.engine.queue_requests import (
     BrowsedMessage,
     Delivery,
@@ -70,46 +78,10 @@ TRY_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
 ELSEWHERE_SECONDS = 0.2
 """How often somebody who waits looks at partitions that are led by other nodes."""
+WAITS_ELSEWHERE_MAX = 256
 ASK_SECONDS = 10.0
 
 T = TypeVar("T")
-
-
-class _SendThere(msgspec.Struct, frozen=True, array_like=True, tag="send"):
-    topic_id: TopicId
-    index: int
-    messages: tuple[NewMessage, ...]
-
-
-class _ReceiveThere(msgspec.Struct, frozen=True, array_like=True, tag="receive"):
-    topic_id: TopicId
-    index: int
-    group: str
-    messages_max: int
-    lease_ms: int | None
-    wait_ms: int
-
-
-class _CountThere(msgspec.Struct, frozen=True, array_like=True, tag="count"):
-    topic_id: TopicId
-    index: int
-    group: str
-
-
-class _BrowseThere(msgspec.Struct, frozen=True, array_like=True, tag="browse"):
-    topic_id: TopicId
-    index: int
-    group: str
-    start: Offset
-    states: tuple[str, ...]
-    messages_max: int
-
-
-_There = _SendThere | _ReceiveThere | _CountThere | _BrowseThere
-
-
-class _Asked(msgspec.Struct, frozen=True, array_like=True):
-    there: _There
 
 
 class Queues:
@@ -123,6 +95,7 @@ class Queues:
         self._clock = clock
         self._partitioner = Partitioner()
         self._turns = count()
+        self._waits_elsewhere = 0
         self.here = LedQueues(engine, clock)
 
     # Sending.
@@ -155,7 +128,7 @@ class Queues:
             topic,
             index,
             lambda: self.here.send(topic, index, messages),
-            _SendThere(topic.topic_id, index, tuple(messages)),
+            SendThere(topic.topic_id, index, tuple(messages)),
             list[Sent],
         )
 
@@ -219,16 +192,36 @@ class Queues:
     async def _receive(
         self, topic: Topic, index: int, group: str, most: int, lease_ms: int | None, wait_ms: int
     ) -> list[Delivery]:
-        return await self._at_leader(
-            topic,
-            index,
-            lambda: self.here.receive(
-                topic, index, group, messages_max=most, lease_ms=lease_ms, wait_ms=wait_ms
-            ),
-            _ReceiveThere(topic.topic_id, index, group, most, lease_ms, wait_ms),
-            list[Delivery],
-            seconds=ASK_SECONDS + wait_ms / 1_000,
-        )
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        while True:
+            left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+            found = await self._receive_once(topic, index, group, most, lease_ms, left_ms)
+            if found or self._clock.monotonic_ms() >= deadline_ms:
+                return found
+            await asyncio.sleep(ELSEWHERE_SECONDS)
+
+    async def _receive_once(
+        self, topic: Topic, index: int, group: str, most: int, lease_ms: int | None, wait_ms: int
+    ) -> list[Delivery]:
+        """Only so many wait at another node: they share what the two may ask of each other. The
+        others come again."""
+        elsewhere_ms = wait_ms if self._waits_elsewhere < WAITS_ELSEWHERE_MAX else 0
+        self._waits_elsewhere += 1
+        try:
+            return await self._at_leader(
+                topic,
+                index,
+                lambda: self.here.receive(
+                    topic, index, group, messages_max=most, lease_ms=lease_ms, wait_ms=wait_ms
+                ),
+                ReceiveThere(topic.topic_id, index, group, most, lease_ms, elsewhere_ms),
+                list[Delivery],
+                seconds=ASK_SECONDS + wait_ms / 1_000,
+                # If the leader died with it, the lease ends; whoever asked would ask again.
+                harmless=True,
+            )
+        finally:
+            self._waits_elsewhere -= 1
 
     async def _wait(self, topic: Topic, wait_ms: int) -> None:
         """Wait for a message, or for the time to look elsewhere."""
@@ -324,7 +317,7 @@ class Queues:
             topic,
             index,
             lambda: _soon(self.here.counts(topic, index, group)),
-            _CountThere(topic.topic_id, index, group),
+            CountThere(topic.topic_id, index, group),
             QueueCounts,
             harmless=True,
         )
@@ -353,7 +346,7 @@ class Queues:
                 )
             )
 
-        there = _BrowseThere(
+        there = BrowseThere(
             topic.topic_id, index, group, Offset(start), tuple(sorted(states)), messages_max
         )
         return await self._at_leader(topic, index, look, there, list[BrowsedMessage], harmless=True)
@@ -492,14 +485,14 @@ class Queues:
 
     async def answer(self, body: bytes) -> bytes:
         """Do what another node asks of the leader."""
-        asked = decode_body(body, _Asked).there
+        asked = decode_body(body, Asked).there
         topic = self._engine.catalog.topic_by_id(asked.topic_id)
         if topic is None:
             raise Unavailable("this node does not know the topic: it is new, or was deleted")
         match asked:
-            case _SendThere(index=index, messages=messages):
+            case SendThere(index=index, messages=messages):
                 return msgspec.msgpack.encode(await self.here.send(topic, index, messages))
-            case _ReceiveThere(index=index, group=group):
+            case ReceiveThere(index=index, group=group):
                 return msgspec.msgpack.encode(
                     await self.here.receive(
                         topic,
@@ -510,9 +503,9 @@ class Queues:
                         wait_ms=asked.wait_ms,
                     )
                 )
-            case _CountThere(index=index, group=group):
+            case CountThere(index=index, group=group):
                 return msgspec.msgpack.encode(self.here.counts(topic, index, group))
-            case _BrowseThere(index=index, group=group):
+            case BrowseThere(index=index, group=group):
                 return msgspec.msgpack.encode(
                     self.here.browse(
                         topic,
@@ -529,7 +522,7 @@ class Queues:
         topic: Topic,
         index: int,
         here: Callable[[], Awaitable[T]],
-        there: _There,
+        there: There,
         kind: type[T],
         *,
         seconds: float = ASK_SECONDS,
@@ -556,10 +549,10 @@ class Queues:
                     raise UnknownTopicId(f"topic {topic.name} was deleted") from error
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _ask(self, leader: NodeId, there: _There, kind: type[T], seconds: float) -> T:
+    async def _ask(self, leader: NodeId, there: There, kind: type[T], seconds: float) -> T:
         if leader == NO_NODE:
             raise NotLeader("the partition has no leader now")
-        body = msgspec.msgpack.encode(_Asked(there))
+        body = msgspec.msgpack.encode(Asked(there))
         return decode_body(await self._links.ask(leader, QUEUE_METHOD, body, timeout=seconds), kind)
 
     async def _everywhere(

@@ -31,6 +31,8 @@ class Verdict(IntEnum):
     FINISH = 5
     """Done, perhaps too late: counts also after the lease has ended, as long as nobody has had the
     message since."""
+    RETURN = 6
+    """Never looked at: back to where it was, as if it had not been delivered."""
 
 
 class Outcome(IntEnum):

@@ -333,6 +333,13 @@ class Work:
                     self.tally.acked += run.length
                 case Verdict.RELEASE:
                     self._fail(run, now_ms, delay_ms=min(one.delay_ms, LEASE_MS_MAX))
+                case Verdict.RETURN:
+                    run.deliveries -= 1
+                    if not run.deliveries:
+                        run.first_ms = -1
+                    self._set(run, State.READY, -1)
+                    self._order.returned(run)
+                    self._order.readied(run)
                 case Verdict.REJECT:
                     self._die(run, now_ms, one.reason)
                 case Verdict.EXTEND:

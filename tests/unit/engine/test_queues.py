@@ -267,3 +267,19 @@ def test_lines_are_as_they_were_after_a_reset(tmp_path: Path) -> None:
         assert await queues.receive(topic, messages_max=1) == []
 
     on_one_node(tmp_path, story, {"queue.order": "fifo", "queue.delete.acked": "false"})
+
+
+def test_what_was_leased_for_somebody_who_has_gone_goes_back(tmp_path: Path) -> None:
+    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+        await queues.send(topic, numbered(2))
+        asking = asyncio.create_task(queues.receive(topic, messages_max=2))
+        await asyncio.sleep(0)  # The lease is on its way into the log…
+        asking.cancel()  # …and nobody waits for it.
+        await asyncio.gather(asking, return_exceptions=True)
+        work = queues.work_here(topic, 0, "queue")
+        assert work is not None
+        await until(lambda: work.epoch == 1 and not work.in_flight)
+        got = await queues.receive(topic, messages_max=2)
+        assert [one.deliveries for one in got] == [1, 1]
+
+    on_one_node(tmp_path, story)
