@@ -36,6 +36,7 @@ from penstock.kafka.share_sessions import (
     ShareSession,
 )
 from penstock.kafka.share_start import open_work
+from penstock.machines.queue_commands import Verdict
 
 if TYPE_CHECKING:
     from penstock.machines.catalog import Topic
@@ -229,13 +230,13 @@ class _ShareFetch:
             return [Lease(first, end, acquired.epoch, acquired.until_ms) for first, end in spans]
 
         if session.is_closed:
-            await sessions.give_back(session.group, key, leases(ranges))
+            await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
             return
         try:
             bound = self._context.board.settings.fetch_bytes_max
             records, unsent = collect(ranges, batches, bound)
         except PenstockError:
-            await sessions.give_back(session.group, key, leases(ranges))
+            await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
             raise
         sent_end = unsent[0][0] if unsent else ranges[-1][1]
         sent = [_up_to(run, sent_end) for run in runs if run.first < sent_end]
@@ -246,7 +247,7 @@ class _ShareFetch:
         self._bytes_left -= len(records)
         self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, sent))}
         if unsent:
-            await sessions.give_back(session.group, key, leases(unsent))
+            await sessions.give_back(session.group, key, leases(unsent), Verdict.RETURN)
 
     # Answering.
 

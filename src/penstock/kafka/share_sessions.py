@@ -270,7 +270,13 @@ class ShareSessions:
             *(self.give_back(session.group, key, held.all()) for key, held in leases.items())
         )
 
-    async def give_back(self, group: str, key: PartitionKey, leases: list[Lease]) -> None:
+    async def give_back(
+        self,
+        group: str,
+        key: PartitionKey,
+        leases: list[Lease],
+        verdict: Verdict = Verdict.RELEASE,
+    ) -> None:
         """Release leased messages, for others to get at once, whoever leads the partition now."""
         topic_id, index = key
         topic = self._engine.catalog.topic_by_id(topic_id)
@@ -284,7 +290,7 @@ class ShareSessions:
         )
         try:
             while portion := list(islice(receipts, SETTLEMENTS_MAX)):
-                verdicts = [(receipt, Verdict.RELEASE, -1, "") for receipt in portion]
+                verdicts = [(receipt, verdict, -1, "") for receipt in portion]
                 await self._engine.queues.settle(topic, verdicts)
         except PenstockError:
             return  # They end by themselves.
