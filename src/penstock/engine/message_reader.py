@@ -51,7 +51,7 @@ _BATCH_BYTES = 100
 _OPEN_BATCH_BYTES = 500
 _MESSAGE_BYTES = 200
 _RECORD_BYTES_MIN = 7
-_FAR_MESSAGES = 100
+_FAR_MESSAGES = 16
 _MARKED_BATCHES_MAX = 2_000
 _MARKED_RECORDS_MAX = 100_000
 """Batches with more are marked anew each time: their marks take too much room."""

@@ -1,0 +1,1 @@
+"""Benchmarks of queues that are full."""
