@@ -11,7 +11,7 @@ from confluent_kafka import Producer, ShareConsumer
 
 from tests.cluster.processes import Cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.interop
 
 SECONDS_MAX = 60.0
 MESSAGES = 2_000
