@@ -220,7 +220,10 @@ class Watch:
     def _saw_ack(self, node: SimulatedNode, message: AppendResponse) -> None:
         """An acknowledgement speaks only of what is on disk. (A damaged node's does not count.)"""
         durable = self.durable[node.number]
-        if not message.damaged and message.match > durable.last:
+        # A later leader's entries may have become durable in the same write, over those that are
+        # acknowledged here to an earlier one; it was elected by others, who refuse that one.
+        later = message.term < self.promised.get(node.number, HardState()).term
+        if not message.damaged and not later and message.match > durable.last:
             raise broken(
                 "AckIsDurable", f"{node.name} acknowledges {message.match}, durable {durable.last}"
             )
