@@ -21,9 +21,8 @@ from penstock.raft.outbox import Outbox
 from penstock.raft.quorum import reached
 from penstock.raft.reads import ReadQueue
 from penstock.raft.state import RaftState
-from penstock.storage import incoming, reclaim, recovery, snapshots
+from penstock.storage import incoming, read_plan, reclaim, recovery, snapshots
 from penstock.storage.marker import Marker
-from penstock.storage.partitions import PartitionReader
 from penstock.storage.pen import Pen
 from penstock.storage.record import Scan
 from penstock.storage.recovery import Recovery
@@ -459,12 +458,11 @@ def rotten_records_are_believed() -> list[Patch]:
         problem = original(self, header, payload)
         return "" if "CRC-32C" in problem else problem
 
-    def load(self: PartitionReader, segment: Any, rows: Any) -> Any:
-        file = self._home.files.get(segment.name)
+    def read_slices(_home: Any, _name: str, file: Any, rows: Any) -> Any:
         for row in rows:
             yield row, memoryview(file.read(row.position, row.length))
 
-    return [(Scan, "_check", check), (PartitionReader, "_load", load)]
+    return [(Scan, "_check", check), (read_plan, "read_slices", read_slices)]
 
 
 @mutation

@@ -14,7 +14,7 @@ from tests.simulation.checkers import LogView, View, Violation, Watch
 from tests.simulation.cluster import Cluster, Outcome
 from tests.simulation.history import History, Send, build_batch
 from tests.simulation.history import Outcome as SendOutcome
-from tests.simulation.planting import MUTATIONS
+from tests.simulation.planting import MUTATIONS, plant
 from tests.simulation.run import Failure, missing, rotating, simulate
 
 REGRESSIONS = (4, 16, 20, 24, 33, 41, 48, 53, 86, 123, 306, 351, 488)
@@ -56,7 +56,16 @@ def test_rotation_reaches_every_mutation() -> None:
 
 
 def test_there_are_enough_mutations() -> None:
-    assert len(MUTATIONS) >= 20
+    assert len(MUTATIONS) >= 50
+
+
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_mutation_can_be_planted_and_is_taken_out_again(name: str) -> None:
+    patches = MUTATIONS[name]()
+    before = [vars(owner)[attribute] for owner, attribute, _ in patches]
+    with plant(name):
+        assert [vars(owner)[attribute] for owner, attribute, _ in patches] != before
+    assert [vars(owner)[attribute] for owner, attribute, _ in patches] == before
 
 
 # Every invariant can fail.

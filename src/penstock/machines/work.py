@@ -140,10 +140,13 @@ class Work:
 
     def run_at(self, offset: Offset) -> Run | None:
         """The run that holds a message, if one does."""
+        run: Run | None = self._runs.get(offset)
+        if run is not None:
+            return run
         index = self._runs.bisect_right(offset) - 1
         if index < 0:
             return None
-        run: Run = self._runs.peekitem(index)[1]
+        run = self._runs.peekitem(index)[1]
         return run if offset < run.end else None
 
     def is_waiting(self, offset: Offset) -> bool:
