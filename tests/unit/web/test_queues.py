@@ -130,37 +130,37 @@ def test_settings_change(web: WebBroker) -> None:
 
 
 def test_send_receive_and_settle(web: WebBroker) -> None:
-    make(web, "work")
+    make(web, "errands")
     body = {
         "body": "first",
         "key": {"base64": "/w=="},
         "headers": {"a": "1", "b": {"base64": "/w=="}, "c": ["x", None]},
     }
-    sent = web.expect(201, "POST", "/v1/queues/work/messages", body)
+    sent = web.expect(201, "POST", "/v1/queues/errands/messages", body)
     assert sent == {"messages": [{"partition": 0, "offset": 0, "duplicate": False}]}
-    send(web, "work", "second", "third", "fourth")
-    received = web.expect(200, "POST", "/v1/queues/work/receive", {"max": 4})["messages"]
+    send(web, "errands", "second", "third", "fourth")
+    received = web.expect(200, "POST", "/v1/queues/errands/receive", {"max": 4})["messages"]
     assert [one["body"] for one in received] == ["first", "second", "third", "fourth"]
     first = received[0]
     assert first["key"] == body["key"]
     assert first["headers"] == body["headers"]
     assert (first["state"], first["deliveries"]) == ("in flight", 1)
     assert first["until_ms"] > first["timestamp_ms"]
-    assert counts(web, "work") == {"in_flight": 4}
+    assert counts(web, "errands") == {"in_flight": 4}
     verdicts = [
         {"receipt": received[0]["receipt"], "verdict": "ack"},
         {"receipt": received[1]["receipt"], "verdict": "release", "delay_ms": 0},
         {"receipt": received[2]["receipt"], "verdict": "reject", "reason": "broken"},
         {"receipt": received[3]["receipt"], "verdict": "extend", "lease_ms": 600_000},
     ]
-    settled = web.expect(200, "POST", "/v1/queues/work/settle", {"verdicts": verdicts})
+    settled = web.expect(200, "POST", "/v1/queues/errands/settle", {"verdicts": verdicts})
     assert settled == {"outcomes": ["done"] * 4}
-    assert counts(web, "work") == {"acked": 1, "visible": 1, "dead": 1, "in_flight": 1}
-    again = web.expect(200, "POST", "/v1/queues/work/receive")["messages"]
+    assert counts(web, "errands") == {"acked": 1, "visible": 1, "dead": 1, "in_flight": 1}
+    again = web.expect(200, "POST", "/v1/queues/errands/receive")["messages"]
     assert [(one["body"], one["deliveries"]) for one in again] == [("second", 2)]
-    late = web.expect(200, "POST", "/v1/queues/work/settle", {"verdicts": verdicts})
+    late = web.expect(200, "POST", "/v1/queues/errands/settle", {"verdicts": verdicts})
     assert late == {"outcomes": ["gone", "stale", "gone", "done"]}
-    (dead,) = web.expect(200, "GET", "/v1/queues/work/messages?state=dead")["messages"]
+    (dead,) = web.expect(200, "GET", "/v1/queues/errands/messages?state=dead")["messages"]
     assert (dead["body"], dead["reason"], dead["state"]) == ("third", "broken", "dead")
 
 
