@@ -22,6 +22,9 @@
     │   ├── ProducerFenced         an older epoch of a producer that has been replaced
     │   ├── UnsupportedVersion     replicated state or a command of a later version
     │   ├── InvalidRequest         asked in a way that means nothing
+    │   ├── InvalidUrl             an address that `connect` cannot read
+    │   ├── InvalidBody            a message's body that its codec cannot write or read
+    │   ├── ClientClosed           the client was closed: connect anew
     │   ├── MalformedRequest       a client sent bytes that are no request
     │   ├── InvalidFrame           a peer sent what is no frame, or a damaged one
     │   ├── NodeExists             a node's id that is taken, or was, by another data directory
@@ -31,6 +34,7 @@
     │   ├── UnknownGroup
     │   │   └── UnknownWork        the queue has no such work group
     │   ├── InvalidReceipt         what was handed in to settle a message is no receipt of ours
+    │   ├── LeaseLost              the message is no longer this worker's to settle
     │   ├── QueueFull              a queue's own bound: its messages must be worked off first
     │   │   └── TooManyInFlight    so many messages are leased that no more may be
     │   ├── GroupNotEmpty          it has members, and what is asked needs it to have none
@@ -51,6 +55,7 @@
     │       ├── ForeignDirectory   not a Penstock directory, or another cluster's or node's
     │       └── NewerFormat        written by a later version
     ├── Unavailable                try again: `retry_after_ms`
+    │   ├── DeadlinePassed         it did not happen in the time the caller gave
     │   ├── NotLeader              another node leads; `leader` names it if known
     │   │   └── NotCoordinator     the same, of a group
     │   ├── NotEnoughReplicas      fewer nodes are up than the topic asks for
@@ -234,6 +239,22 @@ class InvalidRequest(LocalError):
     kafka_code = 42  # INVALID_REQUEST
 
 
+class InvalidUrl(LocalError):
+    """An address that `connect` cannot read, or one of another system."""
+
+
+class InvalidBody(LocalError):
+    """A body that its codec cannot write, or bytes that it cannot read as what they should be."""
+
+    kafka_code = 87  # INVALID_RECORD
+
+
+class ClientClosed(LocalError):
+    """The client, or what was made by it, has been closed: connect anew."""
+
+    http_status = 409
+
+
 class MalformedRequest(LocalError):
     """Bytes from a client that are not the request they claim to be."""
 
@@ -282,6 +303,14 @@ class InvalidReceipt(LocalError):
 
     kafka_code = 121  # INVALID_RECORD_STATE
     sqs_code = "ReceiptHandleIsInvalid"
+
+
+class LeaseLost(LocalError):
+    """The lease ran out, or the message was settled: it is not this worker's any more."""
+
+    kafka_code = 121  # INVALID_RECORD_STATE
+    sqs_code = "ReceiptHandleIsInvalid"
+    http_status = 409
 
 
 class QueueFull(LocalError):
@@ -416,6 +445,13 @@ class Unavailable(PenstockError):
     def __init__(self, message: str, *, retry_after_ms: int = 100) -> None:
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
+
+
+class DeadlinePassed(Unavailable):
+    """The caller's time is over and nothing happened: what was asked for was never under way."""
+
+    kafka_code = 7  # REQUEST_TIMED_OUT
+    http_status = 504
 
 
 class NotLeader(Unavailable):

@@ -198,6 +198,17 @@ KAFKA_CONNECTION_IDLE_MS = 10 * 60 * 1000
 KAFKA_FRAME_MS_MAX = 30_000
 """How long a request may take to arrive."""
 
+# The native protocol, at the same port.
+NATIVE_REQUEST_BYTES_MAX = 100 * MIB
+"""The largest frame of a native client; what a batch may be is up to its topic."""
+NATIVE_ANSWER_BYTES_MAX = 128 * MIB
+"""The largest frame a client takes from a broker."""
+NATIVE_REQUESTS_MAX = 1_000
+"""How many requests of one connection may be under way."""
+NATIVE_REQUESTS_BYTES_MAX = 32 * MIB
+NATIVE_UNSENT_BYTES_MAX = 8 * MIB
+"""What may wait to be sent on one connection before its next request is looked at."""
+
 # SQS, at the HTTP port.
 SQS_BODY_BYTES_MAX = 4 * MIB
 """A batch has up to 1 MiB of text, and JSON and forms write a character of two bytes with six."""

@@ -167,10 +167,16 @@ def has_cards(batch: Bytes) -> bool:
 
 def build_messages(messages: Sequence[NewMessage], now_ms: int) -> bytearray:
     """An uncompressed batch of these messages, to be appended; it has no producer."""
+    records, base_ms, max_ms = pack_messages(messages, now_ms)
+    return frame_records(records, len(messages), base_ms=base_ms, max_ms=max_ms)
+
+
+def pack_messages(messages: Sequence[NewMessage], now_ms: int) -> tuple[bytes, int, int]:
+    """The records of a batch of these messages, the time they count from, and the latest one."""
     assert messages, "a batch without records is none"
     first_ms = messages[0].timestamp_ms
     base_ms = max_ms = now_ms if first_ms == -1 else first_ms
-    parts: list[bytes] = [b""]
+    parts: list[bytes] = []
     for number, message in enumerate(messages):
         time_ms = message.timestamp_ms
         if time_ms == -1:
@@ -189,11 +195,26 @@ def build_messages(messages: Sequence[NewMessage], now_ms: int) -> bytearray:
             )
         )
         parts += (_encode(len(record)), record)
-    size = sum(map(len, parts))
-    last = len(messages) - 1
-    length = BATCH_HEADER_BYTES - _LENGTH_FROM + size
-    parts[0] = _HEADER.pack(0, length, -1, 2, 0, 0, last, base_ms, max_ms, -1, -1, -1, last + 1)
-    made = bytearray().join(parts)
+    return b"".join(parts), base_ms, max_ms
+
+
+def frame_records(
+    records: bytes,
+    count: int,
+    *,
+    base_ms: int,
+    max_ms: int,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytearray:
+    """The batch of so many records, compressed if the attributes say so; `producer` is its id,
+    epoch and the sequence number of the first record."""
+    length = BATCH_HEADER_BYTES - _LENGTH_FROM + len(records)
+    last = count - 1
+    header = _HEADER.pack(
+        0, length, -1, 2, 0, attributes, last, base_ms, max_ms, *producer, count
+    )  # fmt: skip
+    made = bytearray().join((header, records))
     _CRC.pack_into(made, _CRC_AT, crc32c(memoryview(made)[_CRC_FROM:]))
     return made
 

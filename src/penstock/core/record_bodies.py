@@ -110,6 +110,11 @@ def unpack_body(batch: Bytes, attributes: int, record_count: int) -> bytes:
         raise InvalidBatch(f"the records cannot be decompressed: {error}") from error
 
 
+def pack_body(records: bytes, codec: int) -> bytes:
+    """Compress records as `unpack_body` and Kafka's clients read them; codec 0 leaves them."""
+    return _PACK[codec](records) if codec else records
+
+
 def rebuild_batch(
     opened: Records, kept: Sequence[Record], *, horizon_ms: int | None = None
 ) -> bytes:
@@ -127,8 +132,7 @@ def rebuild_batch(
     if not attributes & LOG_APPEND_TIME:
         latest = max(record.timestamp_delta for record in kept)
         max_timestamp = header.base_timestamp + latest
-    codec = attributes & CODEC_MASK
-    packed = _PACK[codec](records) if codec else records
+    packed = pack_body(records, attributes & CODEC_MASK)
     made = bytearray(
         _HEADER.pack(
             header.base_offset,

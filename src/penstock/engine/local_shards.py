@@ -9,7 +9,6 @@ meanwhile.
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -21,8 +20,9 @@ from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.peers import Network, PeerMessage
 from penstock.engine.shard import Shard, ShardSettings
 from penstock.machines.machine import Effect
-from penstock.storage import Identity, LogSettings
+from penstock.storage import Disk, Identity, LogSettings
 
+PREFIX = "shard-"
 REOPEN_SECONDS_MIN = 0.2
 REOPEN_SECONDS_MAX = 30.0
 
@@ -48,6 +48,7 @@ class LocalShards:
         node: NodeId,
         network: Callable[[ShardId], Network],
         clock: Clock,
+        disk: Disk,
         log: LogSettings,
         hooks: ShardHooks,
     ) -> None:
@@ -56,6 +57,7 @@ class LocalShards:
         self._node = node
         self._network = network
         self._clock = clock
+        self._disk = disk
         self._log = log
         self._hooks = hooks
         self._shards: dict[ShardId, Shard] = {}
@@ -75,10 +77,12 @@ class LocalShards:
 
     def on_disk(self) -> list[ShardId]:
         """The shards whose directories are there, open or not."""
-        if not os.path.isdir(self._directory):
+        if not self._disk.exists(self._directory):
             return []
-        names = [name.removeprefix("shard-") for name in os.listdir(self._directory)]
-        return sorted(ShardId(int(name)) for name in names if name.isdecimal())
+        names = [name.removeprefix(PREFIX) for name in self._disk.list(self._directory)]
+        found = sorted(ShardId(int(name)) for name in names if name.isdecimal())
+        # A shard that has moved away leaves an empty directory behind.
+        return [shard for shard in found if self._disk.list(self._path(shard))]
 
     def leaderless_ticks(self, shard: ShardId) -> int:
         """For how many ticks nobody is known to lead it."""
@@ -93,7 +97,7 @@ class LocalShards:
     async def drop(self, shard: ShardId) -> None:
         """Close a shard that lives elsewhere now, and remove its files."""
         await self._close(shard)
-        await asyncio.to_thread(shutil.rmtree, self._path(shard))
+        await asyncio.to_thread(_remove_files, self._disk, self._path(shard))
 
     def receive(self, shard: ShardId, message: PeerMessage) -> None:
         """A peer's message for one of our shards; for others it is dropped, as by a network."""
@@ -112,6 +116,13 @@ class LocalShards:
         """Stop all in good order."""
         await asyncio.gather(*(self._close(shard) for shard in list(self._supervisors)))
 
+    def abandon(self) -> None:
+        """Stop all as a crash would; the loop may have ended."""
+        for running in self._shards.values():
+            running.abandon()
+            running.replica.log.close()
+        self._shards.clear()
+
     async def _close(self, shard: ShardId) -> None:
         supervisor = self._supervisors.pop(shard)
         supervisor.cancel()
@@ -123,7 +134,7 @@ class LocalShards:
             del self._shards[shard]
 
     def _path(self, shard: ShardId) -> str:
-        return os.path.join(self._directory, f"shard-{shard}")
+        return os.path.join(self._directory, f"{PREFIX}{shard}")
 
     async def _start(self, shard: ShardId, members: Membership) -> Shard:
         hooks = self._hooks
@@ -137,6 +148,7 @@ class LocalShards:
             ),
             self._network(shard),
             clock=self._clock,
+            disk=self._disk,
             on_effect=lambda effect: hooks.on_effect(shard, effect),
             on_leadership=lambda leads: hooks.on_leadership(shard, leads),
             announce=lambda line: hooks.announce(f"shard {shard} {line}"),
@@ -166,3 +178,10 @@ class LocalShards:
                         self._hooks.on_failed(error)
                         return
                     delay = min(2 * delay, REOPEN_SECONDS_MAX)
+
+
+def _remove_files(disk: Disk, directory: str) -> None:
+    """Remove what is in a shard's directory; nothing that storage makes is a directory."""
+    for name in disk.list(directory):
+        disk.remove(os.path.join(directory, name))
+    disk.sync_directory(directory)

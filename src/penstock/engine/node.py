@@ -9,21 +9,22 @@ new; open the shards; tick. Order of stop: hand leadership over; stop looking af
 the shards, which finish what they are writing; close the links.
 
 Where a peer is: what this node was started with counts, then what the catalog says.
+
+A node without a peer port opens no socket and dials nobody. That is enough for a cluster of one,
+as an engine inside another program is; the directory of a larger cluster is refused.
 """
 
 import asyncio
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
-from penstock import __version__
+from penstock.core.version import __version__
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.entries import Membership
 from penstock.core.errors import (
-    DirectoryRefused,
     InvalidRequest,
     LocalError,
     OutcomeUnknown,
@@ -54,11 +55,13 @@ from penstock.engine.founding import (
 )
 from penstock.engine.frames import LinkIdentity
 from penstock.engine.group_requests import GroupSettings
+from penstock.engine.holding import hold_directory
 from penstock.engine.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
 from penstock.engine.leaders import Leader, Leaders, encode_notice
 from penstock.engine.links import Links
 from penstock.engine.local_shards import LocalShards, ShardHooks
 from penstock.engine.moves import MOVES_METHOD, Moves
+from penstock.engine.node_checks import check_cluster, not_alone
 from penstock.engine.node_file import NodeFile, check_node, load_node_file, store_node_file
 from penstock.engine.peers import PeerMessage
 from penstock.engine.placement import CATALOG_SHARD, found, founding_members
@@ -70,9 +73,8 @@ from penstock.engine.stewardship import Stewardship
 from penstock.machines.catalog import NodeRecord
 from penstock.machines.catalog_commands import RegisterNode
 from penstock.machines.machine import Effect, WakeReaders
-from penstock.storage import Lock, LogSettings, RealDisk
+from penstock.storage import Disk, Lock, LogSettings, RealDisk
 
-LOCK_FILE = "lock"
 INTRODUCE_METHOD = "introduce"
 LEADS_NOTICE = "leads"
 NOTICE_TICKS = 10
@@ -80,8 +82,11 @@ PLACES_TICKS = 10
 HAND_OVER_SECONDS = 3.0
 FIRST_ELECTION_MS = 3_000
 REMOVED_TICKS = 50
-REGISTER_PAUSE_SECONDS = 0.2
+REGISTER_PAUSE_SECONDS = 0.05
 BALLAST_BYTES_PER_SHARD = 32 * MIB
+NOWHERE = "localhost:1"
+"""What the catalog holds of a node that has no peer port: an address, as it wants one, at which
+nobody listens. The node says where it is when it is started with a port."""
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +97,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster: dict[NodeId, str] = {}
     """The addresses of the peers, this node's own included; empty for a cluster of one."""
     peer_host: str = "127.0.0.1"
-    peer_port: int = 0
+    peer_port: int | None = 0
+    """0: any that is free. None: no peers, no sockets; only for a cluster of one."""
     shards: int = 4
     rack: str = ""
     tick_ms: int = TICK_MS
@@ -111,12 +117,14 @@ class Node:
         lock: Lock,
         *,
         clock: Clock,
+        disk: Disk,
         announce: Callable[[str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._lock = lock
         self._clock = clock
+        self._disk = disk
         self._announce = announce
         self._file: NodeFile | None = None
         self.failed: asyncio.Future[PenstockError] = self._loop.create_future()
@@ -148,27 +156,31 @@ class Node:
         settings: NodeSettings,
         *,
         clock: Clock | None = None,
+        disk: Disk | None = None,
         announce: Callable[[str], None] = lambda _line: None,
     ) -> "Node":
         """Start the node; waits for the other founders if it has a cluster to found.
 
         Raises `DirectoryRefused` and what opening a log raises."""
-        _check_cluster(settings)
-        disk = RealDisk()
-        await asyncio.to_thread(os.makedirs, settings.data, exist_ok=True)
-        lock = disk.lock(os.path.join(settings.data, LOCK_FILE))
-        node = cls(settings, lock, clock=clock or SystemClock(), announce=announce)
+        check_cluster(settings.node_id, settings.cluster, settings.peer_port)
+        disk = disk or RealDisk()
+        await asyncio.to_thread(disk.make_directory, settings.data)
+        lock = hold_directory(disk, settings.data)
+        node = cls(settings, lock, clock=clock or SystemClock(), disk=disk, announce=announce)
         try:
-            await node._start(disk)
+            await node._start()
         except BaseException:
             await node._give_up()
             raise
         return node
 
-    async def _start(self, disk: RealDisk) -> None:
-        settings = self._settings
-        host, port = await self._links.start(settings.peer_host, settings.peer_port)
-        self.peer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    async def _start(self) -> None:
+        settings, disk = self._settings, self._disk
+        if settings.peer_port is None:
+            self.peer_address = NOWHERE
+        else:
+            host, port = await self._links.start(settings.peer_host, settings.peer_port)
+            self.peer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         file = load_node_file(disk, settings.data)
         if file is None:
             file = NodeFile(node=settings.node_id, incarnation=secrets.token_hex(8))
@@ -179,6 +191,8 @@ class Node:
             file = await self._find_cluster(file)
             store_node_file(disk, settings.data, file)
             self._file = file
+        if settings.peer_port is None and file.founders.keys() != {file.node}:
+            raise not_alone(settings.data)
         self._links.set_identity(
             LinkIdentity(file.cluster_id, file.node, file.incarnation, __version__)
         )
@@ -243,6 +257,7 @@ class Node:
             node=file.node,
             network=self._links.network,
             clock=self._clock,
+            disk=self._disk,
             log=settings.log,
             hooks=ShardHooks(
                 on_opened=self._shard_opened,
@@ -342,6 +357,11 @@ class Node:
             else:
                 return
 
+    @property
+    def shards(self) -> LocalShards:
+        """Those that this node holds."""
+        return self._shards
+
     def health(self) -> NodeHealth:
         """Whether this node can serve."""
         return self.cluster.health()
@@ -368,6 +388,12 @@ class Node:
         await self._links.close()
         self._lock.release()
 
+    def abandon(self) -> None:
+        """Let go of the directory without any of that, as a crash would. For a node whose loop has
+        ended: nothing may be awaited on it any more, and what was acknowledged is safe."""
+        self._shards.abandon()
+        self._lock.release()
+
     async def _close_shards(self) -> None:
         """Time goes on meanwhile: who waits for a majority that is gone must notice."""
         closing = asyncio.create_task(self._shards.close())
@@ -375,6 +401,15 @@ class Node:
             self._shards.tick()
             await asyncio.wait([closing], timeout=self._settings.tick_ms / 1_000)
         await closing
+
+    def hurry(self) -> None:
+        """Do now what the next tick would do: somebody moved the clock, or cannot wait. Only for a
+        cluster of one: in others, timeouts would end before their time."""
+        assert len(self.engine.alive()) == 1, "the others' time passes more slowly"
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tick()
+        self.engine.waiting.move_on()
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
@@ -413,7 +448,9 @@ class Node:
             listed = self._settings.cluster
             addresses |= {node: listed[node] for node in addresses.keys() & listed.keys()}
         addresses.pop(self._settings.node_id, None)
-        if addresses != self._peers:
+        if addresses and self._settings.peer_port is None:
+            self._fail(not_alone(self._settings.data))
+        elif addresses != self._peers:
             self._peers = addresses
             self._links.set_peers(addresses)
 
@@ -558,12 +595,3 @@ class Node:
             answer = await self._links.ask(leader, INTRODUCE_METHOD, body, timeout=ASK_SECONDS)
             return decode_body(answer, Welcome)
         return msgspec.structs.replace(welcome, unwritten=running.replica.raft.last_index == 0)
-
-
-def _check_cluster(settings: NodeSettings) -> None:
-    if settings.cluster and settings.node_id not in settings.cluster:
-        listed = " ".join(map(str, sorted(settings.cluster)))
-        raise DirectoryRefused(
-            f"this is node {settings.node_id}, and the cluster lists nodes {listed}; add this"
-            " node's own peer address to --cluster, or give the right --node-id"
-        )

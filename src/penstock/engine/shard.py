@@ -1,4 +1,4 @@
-"""One shard of this node, alive: a replica on an asyncio loop with real threads and a real disk.
+"""One shard of this node, alive: a replica on an asyncio loop with real threads and a disk.
 
 `Replica` decides and never waits; this module gives it a heartbeat (a timer), hands (two worker
 threads) and a voice (futures). There is nothing here to prove, so keep it thin.
@@ -29,7 +29,7 @@ from penstock.machines.machine import Appended, Effect, Reply, Request
 from penstock.machines.partitions import AppendBatch
 from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
-from penstock.storage import Identity, LogSettings, RealDisk, ShardLog
+from penstock.storage import Disk, Identity, LogSettings, RealDisk, ShardLog
 
 RETIRE_SECONDS_MAX = 10
 
@@ -115,6 +115,7 @@ class Shard:
         network: Network,
         *,
         clock: Clock | None = None,
+        disk: Disk | None = None,
         on_effect: Callable[[Effect], None] = lambda _effect: None,
         on_leadership: Callable[[bool], None] = lambda _leads: None,
         announce: Callable[[str], None] = lambda _line: None,
@@ -122,7 +123,7 @@ class Shard:
         """Recover the directory and start; raises what `ShardLog.open` raises."""
         log = await asyncio.to_thread(
             ShardLog.open,
-            RealDisk(),
+            disk or RealDisk(),
             settings.directory,
             identity=settings.identity,
             settings=settings.log,

@@ -12,7 +12,7 @@ from penstock.core.types import PartitionId
 class Watch:
     """One waiting reader; `cancel` when it has stopped to wait."""
 
-    __slots__ = ("_partitions", "_watchers", "wake")
+    __slots__ = ("_partitions", "_watchers", "move_on", "wake")
 
     def __init__(
         self,
@@ -23,6 +23,8 @@ class Watch:
         self._watchers = watchers
         self._partitions = partitions
         self.wake = wake
+        self.move_on = wake
+        """Called when time was moved by hand: its own waiting may be over."""
         for partition in partitions:
             watchers.setdefault(partition, set()).add(self)
 
@@ -59,5 +61,13 @@ class Waiting:
 
     def wake_all(self) -> None:
         """Everybody should look: leadership has moved, or the node stops."""
-        for watch in {watch for watching in self._watchers.values() for watch in watching}:
+        for watch in self._everybody():
             watch.wake()
+
+    def move_on(self) -> None:
+        """The clock was moved by hand: everybody sees whether his time is up."""
+        for watch in self._everybody():
+            watch.move_on()
+
+    def _everybody(self) -> set[Watch]:
+        return {watch for watching in self._watchers.values() for watch in watching}

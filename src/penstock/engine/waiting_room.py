@@ -32,6 +32,7 @@ class WaitingRoom:
         self._waiting.append(turn)
         if self._watch is None:
             self._watch = self._watch_for(self.call)
+            self._watch.move_on = self.call_all
         try:
             async with asyncio.timeout(seconds):
                 await turn
@@ -58,3 +59,10 @@ class WaitingRoom:
             if not turn.done():
                 turn.set_result(None)
                 ready -= 1
+
+    def call_all(self) -> None:
+        """The clock was moved by hand: everybody sees whether his time is up."""
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
+        self._waiting.clear()

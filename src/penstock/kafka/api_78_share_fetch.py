@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.types import Offset, TopicId
+from penstock.engine.stored_batches import StoredBatches, collect, measure, ready_ranges
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Context
 from penstock.kafka.directory import find_topic
@@ -27,7 +28,6 @@ from penstock.kafka.row_errors import Row
 from penstock.kafka.share_acknowledgements import Failure, acknowledge
 from penstock.kafka.share_answers import ShareRows
 from penstock.kafka.share_leases import Lease
-from penstock.kafka.share_reading import StoredBatches, collect, measure, ready_ranges
 from penstock.kafka.share_sessions import (
     FINAL_EPOCH,
     NEW_EPOCH,

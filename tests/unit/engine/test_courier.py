@@ -8,10 +8,10 @@ import pytest
 from penstock.core import card
 from penstock.core.errors import BatchTooLarge, UnknownPartition
 from penstock.core.message import NewMessage
+from penstock.core.murmur2 import murmur2
 from penstock.core.types import Offset
 from penstock.engine.courier import SENT_BYTES_MAX, Copy, Courier
 from penstock.engine.node import Node
-from penstock.engine.partitioning import murmur2
 from tests.unit.engine.letters import one_node
 from tests.unit.engine.nodes import until
 

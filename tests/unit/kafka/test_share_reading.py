@@ -1,11 +1,11 @@
-"""`kafka.share_reading`: how much fits, and which batches go out."""
+"""`engine.stored_batches`: how much fits, and which batches go out."""
 
 from collections.abc import Sequence
 
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.records import stamp_batch
 from penstock.core.types import Offset, Term
-from penstock.kafka.share_reading import (
+from penstock.engine.stored_batches import (
     READ_BYTES,
     Range,
     StoredBatches,

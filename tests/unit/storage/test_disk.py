@@ -1,7 +1,8 @@
-"""What a `Disk` promises, asked of the real one and of the one the simulator runs on.
+"""What a `Disk` promises, asked of the real one and of the two in memory.
 
-The fake is worth something only as long as it passes the tests of the real thing, so every test
-here runs on both. What a crash does to a `FaultyDisk` is in tests/unit/testing/test_disk.py.
+A disk in memory is worth something only as long as it passes the tests of the real thing, so every
+test here runs on all of them. What a crash does to a `FaultyDisk` is in
+tests/unit/testing/test_disk.py.
 """
 
 import errno
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import DirectoryInUse, DiskFailed, DiskFull
 from penstock.storage.disk import Disk, File, RealDisk
+from penstock.storage.memory_disk import MemoryDisk
 from penstock.testing.disk import FaultyDisk
 
 
@@ -32,12 +34,12 @@ class Place:
         return self.disk.open(self.path(name), create=create)
 
 
-@pytest.fixture(params=["real", "faulty"])
+@pytest.fixture(params=["real", "faulty", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "real":
         yield Place(RealDisk(), str(tmp_path))
     else:
-        disk = FaultyDisk()
+        disk: Disk = FaultyDisk() if request.param == "faulty" else MemoryDisk()
         disk.make_directory("/data")
         yield Place(disk, "/data")
 
@@ -283,7 +285,7 @@ def test_free_bytes(place: Place) -> None:
 
 def test_no_space_is_its_own_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     file = place.open("a")
-    if isinstance(place.disk, FaultyDisk):
+    if isinstance(place.disk, FaultyDisk | MemoryDisk):
         place.disk.capacity_bytes = 0
     else:
 
@@ -311,13 +313,14 @@ _CHANGES = st.lists(
 
 
 @given(_CHANGES)
-def test_both_disks_agree_on_any_sequence(
+def test_all_disks_agree_on_any_sequence(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int, bytes]]
 ) -> None:
     directory = str(tmp_path_factory.mktemp("disk", numbered=True))
-    fake = FaultyDisk()
-    fake.make_directory(directory)
-    files = [disk.open(f"{directory}/f", create=True) for disk in (RealDisk(), fake)]
+    fake, memory = FaultyDisk(), MemoryDisk()
+    for disk in (fake, memory):
+        disk.make_directory(directory)
+    files = [disk.open(f"{directory}/f", create=True) for disk in (RealDisk(), fake, memory)]
     for operation, place, data in changes:
         for file in files:
             if operation == "write":
@@ -328,8 +331,8 @@ def test_both_disks_agree_on_any_sequence(
                 file.allocate(place)
             else:
                 file.sync()
-    real, faulty = files
-    assert faulty.size() == real.size()
-    assert faulty.read(0, 10_000) == real.read(0, 10_000)
+    real, faulty, remembered = files
+    assert faulty.size() == remembered.size() == real.size()
+    assert faulty.read(0, 10_000) == remembered.read(0, 10_000) == real.read(0, 10_000)
     real.close()
     assert fake.image(f"{directory}/f") == faulty.read(0, 10_000)

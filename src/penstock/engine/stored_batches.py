@@ -1,4 +1,4 @@
-"""Stored batches for a share fetch: how many messages fit an answer, and the bytes to send.
+"""Stored batches for a receive by lease: how many messages fit an answer, and the bytes to send.
 
 Messages are sent in the batches they are stored in, unchanged. A batch may hold messages that the
 member did not get: it passes over them, because they are not among the acquired records. What is
@@ -40,6 +40,10 @@ class StoredBatches:
         self._read = read
         self._batches: dict[int, StoredBatch] = {}
         self._firsts: list[int] = []
+
+    def first(self) -> StoredBatch | None:
+        """The one with the lowest offsets of those that were looked at."""
+        return self._batches[self._firsts[0]] if self._firsts else None
 
     def at(self, offset: int) -> StoredBatch | None:
         """The batch that holds an offset, or the next one after a gap; None: there is no more."""
