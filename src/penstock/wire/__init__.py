@@ -1,0 +1,1 @@
+"""The native protocol's words: frames, requests and answers. Pure: bytes in, words out."""

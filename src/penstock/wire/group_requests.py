@@ -1,0 +1,222 @@
+"""What a native client may ask of consumer groups, and what it is answered.
+
+The steps are those of Kafka's classic group protocol, and metadata and assignments are written as
+Kafka's consumers write them, so that both kinds of members can share a group.
+
+    AskCoordinator   who looks after a group             → CoordinatorInfo   asked of any node
+    JoinGroup        take part in the next generation    → GroupJoined or MemberNamed
+    SyncGroup        one's share of the work             → GroupSynced
+    BeatGroup        still there                         → Done
+    LeaveGroup       going                               → Done
+    CommitOffsets    how far one has got                 → OffsetsCommitted
+    AskCommitted     how far the group has got           → Committed
+    AskGroups        all groups of the cluster           → GroupRows         asked of any node
+    AskGroup         one group with its lag              → GroupInfo         asked of any node
+    DeleteGroup      forget an empty group               → Done
+
+What concerns one group goes to its coordinator; other nodes answer `NotCoordinator` and name it.
+"""
+
+import msgspec
+
+from penstock.wire.failures import Described
+from penstock.wire.requests import Answer, Request
+
+
+class AskCoordinator(Request, frozen=True, tag="coordinator"):
+    """Who looks after a group?"""
+
+    group: str
+
+
+class CoordinatorInfo(Answer, frozen=True, tag="coordinator"):
+    """The node; 0 while there is none."""
+
+    node: int
+
+
+# Members.
+
+
+class JoinGroup(Request, frozen=True, tag="join_group"):
+    """Take part in the next generation; answered when it has begun. A member without an id is given
+    one and comes back with it, so that a lost answer leaves nobody behind whom all wait for."""
+
+    group: str
+    member: str
+    instance: str | None
+    client_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata), the one the member likes best first."""
+
+
+class MemberNamed(Answer, frozen=True, tag="member_named"):
+    """Join again, with this id."""
+
+    member: str
+
+
+class JoinedMember(msgspec.Struct, frozen=True, array_like=True):
+    """What the leader of a generation learns of each member."""
+
+    member: str
+    instance: str | None
+    metadata: bytes
+
+
+class GroupJoined(Answer, frozen=True, tag="join_group"):
+    """The member belongs to this generation. Only its leader is told of the others."""
+
+    member: str
+    generation: int
+    protocol: str
+    leader: str
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+    """The leader has come back to a group that is stable, and shall leave it as it is."""
+
+
+class SyncGroup(Request, frozen=True, tag="sync_group"):
+    """One's share of the work; the leader brings everybody's."""
+
+    group: str
+    member: str
+    instance: str | None
+    generation: int
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+class GroupSynced(Answer, frozen=True, tag="sync_group"):
+    """The member's share."""
+
+    assignment: bytes
+
+
+class BeatGroup(Request, frozen=True, tag="beat_group"):
+    """The member is alive; refused with `RebalanceInProgress` when it must join again."""
+
+    group: str
+    member: str
+    instance: str | None
+    generation: int
+
+
+class LeaveGroup(Request, frozen=True, tag="leave_group"):
+    """The member goes; an operator removes a static one by its instance alone."""
+
+    group: str
+    member: str
+    instance: str | None = None
+
+
+# Offsets.
+
+
+class OffsetToCommit(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The offset of the next message to read."""
+
+    topic_id: bytes
+    index: int
+    offset: int
+
+
+class CommitOffsets(Request, frozen=True, tag="commit_offsets"):
+    """Remember how far a member has got. Without a member, the group must be empty."""
+
+    group: str
+    offsets: tuple[OffsetToCommit, ...]
+    member: str = ""
+    instance: str | None = None
+    generation: int = -1
+
+
+class OffsetsCommitted(Answer, frozen=True, tag="commit_offsets"):
+    """For each offset, in order: None, or why it was not taken."""
+
+    failures: tuple[Described | None, ...]
+
+
+class AskCommitted(Request, frozen=True, tag="committed"):
+    """How far a group has got, in these partitions or, with none, in all."""
+
+    group: str
+    parts: tuple[tuple[bytes, int], ...] = ()
+
+
+class CommittedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One partition with an offset."""
+
+    topic_id: bytes
+    index: int
+    offset: int
+    commit_ms: int
+
+
+class Committed(Answer, frozen=True, tag="committed"):
+    """Partitions without an offset are left out."""
+
+    rows: tuple[CommittedRow, ...]
+
+
+# For people.
+
+
+class AskGroups(Request, frozen=True, tag="groups"):
+    """All groups of the cluster."""
+
+
+class GroupRow(msgspec.Struct, frozen=True, array_like=True):
+    """A group in a list."""
+
+    group: str
+    state: str
+    coordinator: int
+
+
+class GroupRows(Answer, frozen=True, tag="groups"):
+    """By name."""
+
+    rows: tuple[GroupRow, ...]
+
+
+class AskGroup(Request, frozen=True, tag="group"):
+    """One group: its members, and how far behind it is."""
+
+    group: str
+
+
+class GroupMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a group."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    client_host: str
+
+
+class GroupPartition(msgspec.Struct, frozen=True, array_like=True):
+    """A partition the group has an offset in; `end` is None if nobody could tell."""
+
+    topic: str
+    index: int
+    committed: int
+    end: int | None
+
+
+class GroupInfo(Answer, frozen=True, tag="group"):
+    """A group. One that does not exist is described as `Dead`."""
+
+    group: str
+    state: str
+    protocol: str
+    coordinator: int
+    members: tuple[GroupMember, ...]
+    partitions: tuple[GroupPartition, ...]
+
+
+class DeleteGroup(Request, frozen=True, tag="delete_group"):
+    """Forget a group that has no members, with its offsets."""
+
+    group: str

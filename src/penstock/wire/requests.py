@@ -1,0 +1,350 @@
+"""What a native client may ask about messages and queues, and what it is answered.
+
+Every request is an array with its name first, so a field can be added at the end and no name or
+order may ever change. A request that concerns one partition goes to the node that leads it; any
+other goes to any node. `TopicInfo` tells who leads.
+
+    Append   a record batch to a partition              → Appended     payload: the batch
+    Send     messages one by one, where ids count       → SentOnes
+    Take     lease messages of the partitions led here  → Taken        payload: stored batches
+    Settle   say what became of leased messages         → Settled
+
+A topic is named by its id wherever losing it to another one of the same name would do harm.
+"""
+
+import msgspec
+
+from penstock.core.message import Message, NewMessage
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, tag=str.lower, gc=False):
+    """Anything that can be asked."""
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=str.lower, gc=False):
+    """Anything that is answered."""
+
+
+class Done(Answer, frozen=True, tag="done"):
+    """It has happened; with the number of messages it concerned, where that says something."""
+
+    count: int = 0
+
+
+# The cluster.
+
+
+class AskCluster(Request, frozen=True, tag="cluster"):
+    """Who is there?"""
+
+
+class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A node and where native clients reach it."""
+
+    node: int
+    address: str
+    alive: bool
+
+
+class ClusterInfo(Answer, frozen=True, tag="cluster"):
+    """All nodes, and the one that answers."""
+
+    cluster_id: str
+    node: int
+    controller: int
+    version: str
+    nodes: tuple[NodeInfo, ...]
+
+
+class AskProducer(Request, frozen=True, tag="producer"):
+    """An id no producer ever had, so that a batch sent twice is stored once."""
+
+
+class ProducerInfo(Answer, frozen=True, tag="producer"):
+    """It starts with epoch 0 and sequence 0."""
+
+    producer_id: int
+
+
+# Topics.
+
+
+class AskTopic(Request, frozen=True, tag="topic"):
+    """What is known of a topic. With `create`, it is made if there is none: as a queue, or not."""
+
+    name: str
+    create: str = ""
+    """"": do not make it; "queue" or "topic"."""
+
+
+class TopicInfo(Answer, frozen=True, tag="topic"):
+    """A topic, and who leads its partitions; 0 is nobody now."""
+
+    name: str
+    topic_id: bytes
+    leaders: tuple[int, ...]
+    is_queue: bool
+    fifo: bool
+    remembers_ids: bool
+    """A message with an id that was seen lately is dropped."""
+    reads_headers: bool
+    """A message may say how it is to be handled: delay, priority and so on."""
+    batch_bytes_max: int
+    configs: dict[str, str]
+    created_ms: int
+
+
+class AskTopics(Request, frozen=True, tag="topics"):
+    """Names of all topics."""
+
+
+class TopicRow(msgspec.Struct, frozen=True, array_like=True):
+    """One of them."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    is_queue: bool
+
+
+class TopicRows(Answer, frozen=True, tag="topics"):
+    """By name."""
+
+    rows: tuple[TopicRow, ...]
+
+
+class CreateTopic(Request, frozen=True, tag="create_topic"):
+    """Make a topic; answered with `TopicInfo`."""
+
+    name: str
+    partitions: int | None
+    configs: dict[str, str]
+
+
+class ConfigureTopic(Request, frozen=True, tag="configure_topic"):
+    """Change configs; None takes one back to its default. Answered with `TopicInfo`."""
+
+    name: str
+    changes: dict[str, str | None]
+
+
+class AddPartitions(Request, frozen=True, tag="add_partitions"):
+    """Give a topic more partitions, `total` in all. Answered with `TopicInfo`."""
+
+    name: str
+    total: int
+
+
+class DeleteTopic(Request, frozen=True, tag="delete_topic"):
+    """Remove a topic with everything in it."""
+
+    name: str
+
+
+# Sending.
+
+
+class Append(Request, frozen=True, tag="append"):
+    """Append the payload, one record batch; answered when it is on disk on a majority."""
+
+    topic_id: bytes
+    index: int
+
+
+class Appended(Answer, frozen=True, tag="append"):
+    """Where its first message is."""
+
+    base_offset: int
+    log_append_ms: int
+
+
+class Send(Request, frozen=True, tag="send"):
+    """Append messages that have ids: one that is known is not stored again."""
+
+    topic_id: bytes
+    index: int
+    messages: tuple[NewMessage, ...]
+
+
+class SentOnes(Answer, frozen=True, tag="send"):
+    """For each message: where it is, and whether it was there before."""
+
+    places: tuple[tuple[int, bool], ...]
+
+
+# Receiving.
+
+
+class Take(Request, frozen=True, tag="take"):
+    """Lease up to so many messages of the partitions the node leads; waits for some."""
+
+    topic_id: bytes
+    group: str
+    messages_max: int
+    bytes_max: int
+    lease_ms: int = -1
+    wait_ms: int = 0
+
+
+class TakenPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What was leased of one partition; its batches are the next `bytes` of the payload. They may
+    hold messages that are not in the runs: those are not leased."""
+
+    index: int
+    epoch: int
+    until_ms: int
+    runs: tuple[tuple[int, int, int, int], ...]
+    """(first, end, deliveries, first received)"""
+    bytes: int
+
+
+class Taken(Answer, frozen=True, tag="take"):
+    """Nothing, if nothing came in time."""
+
+    parts: tuple[TakenPart, ...]
+    now_ms: int = 0
+    """The node's time: when a lease ends is to be seen relative to it."""
+
+
+class Settle(Request, frozen=True, tag="settle"):
+    """Verdicts on leased messages of one partition: (first, end, epoch, verdict, delay, reason)."""
+
+    topic_id: bytes
+    index: int
+    group: str
+    settlements: tuple[tuple[int, int, int, int, int, str], ...]
+
+
+class Settled(Answer, frozen=True, tag="settle"):
+    """For each: 0 it counted, 1 somebody else has the message, 2 it is gone."""
+
+    outcomes: tuple[int, ...]
+
+
+# Looking after queues.
+
+
+class Browse(Request, frozen=True, tag="browse"):
+    """Look at messages of one partition without touching them."""
+
+    name: str
+    group: str
+    index: int
+    start: int
+    states: tuple[str, ...]
+    messages_max: int
+
+
+class BrowsedOne(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message as it lies there."""
+
+    message: Message
+    state: str
+    deliveries: int
+    first_received_ms: int
+    until_ms: int
+    reason: str
+
+
+class Browsed(Answer, frozen=True, tag="browse"):
+    """In the order of offsets."""
+
+    rows: tuple[BrowsedOne, ...]
+
+
+class Count(Request, frozen=True, tag="count"):
+    """How many messages of a work group are in which state?"""
+
+    name: str
+    group: str
+
+
+class Counted(Answer, frozen=True, tag="count"):
+    """Names of states and numbers; `oldest_ms` is a time, or -1."""
+
+    counts: dict[str, int]
+    now_ms: int
+
+
+class AskWorkGroups(Request, frozen=True, tag="work_groups"):
+    """The names of a queue's work groups."""
+
+    name: str
+
+
+class WorkGroups(Answer, frozen=True, tag="work_groups"):
+    """By name."""
+
+    names: tuple[str, ...]
+
+
+class OpenWork(Request, frozen=True, tag="open_work"):
+    """Let a work group begin: at -2 the log's start, at -1 its end, or at an offset."""
+
+    name: str
+    group: str
+    start: int = -2
+
+
+class CloseWork(Request, frozen=True, tag="close_work"):
+    """Forget a work group and where it was."""
+
+    name: str
+    group: str
+
+
+class ResetWork(Request, frozen=True, tag="reset_work"):
+    """Let a work group go on from elsewhere; leases end."""
+
+    name: str
+    group: str
+    start: int
+
+
+class Purge(Request, frozen=True, tag="purge"):
+    """Drop everything a work group has left to do."""
+
+    name: str
+    group: str
+
+
+class Cancel(Request, frozen=True, tag="cancel"):
+    """Call off messages that nobody has: (partition, offset)."""
+
+    name: str
+    group: str
+    places: tuple[tuple[int, int], ...]
+
+
+class Redrive(Request, frozen=True, tag="redrive"):
+    """Deliver dead messages anew: those that stayed in the queue where they are, those of a
+    dead-letter queue back to where they came from, or to `to`. Moving goes on by itself."""
+
+    name: str
+    to: str = ""
+    rate: int = 0
+    messages_max: int = 0
+    dry_run: bool = False
+
+
+class Redriven(Answer, frozen=True, tag="redrive"):
+    """How many messages it concerns, and the id of the move if one was started."""
+
+    count: int
+    move_id: str = ""
+
+
+class AskMove(Request, frozen=True, tag="move"):
+    """How far a move is."""
+
+    name: str
+    move_id: str
+
+
+class MoveInfo(Answer, frozen=True, tag="move"):
+    """Its state, and how many messages were moved of how many."""
+
+    state: str
+    moved: int
+    total: int
+    failure: str = ""

@@ -1,0 +1,118 @@
+"""Frames out of a stream, without a socket: both ends of the native protocol read like this.
+
+Bytes land in a place that may be shared by many streams; whole frames are copied out of it. One
+that does not fit gets a buffer of its own, into which the rest is read directly, so that large
+ones, the batches of messages, are not copied again. The buffer starts small and grows as bytes
+come, whatever length was claimed.
+
+    view = stream.buffer()          where the next bytes should go
+    frames = stream.received(n)     so many have come: the frames that are complete now
+
+The greeting comes first; `version` is 0 until then.
+"""
+
+from typing import Final, NamedTuple
+
+from penstock.core.limits import MIB
+from penstock.wire.frames import GREETING, PREFIX, FrameHead, Kind, read_greeting, read_prefix
+
+FRAME_STEP_BYTES: Final = 1 * MIB
+"""What is reserved for a frame at first, however long it says it is."""
+
+
+class Frame(NamedTuple):
+    """A frame, whole. Head and payload share a buffer that nobody else has."""
+
+    kind: Kind
+    id: int
+    head: memoryview
+    payload: memoryview
+
+
+class FrameStream:
+    """See the top of this module. Raises `InvalidFrame`; after that the stream is useless."""
+
+    __slots__ = (
+        "_expected",
+        "_filled",
+        "_frame",
+        "_frame_bytes_max",
+        "_landing",
+        "_rest",
+        "version",
+    )
+
+    def __init__(self, landing: memoryview, frame_bytes_max: int) -> None:
+        self.version = 0
+        self._landing = landing
+        self._frame_bytes_max = frame_bytes_max
+        self._rest = b""
+        self._frame: bytearray | None = None
+        self._expected: FrameHead | None = None
+        self._filled = 0
+
+    @property
+    def is_partial(self) -> bool:
+        """Something has begun to arrive and is not complete."""
+        return self._frame is not None or bool(self._rest)
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes should go."""
+        if self._frame is None:
+            return self._landing
+        return memoryview(self._frame)[self._filled :]
+
+    def received(self, count: int) -> list[Frame]:
+        """So many bytes have come into the buffer."""
+        frame = self._frame
+        if frame is None:
+            return self.feed(self._landing[:count])
+        self._filled += count
+        if self._filled < len(frame):
+            return []
+        assert self._expected is not None, "a buffer belongs to a frame"
+        size = self._expected.size
+        if len(frame) < size:
+            # A new buffer: the loop may still hold on to this one, and it cannot be resized then.
+            self._frame = bytearray(min(size, 2 * len(frame)))
+            self._frame[: len(frame)] = frame
+            return []
+        self._frame = None
+        return [_cut(self._expected, memoryview(frame), 0)]
+
+    def feed(self, data: memoryview) -> list[Frame]:
+        """These bytes have come from elsewhere; no frame may be half read into its own buffer."""
+        assert self._frame is None, "the rest of a frame goes into its buffer"
+        view = memoryview(self._rest + data) if self._rest else data
+        self._rest = b""
+        position, end = 0, len(view)
+        frames: list[Frame] = []
+        if not self.version:
+            if end < GREETING.size:
+                self._rest = bytes(view)
+                return []
+            self.version = read_greeting(view)
+            position = GREETING.size
+        while end - position >= PREFIX.size:
+            head = read_prefix(view, position, self._frame_bytes_max)
+            if position + head.size > end:
+                self._begin(head, view[position:])
+                return frames
+            whole = memoryview(bytearray(view[position : position + head.size]))
+            frames.append(_cut(head, whole, 0))
+            position += head.size
+        if position < end:
+            self._rest = bytes(view[position:])
+        return frames
+
+    def _begin(self, head: FrameHead, first: memoryview) -> None:
+        self._expected = head
+        self._frame = bytearray(max(min(head.size, FRAME_STEP_BYTES), len(first)))
+        self._frame[: len(first)] = first
+        self._filled = len(first)
+
+
+def _cut(head: FrameHead, whole: memoryview, position: int) -> Frame:
+    start = position + PREFIX.size
+    middle = start + head.head_bytes
+    return Frame(head.kind, head.id, whole[start:middle], whole[middle:])

@@ -1,0 +1,88 @@
+"""Words as bytes: every word comes back as it was, and nothing else comes in."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import (
+    InvalidFrame,
+    NotLeader,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+)
+from penstock.core.types import NodeId
+from penstock.wire import codec
+from penstock.wire.failures import Described, describe_error, remake_error
+from penstock.wire.requests import Answer, Append, Request, Settle, Take, Taken, TakenPart
+
+
+def _families() -> list[type[msgspec.Struct]]:
+    return [*Request.__subclasses__(), *Answer.__subclasses__()]
+
+
+@pytest.mark.parametrize("family", [Request, Answer])
+def test_no_two_words_of_a_family_share_a_name(family: type[msgspec.Struct]) -> None:
+    tags = [kind.__struct_config__.tag for kind in family.__subclasses__()]
+
+    assert len(tags) == len(set(tags))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Append(b"i" * 16, 3),
+        Take(b"i" * 16, "queue", 100, 1 << 20, -1, 500),
+        Settle(b"i" * 16, 0, "queue", ((1, 5, 9, 1, -1, ""), (7, 8, 9, 3, -1, "no"))),
+    ],
+)
+def test_a_request_comes_back_as_it_was(request_: Request) -> None:
+    assert codec.decode_request(codec.encode(request_)) == request_
+
+
+def test_an_answer_comes_back_as_it_was() -> None:
+    answer = Taken((TakenPart(0, 7, 99, ((1, 4, 2, 50),), 61),), 40)
+
+    assert codec.decode_answer(codec.encode(answer)) == answer
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_word_are_refused_and_nothing_worse(data: bytes) -> None:
+    for decode in (codec.decode_request, codec.decode_answer, codec.decode_failure):
+        try:
+            decode(data)
+        except InvalidFrame:
+            continue
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(InvalidFrame):
+        codec.decode_request(b"\x91" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotLeader("node 3 leads", leader=NodeId(3)),
+        OutcomeUnknown("who knows"),
+        Unavailable("later", retry_after_ms=250),
+    ],
+)
+def test_an_error_arrives_as_what_it_was(error: PenstockError) -> None:
+    made = remake_error(codec.decode_failure(codec.encode(describe_error(error))))
+
+    assert type(made) is type(error)
+    assert str(made) == str(error)
+    assert vars(made) == vars(error)
+
+
+def test_an_error_of_a_later_version_arrives_as_the_nearest_known() -> None:
+    made = remake_error(Described(("RiverDry", "NotLeader", "Unavailable"), "wait", {"leader": 2}))
+
+    assert isinstance(made, NotLeader)
+    assert made.leader == 2
+
+
+def test_every_word_says_what_it_is() -> None:
+    assert all(kind.__doc__ for kind in _families())
