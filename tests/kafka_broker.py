@@ -1,4 +1,4 @@
-"""A broker for tests: one node with a Kafka port, in this process, on real files.
+"""A broker for tests: one node with a Kafka and native port, in this process, on real files.
 
 `open_broker` runs on the loop of a test. `ThreadedBroker` has a loop and a thread of its own, for
 clients that block.
@@ -19,6 +19,8 @@ from penstock.engine.engine import EngineSettings
 from penstock.engine.group_requests import GroupSettings
 from penstock.engine.node import Node, NodeSettings
 from penstock.kafka import KafkaListener, KafkaSettings
+from penstock.native.guests import NativeGuests
+from penstock.native.service import Service
 from penstock.storage import LogSettings
 
 START_SECONDS_MAX = 30.0
@@ -56,7 +58,8 @@ async def open_broker(
             groups=GroupSettings(initial_delay_ms=0),
         )
     )
-    listener = KafkaListener(node.engine, kafka, cluster=node.cluster)
+    guests = NativeGuests(Service(node))
+    listener = KafkaListener(node.engine, kafka, cluster=node.cluster, guests=guests)
     try:
         host, port = await listener.start("127.0.0.1", 0)
         await node.register(kafka=f"{host}:{port}", http="")

@@ -16,6 +16,9 @@ Pushing back. No further request is looked at while the client does not read its
 many requests or bytes are under way, here or on all connections: reading pauses, and TCP tells the
 client.
 
+The native protocol shares the port (`board.guests`): a connection that begins with its greeting is
+handed over, and this object has nothing more to do with it.
+
 A client that sends what is no request, or asks for what is not served, is disconnected with a line
 in the log, as Kafka does it; so is one whose request makes us fail, and the others go on.
 """
@@ -91,10 +94,11 @@ class Connection(asyncio.BufferedProtocol):
             self.client_host = str(name[0])
             self._client = f"{name[0]}:{name[1]}"
         board = self.board
-        if len(board.connections) >= board.settings.connections_max:
+        present = len(board.connections) + (len(board.guests) if board.guests is not None else 0)
+        if present >= board.settings.connections_max:
             board.refused += 1
             board.complain(
-                f"Kafka client {self._client} was refused: there are {len(board.connections)}"
+                f"Kafka client {self._client} was refused: there are {present}"
                 " connections, as many as may be"
             )
             transport.abort()
@@ -159,6 +163,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._rest:
             view = memoryview(self._rest + view)
             self._rest = b""
+        if not self.requests and self._is_guest(view):
+            return
         position, end = 0, len(view)
         # The API key is wanted too: it decides how long a request may be.
         while end - position >= _LENGTH.size + _KEY.size:
@@ -180,6 +186,21 @@ class Connection(asyncio.BufferedProtocol):
             self._rest = bytes(view[position:])
         if self._must_wait():
             self._pause_reading()
+
+    def _is_guest(self, view: memoryview) -> bool:
+        """Whether the first bytes are, or may become, the greeting of another protocol that shares
+        the port: then the connection is its, and what follows is none of ours."""
+        guests = self.board.guests
+        if guests is None or not guests.magic.startswith(bytes(view[: len(guests.magic)])):
+            return False
+        if len(view) < len(guests.magic):
+            self._rest = bytes(view)
+        elif self._transport is not None:
+            transport, self._transport = self._transport, None
+            self._closed = True
+            self.board.leave(self)
+            guests.adopt(transport, view)
+        return True
 
     def _accepts_length(self, length: int, key: int) -> bool:
         bound = self.board.settings.request_bytes_max

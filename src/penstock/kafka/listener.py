@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.kafka.api import Api
 from penstock.kafka.connection import Connection
+from penstock.kafka.guests import Guests
 from penstock.kafka.switchboard import KafkaSettings, KafkaStatistics, Switchboard
 from penstock.kafka.table import TABLE
 
@@ -39,9 +40,12 @@ class KafkaListener:
         *,
         table: Mapping[int, Api] = TABLE,
         cluster: "Cluster | None" = None,
+        guests: Guests | None = None,
     ) -> None:
         """Without a `cluster`, leaders cannot be elected by request."""
-        self._board = Switchboard(engine, table, settings or KafkaSettings(), engine.clock, cluster)
+        self._board = Switchboard(
+            engine, table, settings or KafkaSettings(), engine.clock, cluster, guests
+        )
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._hang_up_ms = 0
@@ -79,6 +83,15 @@ class KafkaListener:
             self._sweeping.cancel()
         if self._server is not None:
             self._server.close()
+        async with asyncio.TaskGroup() as closing:
+            closing.create_task(self._close_connections(grace_seconds))
+            if self._board.guests is not None:
+                closing.create_task(self._board.guests.close(grace_seconds))
+        await self._board.share_sessions.finish(RELEASE_SECONDS)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def _close_connections(self, grace_seconds: float) -> None:
         board = self._board
         for connection in list(board.connections):
             connection.retire()
@@ -89,9 +102,6 @@ class KafkaListener:
             for connection in list(board.connections):
                 connection.abort()
             await board.wait_empty()
-        await board.share_sessions.finish(RELEASE_SECONDS)
-        if self._server is not None:
-            await self._server.wait_closed()
 
     def sweep(self) -> None:
         """Close the connections that are idle or have been sending one request for too long; all
@@ -100,6 +110,8 @@ class KafkaListener:
         for connection in list(self._board.connections):
             connection.sweep(now_ms)
         self._board.share_sessions.sweep(now_ms)
+        if self._board.guests is not None:
+            self._board.guests.sweep(now_ms)
         if not self._board.engine.is_cut_off():
             self._hang_up_wait_ms = HANG_UP_MS_MIN
         elif now_ms >= self._hang_up_ms:

@@ -17,6 +17,7 @@ import msgspec
 from penstock.core import limits
 from penstock.core.clock import Clock
 from penstock.kafka.api import Api
+from penstock.kafka.guests import Guests
 from penstock.kafka.metadata_cache import MetadataCache
 from penstock.kafka.sequence_gaps import SequenceGaps
 from penstock.kafka.share_sessions import ShareSessions
@@ -71,8 +72,10 @@ class Switchboard:
         settings: KafkaSettings,
         clock: Clock,
         cluster: "Cluster | None" = None,
+        guests: Guests | None = None,
     ) -> None:
         self.engine = engine
+        self.guests = guests
         self.cluster = cluster
         self.apis = apis
         self.flexible_from = {key: api.flexible_from for key, api in apis.items()}

@@ -11,6 +11,9 @@
 A first SIGTERM or SIGINT asks for a stop, a second one ends the process at once: everything that
 was acknowledged is on disk, so that is safe, only slower to start from. When the node cannot go on,
 the reason is raised out of `run` and becomes the process's last line.
+
+A server may also be a guest in another program, as in the tests of one: then signals, the limit of
+open files and the collector of garbage are that program's, and the disk and the clock may be too.
 """
 
 import asyncio
@@ -24,13 +27,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId
 from penstock.engine.engine import EngineSettings
 from penstock.engine.group_requests import GroupSettings
+from penstock.engine.moved_time import MovedTime
 from penstock.engine.node import Node, NodeSettings
 from penstock.kafka.listener import KafkaListener
 from penstock.kafka.switchboard import KafkaSettings
+from penstock.native.guests import NativeGuests
+from penstock.native.service import Service
 from penstock.server.checks import advertised
 from penstock.server.config import Config
 from penstock.server.notation import Address
@@ -43,8 +50,9 @@ from penstock.server.ready_file import (
 )
 from penstock.server.sources import LoadedConfig
 from penstock.sqs.endpoint import Endpoint
-from penstock.sqs.service import Service, SqsSettings
-from penstock.storage import LogSettings
+from penstock.sqs.service import Service as SqsService
+from penstock.sqs.service import SqsSettings
+from penstock.storage import Disk, LogSettings
 from penstock.web.app import make_app
 from penstock.web.broker import Phase, SettingRow
 from penstock.web.door import Door
@@ -81,9 +89,21 @@ class Server:
     """A broker; `await run()` returns when it was asked to stop and has stopped."""
 
     def __init__(
-        self, loaded: LoadedConfig, *, on_ready: Callable[[Places], None] = lambda _places: None
+        self,
+        loaded: LoadedConfig,
+        *,
+        on_ready: Callable[[Places], None] = lambda _places: None,
+        guest: bool = False,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        """A `disk` is used in place of the real one; a `clock` that is moved needs a node that is
+        alone."""
         assert loaded.config.broker.data is not None, "a broker needs a directory"
+        self._guest = guest
+        self._disk = disk
+        self._clock = clock or SystemClock()
+        self._time: MovedTime | None = None
         self._loaded = loaded
         self._config: Config = loaded.config
         self._on_ready = on_ready
@@ -134,8 +154,8 @@ class Server:
     # Life.
 
     async def run(self) -> None:
-        """Serve until a signal says stop. Raises what makes it impossible to go on."""
-        with self._signals():
+        """Serve until a signal, or `stop`, says so. Raises what makes it impossible to go on."""
+        with contextlib.nullcontext() if self._guest else self._signals():
             try:
                 await self._serve()
             finally:
@@ -170,19 +190,10 @@ class Server:
         if self._loaded.file is not None:
             logger.info("settings are read from %s", self._loaded.file)
         self._warn_of_reach()
-        make_data_directory(self._data)
-        room_for_files = raise_open_files_limit()
-        connections_max = self._config.limits.connections_max
-        if self._sqs is not None:
-            connections_max += self._config.sqs.connections_max
-        if room_for_files < connections_max + FILES_BESIDES_CONNECTIONS:
-            logger.warning(
-                "this process may open %d files, which is too few for %d connections"
-                " (limits.connections_max and sqs.connections_max); raise it with ulimit -n or"
-                " LimitNOFILE=",
-                room_for_files,
-                connections_max,
-            )
+        if self._disk is None:
+            make_data_directory(self._data)
+        if not self._guest:
+            self._make_room_for_files()
         starting = asyncio.create_task(self._start(), name="start")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         try:
@@ -198,6 +209,20 @@ class Server:
             for task in (starting, stopping):
                 task.cancel()
             await asyncio.wait((starting, stopping))
+
+    def _make_room_for_files(self) -> None:
+        room_for_files = raise_open_files_limit()
+        connections_max = self._config.limits.connections_max
+        if self._sqs is not None:
+            connections_max += self._config.sqs.connections_max
+        if room_for_files < connections_max + FILES_BESIDES_CONNECTIONS:
+            logger.warning(
+                "this process may open %d files, which is too few for %d connections"
+                " (limits.connections_max and sqs.connections_max); raise it with ulimit -n or"
+                " LimitNOFILE=",
+                room_for_files,
+                connections_max,
+            )
 
     def _check_ports(self) -> None:
         broker = self._config.broker
@@ -231,8 +256,9 @@ class Server:
             await asyncio.sleep(READY_PAUSE_SECONDS)
         await self._let_clients_in()
         self._phase = Phase.SERVING
-        # What is there now stays: the collector need not look at it again.
-        gc.freeze()
+        if not self._guest:
+            # What is there now stays: the collector need not look at it again.
+            gc.freeze()
         places = Places(
             node=self._config.node,
             pid=os.getpid(),
@@ -286,7 +312,7 @@ class Server:
             return
         logger.info("SQS requests are accepted without checking their signatures")
         settings = self._config.sqs
-        self._sqs.service = Service(
+        self._sqs.service = SqsService(
             self._node.engine,
             SqsSettings(
                 queue_partitions=settings.partitions,
@@ -305,7 +331,8 @@ class Server:
             connection_idle_ms=limits.connection_idle_ms,
             fetch_bytes_max=limits.fetch_bytes_max,
         )
-        listener = KafkaListener(node.engine, settings, cluster=node.cluster)
+        guests = NativeGuests(Service(node))
+        listener = KafkaListener(node.engine, settings, cluster=node.cluster, guests=guests)
         try:
             bound = await listener.reserve(_number(wanted.host), wanted.port)
         except OSError as error:
@@ -316,12 +343,18 @@ class Server:
     async def _open_node(self) -> Node:
         peer = self._config.broker.peer
         try:
-            node = await Node.open(node_settings(self._config), announce=self._announce)
+            node = await Node.open(
+                node_settings(self._config),
+                clock=self._clock,
+                disk=self._disk,
+                announce=self._announce,
+            )
         except OSError as error:
             if is_about_place(error):
                 raise refusal("peer", peer, error) from error
             raise
         self._node = node
+        self._time = MovedTime(node, self._clock)
         node.failed.add_done_callback(self._note_failure)
         return node
 
@@ -355,6 +388,8 @@ class Server:
                         closing.create_task(self._door.close(grace_seconds))
                 if self._sqs is not None:
                     self._sqs.service = None
+                if self._time is not None:
+                    await self._time.close()
                 if self._node is not None:
                     await self._node.close()
         except TimeoutError:

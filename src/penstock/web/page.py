@@ -6,7 +6,7 @@ Everything that came from outside, down to the name of a topic, goes through `es
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from penstock import __version__
+from penstock.core.version import __version__
 from penstock.core.errors import PenstockError
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.web.broker import Broker, Engine, Phase

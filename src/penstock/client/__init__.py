@@ -1,0 +1,1 @@
+"""The client: how programs send to and receive from Penstock."""

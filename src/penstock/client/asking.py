@@ -1,0 +1,185 @@
+"""Asking until there is an answer, or the deadline has passed.
+
+    Unavailable      nothing has happened: asked again, after a while, of whoever leads by then
+    OutcomeUnknown   it may have happened: asked again only if doing it twice is harmless
+    anything else    is the answer
+
+When the deadline passes, the caller learns which of the two it is: `DeadlinePassed`, nothing has
+happened, or `OutcomeUnknown`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from penstock.client.backoff import Backoff
+from penstock.client.channel import Buffer, Channel
+from penstock.client.directory import Directory
+from penstock.client.settings import ClientSettings
+from penstock.core.errors import (
+    DeadlinePassed,
+    InvalidFrame,
+    NotLeader,
+    OutcomeUnknown,
+    PenstockError,
+    StorageFull,
+    Unavailable,
+    UnknownPartition,
+)
+from penstock.wire.requests import Answer, Request, TopicInfo
+
+A = TypeVar("A", bound=Answer)
+
+QUEUE, TOPIC, NOTHING = "queue", "topic", ""
+"""As what a topic is made that is used and does not exist."""
+GONE_TRIES_MAX = 20
+"""A topic that was made a moment ago may be unknown to a node; one that was deleted stays so."""
+
+
+class Asking:
+    """See the top of this module; one per client."""
+
+    def __init__(self, channel: Channel, directory: Directory, settings: ClientSettings) -> None:
+        self._channel = channel
+        self.directory = directory
+        self.settings = settings
+        self.random = Random(settings.seed)  # noqa: S311 - jitter.
+        self.retries = 0
+
+    def deadline(self, timeout: float | None) -> float:
+        """The loop's time by which a call must be over."""
+        seconds = self.settings.timeout if timeout is None else timeout
+        return asyncio.get_running_loop().time() + seconds
+
+    async def ask(
+        self,
+        request: Request,
+        kind: type[A],
+        *,
+        deadline: float | None = None,
+        harmless: bool = True,
+    ) -> A:
+        """Ask any node."""
+        trying = _Trying(self, deadline or self.deadline(None), harmless, request)
+        while True:
+            try:
+                answer, _ = await self._channel.ask(None, request, timeout=trying.attempt())
+                return expect(answer, kind)
+            except (Unavailable, OutcomeUnknown) as error:
+                await trying.wait_after(error)
+
+    async def find(self, name: str, create: str, deadline: float) -> TopicInfo:
+        """A topic by name."""
+        known = self.directory.known(name)
+        if known is not None:
+            return known
+        create = create if self.settings.auto_create else NOTHING
+        trying = _Trying(self, deadline, True, None)
+        while True:
+            try:
+                return await self.directory.topic(name, create, trying.attempt())
+            except (Unavailable, OutcomeUnknown) as error:
+                await trying.wait_after(error)
+
+    async def ask_leader(
+        self,
+        name: str,
+        index: int,
+        make: Callable[[TopicInfo], tuple[Request, Buffer]],
+        kind: type[A],
+        *,
+        deadline: float,
+        create: str = NOTHING,
+        harmless: bool = True,
+        seconds: float | None = None,
+    ) -> tuple[A, Buffer]:
+        """Ask the node that leads a partition, whoever that is by then. `make` is called for each
+        attempt; `seconds` is how long one may take, if not as long as usual."""
+        trying = _Trying(self, deadline, harmless, None)
+        while True:
+            info = await self.find(name, create, deadline)
+            try:
+                if index >= len(info.leaders):
+                    raise UnknownPartition(
+                        f"{name} has partitions 0 to {len(info.leaders) - 1}, not {index}"
+                    )
+                node = info.leaders[index]
+                if not node:
+                    raise NotLeader(f"partition {index} of {name} has no leader now")
+                request, payload = make(info)
+                answer, extra = await self._channel.ask(
+                    node, request, payload, timeout=trying.attempt(seconds)
+                )
+                return expect(answer, kind), extra
+            except StorageFull:
+                raise
+            except (Unavailable, OutcomeUnknown) as error:
+                self.directory.forget(name, info)
+                await trying.wait_after(error)
+            except UnknownPartition as error:
+                # Of a topic that was made a moment ago: its id, or a partition in its shard.
+                if index >= len(info.leaders):
+                    raise
+                self.directory.forget(name, info)
+                await trying.wait_for_topic(error)
+
+    async def ask_node(
+        self, node: int, request: Request, kind: type[A], seconds: float
+    ) -> tuple[A, Buffer]:
+        """Ask one node once."""
+        answer, extra = await self._channel.ask(node, request, timeout=seconds)
+        return expect(answer, kind), extra
+
+
+class _Trying:
+    """The attempts of one call."""
+
+    def __init__(
+        self, asking: Asking, deadline: float, harmless: bool, request: Request | None
+    ) -> None:
+        self._asking = asking
+        self._deadline = deadline
+        self._harmless = harmless
+        self._what = "" if request is None else f" {type(request).__name__}"
+        self._backoff = Backoff(random=asking.random)
+        self._unknown: OutcomeUnknown | None = None
+        self._gone = 0
+
+    def attempt(self, seconds: float | None = None) -> float:
+        """How long the next attempt may take."""
+        most = self._asking.settings.attempt_timeout if seconds is None else seconds
+        left = self._deadline - asyncio.get_running_loop().time()
+        return max(0.001, min(most, left))
+
+    async def wait_after(self, error: PenstockError) -> None:
+        """Wait for the next attempt, or raise if there may not be one."""
+        if isinstance(error, OutcomeUnknown):
+            if not self._harmless:
+                raise error
+            self._unknown = error
+        now = asyncio.get_running_loop().time()
+        pause = self._backoff.next(error)
+        if now + pause >= self._deadline:
+            if self._unknown is not None:
+                raise OutcomeUnknown(
+                    f"the deadline has passed and it is not known whether it happened:"
+                    f" {self._unknown}"
+                ) from error
+            raise DeadlinePassed(f"nothing has happened within the deadline: {error}") from error
+        self._asking.retries += 1
+        await asyncio.sleep(pause)
+
+    async def wait_for_topic(self, error: PenstockError) -> None:
+        """The node does not know the topic's id; a topic that was deleted is known by no name."""
+        self._gone += 1
+        if self._gone >= GONE_TRIES_MAX:
+            raise error
+        await self.wait_after(Unavailable(str(error)))
+
+
+def expect(answer: Answer, kind: type[A]) -> A:
+    """The answer, if it is of the kind that was asked for."""
+    if not isinstance(answer, kind):
+        raise InvalidFrame(f"the broker answered with {type(answer).__name__}, not {kind.__name__}")
+    return answer

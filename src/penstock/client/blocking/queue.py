@@ -1,0 +1,261 @@
+"""A queue, as workers and senders without `await` see it.
+
+queue = client.queue("orders")
+queue.send({"id": 7}, delay=10)
+for message in queue.receive(10, wait=20):
+    …
+    message.ack()
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Generic, TypeVar, Unpack
+
+from penstock.client.blocking.consumer import BlockingConsumer
+from penstock.client.blocking.loop_thread import LoopThread
+from penstock.client.blocking.message import BlockingMessage, unwrap
+from penstock.client.consumer import PREFETCH
+from penstock.client.descriptions import MoveDescription, QueueDescription, QueueStats
+from penstock.client.guarantees import Guarantee
+from penstock.client.outgoing import Headers, Key, Outgoing
+from penstock.client.peeked import PeekedMessage
+from penstock.client.queue import Queue, Redriven
+from penstock.client.queue_admin import QueueOptions
+from penstock.client.seconds import Seconds
+from penstock.client.sent import Sent, SentMany
+
+T = TypeVar("T")
+
+BlockingMessages = BlockingMessage[T] | Sequence[BlockingMessage[T]]
+
+
+class BlockingQueue(Generic[T]):
+    """`Queue` without `await`."""
+
+    def __init__(self, queue: Queue[T], thread: LoopThread) -> None:
+        self._queue = queue
+        self._thread = thread
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._queue!r}"
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._queue.name
+
+    @property
+    def group(self) -> str:
+        """The work group: workers of one group share the messages, each group gets them all."""
+        return self._queue.group
+
+    # Sending.
+
+    def send(
+        self,
+        body: T,
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
+        ttl: Seconds | None = None,
+        expire_at: datetime | None = None,
+        message_group: str | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> Sent:
+        """Send one message; returns when it is on disk on a majority of its replicas.
+
+        `key` decides about the partition, and about the order in a FIFO queue unless
+        `message_group` does. `dedup_id` makes a repeated send harmless, also by another process.
+        Raises `DeadlinePassed` if it was not sent within `timeout` and `OutcomeUnknown` if it may
+        have been."""
+        return self._thread.run(
+            self._queue.send(
+                body,
+                key=key,
+                headers=headers,
+                priority=priority,
+                delay=delay,
+                deliver_at=deliver_at,
+                ttl=ttl,
+                expire_at=expire_at,
+                message_group=message_group,
+                dedup_id=dedup_id,
+                partition=partition,
+                timestamp=timestamp,
+                timeout=timeout,
+            )
+        )
+
+    def send_many(
+        self,
+        bodies: Iterable[T | Outgoing[T]],
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
+        ttl: Seconds | None = None,
+        expire_at: datetime | None = None,
+        message_group: str | None = None,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> SentMany:
+        """Send many messages in few batches; returns when all are stored.
+
+        An `Outgoing` among the bodies has its own options, the others have those given here. If it
+        raises, some of them may have been stored."""
+        # A generator is the caller's code, and may block: it runs here and not on the loop.
+        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
+        return self._thread.run(
+            self._queue.send_many(
+                given,
+                key=key,
+                headers=headers,
+                priority=priority,
+                delay=delay,
+                deliver_at=deliver_at,
+                ttl=ttl,
+                expire_at=expire_at,
+                message_group=message_group,
+                partition=partition,
+                timestamp=timestamp,
+                timeout=timeout,
+            )
+        )
+
+    # Receiving.
+
+    def receive(
+        self, max_messages: int = 1, *, wait: Seconds = 0.0, lease: Seconds | None = None
+    ) -> list[BlockingMessage[T]]:
+        """Lease up to so many messages. If there are none, wait so long for the first; then [].
+
+        They are this caller's for the time of the lease: the queue's own (30 seconds, if nobody has
+        set it), or `lease`. What is not acked by then comes back."""
+        found = self._thread.run(self._queue.receive(max_messages, wait=wait, lease=lease))
+        return [BlockingMessage(message, self._thread) for message in found]
+
+    def consume(
+        self,
+        *,
+        prefetch: int = PREFETCH,
+        lease: Seconds | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        extend_leases: bool = True,
+    ) -> BlockingConsumer[T]:
+        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`."""
+        consumer = self._thread.call(
+            lambda: self._queue.consume(
+                prefetch=prefetch, lease=lease, guarantee=guarantee, extend_leases=extend_leases
+            )
+        )
+        return BlockingConsumer(consumer, self._thread)
+
+    def __iter__(self) -> Iterator[BlockingMessage[T]]:
+        # Whoever leaves the loop leaves the `with`, too, and what was fetched ahead goes back.
+        with self.consume() as messages:
+            yield from messages
+
+    # Settling.
+
+    def ack(self, messages: BlockingMessages[T]) -> int:
+        """They are done; returns for how many it counted."""
+        return self._thread.run(self._queue.ack(unwrap(messages)))
+
+    def release(self, messages: BlockingMessages[T], delay: Seconds | None = None) -> int:
+        """They are not done: deliver them again, after so long or as the retry policy says."""
+        return self._thread.run(self._queue.release(unwrap(messages), delay))
+
+    def reject(self, messages: BlockingMessages[T], reason: str = "") -> int:
+        """They can never be done: to the dead letters with them, and why."""
+        return self._thread.run(self._queue.reject(unwrap(messages), reason))
+
+    def extend(self, messages: BlockingMessages[T], lease: Seconds | None = None) -> int:
+        """They take longer: their lease ends so long from now."""
+        return self._thread.run(self._queue.extend(unwrap(messages), lease))
+
+    # Looking.
+
+    def peek(
+        self,
+        max_messages: int = 10,
+        *,
+        states: Iterable[str] | None = None,
+        partition: int | None = None,
+        start: int = 0,
+    ) -> list[PeekedMessage[T]]:
+        """Look at messages without touching them: nothing is leased or counted.
+
+        `states` are `visible`, `in flight`, `delayed` and `dead`; `start` is an offset."""
+        return self._thread.run(
+            self._queue.peek(max_messages, states=states, partition=partition, start=start)
+        )
+
+    def stats(self) -> QueueStats:
+        """How many messages are in which state."""
+        return self._thread.run(self._queue.stats())
+
+    def describe(self) -> QueueDescription:
+        """Its partitions, configs and work groups."""
+        return self._thread.run(self._queue.describe())
+
+    # Looking after it.
+
+    def create(self, **options: Unpack[QueueOptions]) -> QueueDescription:
+        """Make it, with options as `Client.create_queue` takes them."""
+        return self._thread.run(self._queue.create(**options))
+
+    def purge(self) -> int:
+        """Drop everything this work group has left to do; returns how many messages that was."""
+        return self._thread.run(self._queue.purge())
+
+    def redrive(
+        self, *, to: str | None = None, rate: int | None = None, dry_run: bool = False
+    ) -> "BlockingRedriven":
+        """Deliver dead messages anew: those that stayed here at once; of a dead-letter queue, all
+        go back to where they died, or to `to`, `rate` a second. The cluster does it by itself.
+
+        With `dry_run` nothing happens but counting."""
+        begun = self._thread.run(self._queue.redrive(to=to, rate=rate, dry_run=dry_run))
+        return BlockingRedriven(begun, self._thread)
+
+    def move(self, move_id: str) -> MoveDescription:
+        """How far a move is that `redrive` began."""
+        return self._thread.run(self._queue.move(move_id))
+
+    def delete(self) -> None:
+        """Remove it with everything in it."""
+        self._thread.run(self._queue.delete())
+
+
+class BlockingRedriven:
+    """`Redriven` without `await`."""
+
+    def __init__(self, redriven: Redriven, thread: LoopThread) -> None:
+        self._redriven = redriven
+        self._thread = thread
+
+    def __int__(self) -> int:
+        return self.count
+
+    @property
+    def count(self) -> int:
+        """How many messages."""
+        return self._redriven.count
+
+    @property
+    def move_id(self) -> str:
+        """Of the move that goes on by itself; empty if all is done, or nothing was begun."""
+        return self._redriven.move_id
+
+    def progress(self) -> MoveDescription:
+        """How far it is."""
+        return self._thread.run(self._redriven.progress())

@@ -1,0 +1,395 @@
+"""A client: one connection to a broker, a cluster, or an engine inside this process.
+
+    async with penstock.connect("penstock://127.0.0.1:9092") as client:
+        await client.send("orders", {"id": 7})
+        for message in await client.receive("orders", wait=20):
+            print(message.body)
+            await message.ack()
+
+It finds the nodes that lead what is asked for, follows them when they change, and tries again what
+can be tried again, until the deadline of the call. It belongs to one event loop; threads and
+programs without a loop use `penstock.blocking`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, overload
+
+from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
+from penstock.client.channel import Channel
+from penstock.client.codecs import Codec, codec_for
+from penstock.client.core import ClientCore
+from penstock.client.descriptions import (
+    ClusterDescription,
+    NodeDescription,
+    QueueDescription,
+    TopicDescription,
+    TopicSummary,
+)
+from penstock.client.group_admin import GroupAdmin
+from penstock.client.message import Message
+from penstock.client.outgoing import Outgoing
+from penstock.client.partitioners import Partitioner, PartitionFunction, partitioner_for
+from penstock.client.queue import Queue
+from penstock.client.queue_admin import (
+    QueueOptions,
+    add_partitions,
+    configure_topic,
+    create_queue,
+    create_topic,
+    delete_topic,
+    describe_queue,
+    describe_topic,
+    list_topics,
+)
+from penstock.client.reading import read_records
+from penstock.client.record import Record
+from penstock.client.seconds import Seconds
+from penstock.client.sent import Sent, SentMany
+from penstock.client.settings import ClientSettings
+from penstock.client.starting import Start
+from penstock.client.statistics import ClientStatistics
+from penstock.client.subscription import Subscription
+from penstock.client.subscription_options import SubscriptionOptions
+from penstock.client.topic import Topic
+from penstock.client.topic_watch import Topics
+from penstock.core.clock import Clock, SystemClock
+from penstock.core.errors import ClientClosed, InvalidRequest
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+
+T = TypeVar("T")
+
+HANDLES_KEPT_MAX = 1_000
+
+OpenChannel = Callable[[], Awaitable[Channel]]
+
+
+class Client(GroupAdmin):
+    """See the top of this module; made by `penstock.connect`."""
+
+    def __init__(
+        self,
+        open_channel: OpenChannel,
+        *,
+        url: str,
+        settings: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = url
+        self.settings = settings or ClientSettings()
+        self._open_channel = open_channel
+        self._clock = clock or SystemClock()
+        self._opened: ClientCore | None = None
+        self._closed = False
+        self._queues: dict[str, Queue[Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    # Its life.
+
+    async def open(self) -> Self:
+        """Connect; `await` and `async with` do it by themselves."""
+        if self._closed:
+            raise ClientClosed("the client was closed; connect anew")
+        if self._opened is None:
+            channel = await self._open_channel()
+            core = ClientCore(channel, self.settings, self._clock)
+            try:
+                async with asyncio.timeout(self.settings.timeout):
+                    await core.directory.cluster(self.settings.attempt_timeout)
+            except BaseException:
+                await core.close()
+                raise
+            self._opened = core
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Send what waits to be sent, give back what was fetched ahead, and disconnect."""
+        self._closed = True
+        core, self._opened = self._opened, None
+        if core is not None:
+            await core.close()
+
+    @property
+    def _core(self) -> ClientCore:
+        if self._opened is None:
+            state = "was closed" if self._closed else "is not connected: await it, or `async with`"
+            raise ClientClosed(f"the client {state}")
+        return self._opened
+
+    # Queues and topics.
+
+    @overload
+    def queue(
+        self,
+        name: str,
+        *,
+        codec: None = None,
+        group: str = ...,
+        partitioner: Partitioner | PartitionFunction | None = ...,
+    ) -> Queue[Any]: ...
+    @overload
+    def queue(
+        self,
+        name: str,
+        *,
+        codec: Codec[T] | type[T],
+        group: str = ...,
+        partitioner: Partitioner | PartitionFunction | None = ...,
+    ) -> Queue[T]: ...
+    def queue(
+        self,
+        name: str,
+        *,
+        codec: object = None,
+        group: str = DEFAULT_WORK_GROUP,
+        partitioner: Partitioner | PartitionFunction | None = None,
+    ) -> Queue[Any]:
+        """A queue by name, seen through a work group. `codec` says what bodies are: `bytes`, `str`,
+        `penstock.JSON`, or a dataclass, msgspec or pydantic class."""
+        _check_name(name)
+        chosen = codec_for(codec)  # type: ignore[call-overload]
+        core = self._core
+        return Queue(core, name, group, chosen, self._partitioner(partitioner))
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        codec: None = None,
+        partitioner: Partitioner | PartitionFunction | None = ...,
+    ) -> Topic[Any]: ...
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        codec: Codec[T] | type[T],
+        partitioner: Partitioner | PartitionFunction | None = ...,
+    ) -> Topic[T]: ...
+    def topic(
+        self,
+        name: str,
+        *,
+        codec: object = None,
+        partitioner: Partitioner | PartitionFunction | None = None,
+    ) -> Topic[Any]:
+        """A topic by name."""
+        _check_name(name)
+        chosen = codec_for(codec)  # type: ignore[call-overload]
+        return Topic(self._core, name, chosen, self._partitioner(partitioner))
+
+    def _partitioner(self, choice: Partitioner | PartitionFunction | None) -> Partitioner:
+        return partitioner_for(choice, random=self._core.asking.random)
+
+    def _shared(self, name: str) -> Queue[Any]:
+        """The handle that `send` and `receive` use."""
+        found = self._queues.get(name)
+        if found is None:
+            if len(self._queues) >= HANDLES_KEPT_MAX:
+                self._queues.clear()
+            found = self._queues[name] = self.queue(name)
+        return found
+
+    # Messages.
+
+    async def send(self, destination: str, body: object, **options: Unpack[SendOptions]) -> Sent:
+        """Send one message to a queue or topic; see `Queue.send` for the options."""
+        return await self._shared(destination).send(body, **options)
+
+    async def send_many(
+        self,
+        destination: str,
+        bodies: "Iterable[object | Outgoing[Any]]",
+        **options: Unpack[SendManyOptions],
+    ) -> SentMany:
+        """Send many messages to a queue or topic; see `Queue.send_many` for the options."""
+        return await self._shared(destination).send_many(bodies, **options)
+
+    async def receive(
+        self,
+        queue: str,
+        max_messages: int = 1,
+        *,
+        wait: Seconds = 0.0,
+        lease: Seconds | None = None,
+        group: str = DEFAULT_WORK_GROUP,
+    ) -> list[Message[Any]]:
+        """Lease messages of a queue; see `Queue.receive`."""
+        handle = (
+            self._shared(queue) if group == DEFAULT_WORK_GROUP else self.queue(queue, group=group)
+        )
+        return await handle.receive(max_messages, wait=wait, lease=lease)
+
+    @overload
+    def subscribe(
+        self, topics: Topics, *, codec: None = None, **options: Unpack[SubscribeOptions]
+    ) -> Subscription[Any]: ...
+    @overload
+    def subscribe(
+        self, topics: Topics, *, codec: Codec[T] | type[T], **options: Unpack[SubscribeOptions]
+    ) -> Subscription[T]: ...
+    def subscribe(
+        self, topics: Topics, *, codec: object = None, **options: Unpack[SubscribeOptions]
+    ) -> Subscription[Any]:
+        """Read one or several topics, or all that match a pattern, with a group or without: see
+        `Subscription`."""
+        chosen = codec_for(codec)  # type: ignore[call-overload]
+        core = self._core
+        subscription = Subscription(core.asking, topics, chosen, SubscriptionOptions(**options))
+        core.closers.append(subscription.close)
+        return subscription
+
+    @overload
+    def read(
+        self,
+        topic: str,
+        *,
+        start: Start = ...,
+        end: Start | None = ...,
+        partitions: Iterable[int] | None = ...,
+        codec: None = None,
+    ) -> AsyncIterator[Record[Any]]: ...
+    @overload
+    def read(
+        self,
+        topic: str,
+        *,
+        start: Start = ...,
+        end: Start | None = ...,
+        partitions: Iterable[int] | None = ...,
+        codec: Codec[T] | type[T],
+    ) -> AsyncIterator[Record[T]]: ...
+    def read(
+        self,
+        topic: str,
+        *,
+        start: Start = "earliest",
+        end: Start | None = None,
+        partitions: Iterable[int] | None = None,
+        codec: object = None,
+    ) -> AsyncIterator[Record[Any]]:
+        """Replay a topic from `start` to its end as it is now. Nobody's position moves."""
+        chosen = codec_for(codec)  # type: ignore[call-overload]
+        return read_records(
+            self._core.asking, topic, codec=chosen, start=start, end=end, partitions=partitions
+        )
+
+    # Looking after things.
+
+    async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueDescription:
+        """Make a queue.
+
+        partitions      how many; 1, unless one node is not enough
+        exist_ok        one that is there is left as it is, instead of `TopicExists`
+        lease           for how long a message is a worker's (seconds; 30)
+        deliveries_max  after so many failed deliveries a message is dead (never)
+        dead_letter     the queue that dead messages go to
+        retry           how long a message waits that failed: none, fixed, linear, exponential or
+                        jittered, beginning with `retry_delay`
+        fifo            messages of one group (`message_group`, or the key) one after the other
+        delay, ttl      of messages that say nothing else
+        priorities      strict or weighted
+        deduplication   by the sender's `dedup_id` ("id"), or also by the body ("content")
+        length_max      how many messages may wait before sending is refused
+        settings        any other topic config by its name
+        """
+        return await create_queue(self._core.asking, name, options)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        exist_ok: bool = False,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicDescription:
+        """Make a topic, with Kafka's configs by their names."""
+        asking = self._core.asking
+        await create_topic(asking, name, partitions, configs or {}, exist_ok=exist_ok)
+        return await describe_topic(asking, name)
+
+    async def configure(self, name: str, changes: Mapping[str, str | None]) -> TopicDescription:
+        """Change the configs of a topic or queue; None takes one back to its default."""
+        return await configure_topic(self._core.asking, name, changes)
+
+    async def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Give a topic more partitions, `total` in all. Keys may move to others by that."""
+        return await add_partitions(self._core.asking, name, total)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Partitions and configs of a topic or queue."""
+        return await describe_topic(self._core.asking, name)
+
+    async def describe_queue(self, name: str) -> QueueDescription:
+        """The same, with what its work groups have to do."""
+        return await describe_queue(self._core.asking, name)
+
+    async def topics(self) -> list[TopicSummary]:
+        """All topics and queues, by name."""
+        return await list_topics(self._core.asking)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic or queue with everything in it."""
+        await delete_topic(self._core.asking, name)
+
+    async def delete_queue(self, name: str) -> None:
+        """The same."""
+        await delete_topic(self._core.asking, name)
+
+    async def cluster(self) -> ClusterDescription:
+        """Who is there."""
+        core = self._core
+        info = await core.directory.cluster(self.settings.timeout)
+        return ClusterDescription(
+            cluster_id=info.cluster_id,
+            version=info.version,
+            node=info.node,
+            controller=info.controller,
+            nodes=tuple(
+                NodeDescription(id=one.node, address=one.address, alive=one.alive)
+                for one in info.nodes
+            ),
+        )
+
+    def statistics(self) -> ClientStatistics:
+        """What this client has done so far."""
+        core = self._core
+        counters = core.counters
+        return ClientStatistics(
+            sent=counters.sent,
+            sent_bytes=counters.sent_bytes,
+            batches=counters.batches,
+            received=counters.received,
+            received_bytes=counters.received_bytes,
+            receives=counters.receives,
+            acked=counters.acked,
+            released=counters.released,
+            rejected=counters.rejected,
+            extended=counters.extended,
+            leases_lost=counters.leases_lost,
+            retries=core.asking.retries,
+            waiting_bytes=core.lanes.room.taken,
+        )
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise InvalidRequest(f"{name!r} is no name of a queue or topic.")

@@ -1,0 +1,126 @@
+"""What a client is told about queues, topics and the cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """How many messages of one work group are in which state.
+
+    sent = visible + in_flight + delayed + dead + acked + moved + expired + purged + dropped
+    + duplicates, at every moment."""
+
+    sent: int = 0
+    """Offered to the group since it began."""
+    visible: int = 0
+    """Waiting to be received."""
+    in_flight: int = 0
+    """Leased: being worked on."""
+    delayed: int = 0
+    """Waiting for their time."""
+    dead: int = 0
+    """Failed for good: archived, or about to be moved."""
+    acked: int = 0
+    moved: int = 0
+    """To a dead-letter queue."""
+    expired: int = 0
+    purged: int = 0
+    dropped: int = 0
+    duplicates: int = 0
+    oldest_age: float | None = None
+    """For how many seconds the oldest living message has been there."""
+
+    @property
+    def depth(self) -> int:
+        """All that is left to do."""
+        return self.visible + self.in_flight + self.delayed
+
+    @property
+    def lag(self) -> int:
+        """What could be worked on now and is not."""
+        return self.visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSummary:
+    """A topic or queue in a line."""
+
+    name: str
+    partitions: int
+    is_queue: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    """One partition: who leads it, and which offsets it has."""
+
+    index: int
+    leader: int
+    """The node; 0 while there is none."""
+    start: int
+    end: int
+    """The offset that the next message gets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic or queue, with its partitions."""
+
+    name: str
+    id: str
+    is_queue: bool
+    partitions: tuple[PartitionDescription, ...]
+    configs: Mapping[str, str]
+    """What differs from the defaults."""
+    created_at: datetime
+
+    @property
+    def messages(self) -> int:
+        """How many offsets its partitions hold."""
+        return sum(one.end - one.start for one in self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDescription(TopicDescription):
+    """A queue, with what its work groups have to do."""
+
+    groups: Mapping[str, QueueStats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDescription:
+    """A node of the cluster."""
+
+    id: int
+    address: str
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """The cluster, as the node sees it that was asked."""
+
+    cluster_id: str
+    version: str
+    """Of the node that answered."""
+    node: int
+    controller: int
+    nodes: tuple[NodeDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveDescription:
+    """A move of messages from one queue to another."""
+
+    state: str
+    moved: int
+    total: int
+    """How many messages the queue had when it began."""
+    failure: str
+
+
+def from_milliseconds(time_ms: int) -> datetime:
+    """A moment, as the broker tells it."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)

@@ -1,0 +1,183 @@
+"""Looking after consumer groups: who is in them, how far they are, and where they go on."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from penstock.client.asking import NOTHING, Asking
+from penstock.client.group_descriptions import (
+    GroupDescription,
+    GroupMember,
+    GroupPartition,
+    GroupSummary,
+    OffsetChange,
+)
+from penstock.client.group_link import GroupLink
+from penstock.client.offsets import ends_of, find_offsets, starts_of
+from penstock.client.positions import TopicPartition
+from penstock.client.starting import Start, StartRule
+from penstock.core.errors import (
+    GroupNotEmpty,
+    InvalidRequest,
+    RebalanceInProgress,
+    UnknownGroup,
+    UnknownMember,
+)
+from penstock.wire.failures import remake_error
+from penstock.wire.group_requests import (
+    AskGroup,
+    AskGroups,
+    CommitOffsets,
+    DeleteGroup,
+    GroupInfo,
+    GroupRows,
+    OffsetsCommitted,
+    OffsetToCommit,
+)
+from penstock.wire.requests import Done
+
+if TYPE_CHECKING:
+    from penstock.client.core import ClientCore
+
+_DEAD = "Dead"
+
+
+class GroupAdmin:
+    """The part of a client that looks after groups."""
+
+    @property
+    def _core(self) -> "ClientCore":
+        raise NotImplementedError
+
+    async def groups(self) -> list[GroupSummary]:
+        """All consumer groups, by name."""
+        return await list_groups(self._core.asking)
+
+    async def describe_group(self, name: str) -> GroupDescription:
+        """Members and lag of a group."""
+        return await describe_group(self._core.asking, name)
+
+    async def delete_group(self, name: str) -> None:
+        """Forget a group that has no members, with how far it had got."""
+        await delete_group(self._core.asking, name)
+
+    async def reset_group(
+        self,
+        name: str,
+        to: Start = "earliest",
+        *,
+        topics: str | Iterable[str] | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Let a group without members go on from elsewhere: "earliest", "latest", a datetime, or
+        offsets by partition. Without topics, in all it has read. A dry run only tells."""
+        return await reset_group(self._core.asking, name, to, topics=topics, dry_run=dry_run)
+
+
+async def list_groups(asking: Asking) -> list[GroupSummary]:
+    """All groups of the cluster, by name."""
+    answer = await asking.ask(AskGroups(), GroupRows)
+    return [
+        GroupSummary(name=row.group, state=row.state, coordinator=row.coordinator)
+        for row in answer.rows
+    ]
+
+
+async def describe_group(asking: Asking, name: str) -> GroupDescription:
+    """A group with its lag, or `UnknownGroup`."""
+    info = await asking.ask(AskGroup(name), GroupInfo)
+    if info.state == _DEAD:
+        raise UnknownGroup(f"there is no group {name}")
+    return GroupDescription(
+        name=info.group,
+        state=info.state,
+        assignor=info.protocol,
+        coordinator=info.coordinator,
+        members=tuple(
+            GroupMember(
+                id=one.member,
+                instance_id=one.instance,
+                client_id=one.client_id,
+                host=one.client_host,
+            )
+            for one in info.members
+        ),
+        partitions=tuple(
+            GroupPartition(
+                topic=one.topic, partition=one.index, committed=one.committed, end=one.end
+            )
+            for one in info.partitions
+        ),
+    )
+
+
+async def delete_group(asking: Asking, name: str) -> None:
+    """Forget a group."""
+    link = GroupLink(asking, name)
+    await link.ask_until(DeleteGroup(name), Done, deadline=asking.deadline(None))
+
+
+async def reset_group(
+    asking: Asking,
+    name: str,
+    to: Start,
+    *,
+    topics: str | Iterable[str] | None = None,
+    dry_run: bool = False,
+) -> list[OffsetChange]:
+    """Let a group go on from elsewhere; what changes, partition by partition."""
+    rule = StartRule(to)
+    group = await asking.ask(AskGroup(name), GroupInfo)
+    if group.members:
+        raise GroupNotEmpty(f"group {name} has members: stop them before it goes on elsewhere")
+    before = {TopicPartition(one.topic, one.index): one.committed for one in group.partitions}
+    names = {part.topic for part in before} if topics is None else set(_several(topics))
+    if not names:
+        raise InvalidRequest(f"group {name} has read nothing yet: say which topics are meant")
+    after = await _new_offsets(asking, names, rule)
+    changes = [
+        OffsetChange(
+            topic=part.topic, partition=part.partition, before=before.get(part), after=offset
+        )
+        for part, offset in sorted(after.items())
+    ]
+    if not dry_run:
+        await _write(asking, name, changes)
+    return changes
+
+
+async def _new_offsets(
+    asking: Asking, names: Iterable[str], rule: StartRule
+) -> dict[TopicPartition, int]:
+    """Where the group is to go on; partitions that are not among the offsets given stay out."""
+    deadline = asking.deadline(None)
+    parts: list[TopicPartition] = []
+    for name in sorted(names):
+        info = await asking.find(name, NOTHING, deadline)
+        parts += [TopicPartition(name, index) for index in range(len(info.leaders))]
+    if rule.offsets is None:
+        return await find_offsets(asking, dict.fromkeys(parts, rule.time_ms), deadline=deadline)
+    given = {part: offset for part in parts if (offset := rule.offset_of(part)) is not None}
+    starts = await starts_of(asking, given, deadline=deadline)
+    ends = await ends_of(asking, given, deadline=deadline)
+    return {part: min(max(offset, starts[part]), ends[part]) for part, offset in given.items()}
+
+
+async def _write(asking: Asking, name: str, changes: Iterable[OffsetChange]) -> None:
+    deadline = asking.deadline(None)
+    offsets: list[OffsetToCommit] = []
+    for change in changes:
+        info = await asking.find(change.topic, NOTHING, deadline)
+        offsets.append(OffsetToCommit(info.topic_id, change.partition, change.after))
+    link = GroupLink(asking, name)
+    request = CommitOffsets(name, tuple(offsets))
+    try:
+        answer = await link.ask_until(request, OffsetsCommitted, deadline=deadline)
+    except (UnknownMember, RebalanceInProgress) as error:
+        raise GroupNotEmpty(f"a member has joined group {name} meanwhile: stop it first") from error
+    for failure in answer.failures:
+        if failure is not None:
+            raise remake_error(failure)
+
+
+def _several(topics: str | Iterable[str]) -> Iterable[str]:
+    return [topics] if isinstance(topics, str) else topics

@@ -1,0 +1,353 @@
+"""What works behind a subscription: follows topics or a group, fetches ahead, hands out, commits.
+
+    TopicWatch ─┐                          ┌─▶ Prefetch ──▶ HandOut ──▶ the program
+                ├─▶ places, one each ──────┤
+    Membership ─┘   partition              └─▶ Committing
+
+Without a group, the places are all partitions of the topics. With one, they are what the group has
+assigned; before partitions are shared out anew, nothing more is handed out, and what the program
+has in hand gets some time to be finished, and is committed.
+
+Every task belongs to this reader, which awaits it when it is closed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+from penstock.client.asking import Asking
+from penstock.client.codecs import Codec
+from penstock.client.committing import Committing
+from penstock.client.group_link import GroupLink
+from penstock.client.guarantees import Guarantee
+from penstock.client.hand_out import HandOut
+from penstock.client.membership import Membership
+from penstock.client.positions import Place, TopicPartition
+from penstock.client.prefetching import Prefetch
+from penstock.client.record import Record
+from penstock.client.starting import Starting, StartRule
+from penstock.client.subscription_options import SubscriptionOptions
+from penstock.client.topic_watch import Topics, TopicSight, TopicWatch
+from penstock.core.errors import (
+    ClientClosed,
+    DeadlinePassed,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+)
+
+log = logging.getLogger("penstock.client")
+
+T = TypeVar("T")
+
+CLOSE_SECONDS: Final = 5.0
+"""How long a reader that is closed tries to commit."""
+MISSING_SECONDS: Final = 1.0
+"""How often a topic is looked for that does not exist."""
+
+
+class LogReader(Generic[T]):
+    """See the top of this module."""
+
+    def __init__(
+        self, asking: Asking, topics: Topics, codec: Codec[T], options: SubscriptionOptions
+    ) -> None:
+        self.asking = asking
+        self.options = options
+        patience = 2 * options.seconds("topics_interval")
+        self.watch = TopicWatch(asking, topics, patience=patience)
+        self.places: dict[TopicPartition, Place] = {}
+        self._at_most_once = options.guarantee is Guarantee.AT_MOST_ONCE
+        self.out: HandOut[T] = HandOut(codec, done_at_once=self._at_most_once)
+        self.link = None if options.group is None else GroupLink(asking, options.group)
+        self._starting = Starting(asking, StartRule(options.start), self.link)
+        self.prefetch = Prefetch(
+            asking,
+            self.places,
+            settle=self._starting.settle,
+            on_news=self.note,
+            on_out_of_range=self._on_out_of_range,
+            on_closed=self.failed,
+            messages_max=options.prefetch,
+            bytes_max=options.prefetch_bytes or asking.settings.prefetch_bytes_max,
+            wait_seconds=options.seconds("fetch_wait"),
+        )
+        self.membership: Membership | None = None
+        self.committing: Committing | None = None
+        if self.link is not None:
+            settings = options.membership()
+            self.membership = Membership(self.link, self, settings, random=asking.random)
+            self.committing = Committing(self.link, self.membership, self.places)
+        self.paused: set[TopicPartition] = set()
+        self._news = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._is_revoked = self.membership is not None
+        self._is_suspended = False
+        self._is_missing = False
+        """Something to read does not exist yet."""
+        self._failure: PenstockError | None = None
+
+    # Its life.
+
+    async def open(self) -> None:
+        """Begin to read; returns when it is known from where. Whoever comes later waits too."""
+        if self._is_closed:
+            raise ClientClosed("the subscription is closed")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        if not self._opening.done():
+            await asyncio.wait([self._opening])
+        if self._opening.cancelled():
+            raise ClientClosed("the subscription is closed")
+        self._opening.result()
+
+    async def _open(self) -> None:
+        deadline = self.asking.deadline(None)
+        sights = await self.watch.look(deadline)
+        self._starting.known = {name: sight.partitions for name, sight in sights.items()}
+        self.prefetch.start()
+        if self.membership is None:
+            self._follow(sights, await self.watch.names(deadline))
+        else:
+            self._is_missing = sights.keys() < await self.watch.names(deadline)
+            self.membership.start()
+            if self.options.auto_commit and not self._at_most_once:
+                self._tasks.append(asyncio.create_task(self._commit_now_and_then()))
+        self._tasks.append(asyncio.create_task(self._watch_topics()))
+        await self._wait_settled(deadline)
+
+    async def _wait_settled(self, deadline: float) -> None:
+        """Messages that are sent after a reader was opened are read by it, wherever it starts."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self._failure is None and (
+                    self._is_revoked or not all(one.is_settled for one in self.places.values())
+                ):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            if self.membership is None:
+                raise DeadlinePassed("it could not be found out where to begin") from None
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        """Commit what is done, leave the group, fetch no more."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._news.set()
+        try:
+            if self.committing is not None and self.options.auto_commit:
+                await self._commit_at_the_end(self.committing)
+        finally:
+            tasks = [*self._tasks, *([] if self._opening is None else [self._opening])]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            await self.prefetch.close()
+            if self.membership is not None:
+                await self.membership.close()
+
+    async def _commit_at_the_end(self, committing: Committing) -> None:
+        deadline = asyncio.get_running_loop().time() + CLOSE_SECONDS
+        try:
+            await committing.commit_done(deadline=deadline)
+        except PenstockError as error:
+            log.warning("what was read last was not committed and will be read again: %s", error)
+
+    # Handing out.
+
+    @property
+    def is_held_back(self) -> bool:
+        """Nothing may be handed out now."""
+        return self._is_revoked or self._is_suspended or self._is_closed
+
+    def note(self, place: Place) -> None:
+        """The place may have something to hand out."""
+        self.out.note(place)
+        self._news.set()
+
+    async def advance(self, deadline: float | None) -> bool:
+        """Have a batch open; False if there was none until the deadline, or it is all over."""
+        try:
+            await self.open()
+        except ClientClosed:
+            if not self._is_over():
+                raise
+        while not self._is_over():
+            if not self.is_held_back:
+                opened = await self.out.open_next()
+                if opened is not None:
+                    self.prefetch.wake()  # There is room for more.
+                    place, batch = opened
+                    if not self._at_most_once or await self._commit_ahead(place, batch.end_offset):
+                        return True
+                    continue
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._news.wait()
+            except TimeoutError:
+                return False
+        return False
+
+    def _is_over(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        return self._is_closed
+
+    async def fetch(self, max_records: int, deadline: float) -> list[Record[T]]:
+        """Up to so many records; waits for the first only."""
+        records: list[Record[T]] = []
+        while len(records) < max_records:
+            record = None if self.is_held_back else self.out.next_now()
+            if record is not None:
+                records.append(record)
+            elif (
+                records and (self.is_held_back or not self.out.has_batches)
+            ) or not await self.advance(deadline):
+                break
+        return records
+
+    async def _commit_ahead(self, place: Place, end: int) -> bool:
+        """At most once: what is handed out from here on was committed before."""
+        assert self.committing is not None, "there is no group to commit for"
+        version = place.version
+        deadline = self.asking.deadline(None)
+        while place.version == version and not self._is_closed:
+            try:
+                if await self.committing.commit({place: end}, deadline=deadline):
+                    return place.version == version
+                break
+            except DeadlinePassed as error:
+                log.warning("nothing is handed out that cannot be committed: %s", error)
+                deadline = self.asking.deadline(None)
+        if place.version == version:
+            place.rewind()
+        return False
+
+    async def _commit_now_and_then(self) -> None:
+        assert self.committing is not None, "there is no group to commit for"
+        while True:
+            await asyncio.sleep(self.options.seconds("commit_interval"))
+            await self.committing.try_to_commit()
+
+    # What the membership asks for.
+
+    async def topics(self) -> frozenset[str]:
+        """What to read now."""
+        return await self.watch.names(self.asking.deadline(None))
+
+    async def counts(self, topics: Iterable[str]) -> Mapping[str, int]:
+        """How many partitions these topics have."""
+        sights = await self.watch.look_at(topics, self.asking.deadline(None))
+        return {name: sight.partitions for name, sight in sights.items()}
+
+    async def revoke(self) -> None:
+        """Put everything down: finish and commit what is in hand."""
+        self._is_revoked = True
+        patience = self.options.seconds("rebalance_timeout") / 2
+        await self.out.wait_idle(patience)
+        if self.committing is not None and self.options.auto_commit:
+            deadline = asyncio.get_running_loop().time() + patience / 2
+            try:
+                await self.committing.commit_done(deadline=deadline)
+            except DeadlinePassed as error:
+                log.warning("what was read last may be read again by others: %s", error)
+
+    def assigned(self, parts: tuple[TopicPartition, ...], *, continues: bool) -> None:
+        """Read these from now on."""
+        kept = set(parts) if continues else set[TopicPartition]()
+        for part in [one for one in self.places if one not in kept]:
+            self._drop(part)
+        for part in parts:
+            if part not in self.places:
+                self._add(part)
+        self._is_revoked = False
+        self._is_suspended = False
+        self._news.set()
+        self.prefetch.wake()
+
+    def suspend(self) -> None:
+        """Others may have the partitions by now."""
+        self._is_suspended = True
+
+    def resume(self) -> None:
+        """No, they have not."""
+        self._is_suspended = False
+        self._news.set()
+
+    def failed(self, error: PenstockError) -> None:
+        """It is over; whoever asks for a record is told."""
+        self._failure = error
+        self._news.set()
+
+    # Topics.
+
+    async def _watch_topics(self) -> None:
+        """Look every now and then what there is."""
+        interval = self.options.seconds("topics_interval")
+        while True:
+            await asyncio.sleep(min(MISSING_SECONDS, interval) if self._is_missing else interval)
+            try:
+                await self._look_at_topics(self.asking.deadline(None))
+            except ClientClosed:
+                return
+            except (Unavailable, OutcomeUnknown) as error:
+                log.info("topics could not be looked at: %s", error)
+
+    async def _look_at_topics(self, deadline: float) -> None:
+        names = await self.watch.names(deadline)
+        if self.membership is None:
+            self._follow(await self.watch.look(deadline), names)
+            return
+        if names != self.membership.topics:
+            self.membership.rejoin()
+            return
+        known = self.membership.group_counts
+        self._is_missing = known is not None and len(known) < len(names)
+        if known is not None:
+            sights = await self.watch.look_at(self.membership.group_topics, deadline)
+            if {name: sight.partitions for name, sight in sights.items()} != known:
+                self.membership.rejoin()
+
+    def _follow(self, sights: Mapping[str, TopicSight], names: frozenset[str]) -> None:
+        """Without a group: read every partition there is."""
+        self._is_missing = sights.keys() < names
+        wanted = {
+            TopicPartition(name, index): sight.topic_id
+            for name, sight in sights.items()
+            for index in range(sight.partitions)
+        }
+        for part, place in list(self.places.items()):
+            if part not in wanted or (place.is_settled and place.topic_id != wanted[part]):
+                self._drop(part)
+                self._starting.known.pop(part.topic, None)  # What comes by this name is new.
+        for part in wanted:
+            if part not in self.places:
+                self._add(part)
+        self._news.set()
+        self.prefetch.wake()
+
+    def _add(self, part: TopicPartition) -> None:
+        place = self.places[part] = Place(part)
+        place.is_paused = part in self.paused
+
+    def _drop(self, part: TopicPartition) -> None:
+        place = self.places.pop(part)
+        place.unsettle(out_of_range=False)  # Whoever still has it in hand sees that it is over.
+
+    def _on_out_of_range(self, place: Place) -> None:
+        try:
+            self._starting.check_in_range(place)
+        except OffsetOutOfRange as error:
+            self.failed(error)
+            place.is_paused = True
+        else:
+            place.unsettle(out_of_range=True)

@@ -1,0 +1,257 @@
+"""A message that was leased: it is this worker's until the lease ends or it says what became of it.
+
+    ack()        done: it never comes back
+    release()    not done: it comes back, after a delay or as the queue's retry policy says
+    reject()     it can never be done: it goes to the dead letters
+    extend()     not done yet: the lease lasts longer
+
+Each returns whether it counted. False means that the lease was over and somebody else has had the
+message since, or that it is gone: what was done with it may be done a second time by somebody else.
+
+Messages are made by the hundred thousand, so everything that is not always needed (id, headers, the
+decoded body) is made when it is asked for.
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from penstock.client.codecs import Codec
+from penstock.client.seconds import Seconds
+from penstock.core import card
+from penstock.core.clock import Clock
+from penstock.core.errors import InvalidBody
+from penstock.core.message import Header
+from penstock.core.message_id import message_id
+from penstock.core.queue_rules import DEFAULT_PRIORITY
+from penstock.core.types import Offset, TopicId
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNREAD = object()
+
+
+class Settling(Protocol):
+    """Who carries verdicts to the broker."""
+
+    async def ack(self, messages: "Sequence[Message[Any]]") -> int: ...
+    async def release(self, messages: "Sequence[Message[Any]]", delay: Seconds | None) -> int: ...
+    async def reject(self, messages: "Sequence[Message[Any]]", reason: str) -> int: ...
+    async def extend(self, messages: "Sequence[Message[Any]]", lease: Seconds | None) -> int: ...
+
+
+class Lease:
+    """What messages share that were leased together, of one partition."""
+
+    __slots__ = (
+        "clock", "codec", "duration_ms", "epoch", "group", "held", "index", "queue", "settling",
+        "topic_id", "until_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        topic_id: bytes,
+        index: int,
+        group: str,
+        epoch: int,
+        until_ms: int,
+        duration_ms: int,
+        codec: Codec[object],
+        settling: Settling,
+        clock: Clock,
+    ) -> None:
+        self.queue = queue
+        self.topic_id = topic_id
+        self.index = index
+        self.group = group
+        self.epoch = epoch
+        self.until_ms = until_ms
+        """When it ends, by the clock's monotonic time."""
+        self.duration_ms = duration_ms
+        self.codec = codec
+        self.settling = settling
+        self.clock = clock
+        self.held: set[int] | None = None
+        """Offsets whose lease is kept going, if somebody does so."""
+
+
+class Message(Generic[T]):
+    """See the top of this module."""
+
+    __slots__ = (
+        "_body", "_first_ms", "_headers", "_value", "deliveries", "key", "lease", "offset",
+        "settled", "timestamp_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lease: Lease,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...],
+        deliveries: int,
+        first_ms: int,
+    ) -> None:
+        self.lease = lease
+        self.offset = offset
+        """Its place in its partition."""
+        self.timestamp_ms = timestamp_ms
+        """When it was sent, in milliseconds since 1970."""
+        self.key = key
+        self._value = value
+        self._headers = headers
+        self.deliveries = deliveries
+        """How often it has been delivered, this time included: 1 is the first time."""
+        self._first_ms = first_ms
+        self._body: object = _UNREAD
+        self.settled = False
+        """A verdict on it was given and counted."""
+
+    def __repr__(self) -> str:
+        place = f"{self.queue}:{self.partition}:{self.offset}"
+        return f"Message({place}, {len(self.raw)} bytes, delivery {self.deliveries})"
+
+    # What it is.
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self.lease.queue
+
+    @property
+    def group(self) -> str:
+        """The work group it was leased for."""
+        return self.lease.group
+
+    @property
+    def partition(self) -> int:
+        """Of the queue."""
+        return self.lease.index
+
+    @property
+    def id(self) -> str:
+        """The same for everybody, at every delivery, and after a move to another queue and back."""
+        moved = self._card(card.MESSAGE_ID)
+        if moved is not None:
+            return moved.decode(errors="replace")
+        return message_id(TopicId(self.lease.topic_id), self.lease.index, Offset(self.offset))
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the body."""
+        return self._value or b""
+
+    @property
+    def body(self) -> T:
+        """The body, decoded; `InvalidBody` if the codec cannot."""
+        if self._body is _UNREAD:
+            if self._card(card.UNREADABLE) is not None:
+                raise InvalidBody("The batch this message came in cannot be read.")
+            value = self._value
+            decode = self.lease.codec.decode
+            self._body = None if value is None else decode(value, self._headers)
+        return cast(T, self._body)
+
+    @property
+    def headers(self) -> Mapping[str, bytes | None]:
+        """The headers, but for those that say how the queue handles the message."""
+        return {name: value for name, value in self._headers if not name.startswith(card.PREFIX)}
+
+    @property
+    def sent_at(self) -> datetime:
+        """When it was sent."""
+        return _EPOCH + timedelta(milliseconds=self.timestamp_ms)
+
+    @property
+    def first_received_at(self) -> datetime:
+        """When it was delivered for the first time."""
+        return _EPOCH + timedelta(milliseconds=max(0, self._first_ms))
+
+    @property
+    def priority(self) -> int:
+        """0 to 9, the higher the sooner."""
+        return self._number(card.PRIORITY, DEFAULT_PRIORITY)
+
+    @property
+    def delay(self) -> float:
+        """How many seconds it had to wait at first, by its sender's wish."""
+        at_ms = self._number(card.DELIVER_AT, -1)
+        if at_ms >= 0:
+            return max(0, at_ms - self.timestamp_ms) / 1_000
+        return self._number(card.DELAY, 0) / 1_000
+
+    @property
+    def deadline(self) -> datetime | None:
+        """After which it is not worth delivering, by its sender's wish."""
+        at_ms = self._number(card.EXPIRE_AT, -1)
+        if at_ms < 0:
+            ttl_ms = self._number(card.TTL, -1)
+            at_ms = self.timestamp_ms + ttl_ms if ttl_ms >= 0 else -1
+        return None if at_ms < 0 else _EPOCH + timedelta(milliseconds=at_ms)
+
+    @property
+    def dedup_id(self) -> str | None:
+        """The id its sender gave it."""
+        return self._text(card.DEDUP_ID)
+
+    @property
+    def message_group(self) -> str | None:
+        """The group within which order holds."""
+        return self._text(card.GROUP)
+
+    @property
+    def dead_reason(self) -> str | None:
+        """In a dead-letter queue: why it died."""
+        return self._text(card.DEAD_REASON)
+
+    @property
+    def lease_left(self) -> float:
+        """For how many seconds it is still this worker's; 0 when the lease is over."""
+        return max(0, self.lease.until_ms - self.lease.clock.monotonic_ms()) / 1_000
+
+    @property
+    def lease_until(self) -> datetime:
+        """When the lease ends, by this machine's clock."""
+        left_ms = max(0, self.lease.until_ms - self.lease.clock.monotonic_ms())
+        return _EPOCH + timedelta(milliseconds=self.lease.clock.wall_ms() + left_ms)
+
+    def _card(self, name: str) -> bytes | None:
+        for known, value in self._headers:
+            if known == name:
+                return value
+        return None
+
+    def _text(self, name: str) -> str | None:
+        value = self._card(name)
+        return None if value is None else value.decode(errors="replace")
+
+    def _number(self, name: str, default: int) -> int:
+        value = self._card(name)
+        return int(value) if value is not None and value.isdigit() else default
+
+    # What became of it.
+
+    async def ack(self) -> bool:
+        """It is done and never comes back."""
+        return await _one(self.lease.settling.ack([self]))
+
+    async def release(self, delay: Seconds | None = None) -> bool:
+        """It is not done: deliver it again, after so long or as the retry policy says."""
+        return await _one(self.lease.settling.release([self], delay))
+
+    async def reject(self, reason: str = "") -> bool:
+        """It can never be done: to the dead letters with it, and why."""
+        return await _one(self.lease.settling.reject([self], reason))
+
+    async def extend(self, lease: Seconds | None = None) -> bool:
+        """It takes longer: the lease ends so long from now, or as long as it was at first."""
+        return await _one(self.lease.settling.extend([self], lease))
+
+
+async def _one(counted: Awaitable[int]) -> bool:
+    return await counted == 1

@@ -1,0 +1,48 @@
+"""A message that was looked at without touching it: no lease, no delivery, no effect."""
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from penstock.client.codecs import Codec
+from penstock.client.descriptions import from_milliseconds
+from penstock.client.record import Record
+from penstock.wire.requests import BrowsedOne
+
+T = TypeVar("T")
+
+
+class PeekedMessage(Record[T], Generic[T]):
+    """A record of a queue, and what state it is in."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(
+        self, queue: str, topic_id: bytes, partition: int, seen: BrowsedOne, codec: Codec[T]
+    ) -> None:
+        super().__init__(queue, topic_id, partition, seen.message, codec)
+        self._seen = seen
+
+    @property
+    def queue(self) -> str:
+        """The queue it is in."""
+        return self.topic
+
+    @property
+    def state(self) -> str:
+        """`visible`, `in flight`, `delayed` or `dead`."""
+        return self._seen.state
+
+    @property
+    def deliveries(self) -> int:
+        """How often it has been delivered."""
+        return self._seen.deliveries
+
+    @property
+    def until(self) -> datetime | None:
+        """When its lease or delay ends, or, if it is dead, when it died."""
+        return None if self._seen.until_ms < 0 else from_milliseconds(self._seen.until_ms)
+
+    @property
+    def reason(self) -> str:
+        """Why it is dead."""
+        return self._seen.reason

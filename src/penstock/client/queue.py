@@ -1,0 +1,270 @@
+"""A queue, as workers and senders see it.
+
+    queue = client.queue("orders")
+    await queue.send({"id": 7}, delay=10)
+    for message in await queue.receive(10, wait=20):
+        …
+        await message.ack()
+
+It is a light handle: making one asks nobody anything, and two of the same name share everything. A
+queue that does not exist is made when it is first used, if settings and broker allow it.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar, Unpack
+
+from penstock.client.codecs import Codec
+from penstock.client.consumer import PREFETCH, Consumer
+from penstock.client.core import ClientCore
+from penstock.client.descriptions import MoveDescription, QueueDescription, QueueStats
+from penstock.client.guarantees import Guarantee
+from penstock.client.message import Message
+from penstock.client.outgoing import Headers, Key, Outgoing
+from penstock.client.partitioners import Partitioner
+from penstock.client.peeked import PeekedMessage
+from penstock.client.queue_admin import (
+    QueueOptions,
+    browse,
+    count,
+    create_queue,
+    delete_topic,
+    describe_queue,
+    move_of,
+    purge,
+    redrive,
+)
+from penstock.client.receiver import Receiver
+from penstock.client.seconds import Seconds, to_milliseconds
+from penstock.client.sender import Sender
+from penstock.client.sent import Sent, SentMany
+
+T = TypeVar("T")
+
+Messages = Message[T] | Sequence[Message[T]]
+
+
+class Queue(Generic[T]):
+    """See the top of this module; made by `Client.queue`."""
+
+    def __init__(
+        self,
+        core: ClientCore,
+        name: str,
+        group: str,
+        codec: Codec[T],
+        partitioner: Partitioner,
+    ) -> None:
+        self.name = name
+        self.group = group
+        """The work group: workers of one group share the messages, each group gets them all."""
+        self._core = core
+        self._codec = codec
+        self._sender = Sender(name, codec, partitioner, core.lanes, create="queue")
+        self._receiver = self._make_receiver()
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r}, group={self.group!r})"
+
+    def _make_receiver(self) -> Receiver[T]:
+        core = self._core
+        return Receiver(
+            self.name, self.group, self._codec, core.asking, core.settler, core.counters, core.clock
+        )
+
+    # Sending.
+
+    async def send(
+        self,
+        body: T,
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
+        ttl: Seconds | None = None,
+        expire_at: datetime | None = None,
+        message_group: str | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> Sent:
+        """Send one message; returns when it is on disk on a majority of its replicas.
+
+        `key` decides about the partition, and about the order in a FIFO queue unless
+        `message_group` does. `dedup_id` makes a repeated send harmless, also by another process.
+        Raises `DeadlinePassed` if it was not sent within `timeout` and `OutcomeUnknown` if it may
+        have been."""
+        outgoing = Outgoing(
+            body, key, headers, priority, delay, deliver_at, ttl, expire_at,
+            message_group, dedup_id, partition, timestamp,
+        )  # fmt: skip
+        return await self._sender.send(outgoing, _seconds(timeout))
+
+    async def send_many(
+        self,
+        bodies: Iterable[T | Outgoing[T]],
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        deliver_at: datetime | None = None,
+        ttl: Seconds | None = None,
+        expire_at: datetime | None = None,
+        message_group: str | None = None,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> SentMany:
+        """Send many messages in few batches; returns when all are stored.
+
+        An `Outgoing` among the bodies has its own options, the others have those given here. If it
+        raises, some of them may have been stored."""
+        options: Outgoing[Any] = Outgoing(
+            None, key, headers, priority, delay, deliver_at, ttl, expire_at,
+            message_group, None, partition, timestamp,
+        )  # fmt: skip
+        return await self._sender.send_many(bodies, options, _seconds(timeout))
+
+    # Receiving.
+
+    async def receive(
+        self, max_messages: int = 1, *, wait: Seconds = 0.0, lease: Seconds | None = None
+    ) -> list[Message[T]]:
+        """Lease up to so many messages. If there are none, wait so long for the first; then [].
+
+        They are this caller's for the time of the lease: the queue's own (30 seconds, if nobody has
+        set it), or `lease`. What is not acked by then comes back."""
+        seconds = to_milliseconds(wait, "wait") / 1_000
+        return await self._receiver.receive(max_messages, seconds, lease)
+
+    def consume(
+        self,
+        *,
+        prefetch: int = PREFETCH,
+        lease: Seconds | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        extend_leases: bool = True,
+    ) -> Consumer[T]:
+        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`."""
+        consumer = Consumer(
+            self._make_receiver(),
+            self._core.settler,
+            prefetch=prefetch,
+            prefetch_bytes_max=self._core.settings.prefetch_bytes_max,
+            lease=lease,
+            guarantee=guarantee,
+            extend_leases=extend_leases,
+        )
+        self._core.closers.append(consumer.close)
+        return consumer
+
+    async def __aiter__(self) -> AsyncIterator[Message[T]]:
+        """`async for message in queue`: a consumer that ends with the loop, however it is left."""
+        async with self.consume() as messages:
+            async for message in messages:
+                yield message
+
+    # Settling.
+
+    async def ack(self, messages: Messages[T]) -> int:
+        """They are done; returns for how many it counted."""
+        return await self._core.settler.ack(_listed(messages))
+
+    async def release(self, messages: Messages[T], delay: Seconds | None = None) -> int:
+        """They are not done: deliver them again, after so long or as the retry policy says."""
+        return await self._core.settler.release(_listed(messages), delay)
+
+    async def reject(self, messages: Messages[T], reason: str = "") -> int:
+        """They can never be done: to the dead letters with them, and why."""
+        return await self._core.settler.reject(_listed(messages), reason)
+
+    async def extend(self, messages: Messages[T], lease: Seconds | None = None) -> int:
+        """They take longer: their lease ends so long from now."""
+        return await self._core.settler.extend(_listed(messages), lease)
+
+    # Looking.
+
+    async def peek(
+        self,
+        max_messages: int = 10,
+        *,
+        states: Iterable[str] | None = None,
+        partition: int | None = None,
+        start: int = 0,
+    ) -> list[PeekedMessage[T]]:
+        """Look at messages without touching them: nothing is leased or counted.
+
+        `states` are `visible`, `in flight`, `delayed` and `dead`; `start` is an offset."""
+        return await browse(
+            self._core.asking, self.name, self.group, self._codec,
+            max_messages=max_messages, states=states, partition=partition, start=start,
+        )  # fmt: skip
+
+    async def stats(self) -> QueueStats:
+        """How many messages are in which state."""
+        return await count(self._core.asking, self.name, self.group)
+
+    async def describe(self) -> QueueDescription:
+        """Its partitions, configs and work groups."""
+        return await describe_queue(self._core.asking, self.name)
+
+    # Looking after it.
+
+    async def create(self, **options: Unpack[QueueOptions]) -> QueueDescription:
+        """Make it, with options as `Client.create_queue` takes them."""
+        return await create_queue(self._core.asking, self.name, options)
+
+    async def purge(self) -> int:
+        """Drop everything this work group has left to do; returns how many messages that was."""
+        return await purge(self._core.asking, self.name, self.group)
+
+    async def redrive(
+        self, *, to: str | None = None, rate: int | None = None, dry_run: bool = False
+    ) -> "Redriven":
+        """Deliver dead messages anew: those that stayed here at once; of a dead-letter queue, all
+        go back to where they died, or to `to`, `rate` a second. The cluster does it by itself.
+
+        With `dry_run` nothing happens but counting."""
+        return Redriven(self, *await redrive(self._core.asking, self.name, to, rate, dry_run))
+
+    async def move(self, move_id: str) -> MoveDescription:
+        """How far a move is that `redrive` began."""
+        return await move_of(self._core.asking, self.name, move_id)
+
+    async def delete(self) -> None:
+        """Remove it with everything in it."""
+        await delete_topic(self._core.asking, self.name)
+
+
+class Redriven:
+    """What a redrive concerns."""
+
+    def __init__(self, queue: Queue[Any], count: int, move_id: str) -> None:
+        self._queue = queue
+        self.count = count
+        """How many messages."""
+        self.move_id = move_id
+        """Of the move that goes on by itself; empty if all is done, or nothing was begun."""
+
+    def __int__(self) -> int:
+        return self.count
+
+    async def progress(self) -> MoveDescription:
+        """How far it is."""
+        if not self.move_id:
+            return MoveDescription(
+                state="completed", moved=self.count, total=self.count, failure=""
+            )
+        return await self._queue.move(self.move_id)
+
+
+def _listed(messages: Messages[Any]) -> Sequence[Message[Any]]:
+    return [messages] if isinstance(messages, Message) else messages
+
+
+def _seconds(timeout: Seconds | None) -> float | None:
+    return None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000

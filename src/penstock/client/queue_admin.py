@@ -1,0 +1,265 @@
+"""Making, describing and looking after topics and queues: requests to any node."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, TypeVar
+
+from penstock.client.asking import Asking
+from penstock.client.codecs import Codec
+from penstock.client.descriptions import (
+    MoveDescription,
+    PartitionDescription,
+    QueueDescription,
+    QueueStats,
+    TopicDescription,
+    TopicSummary,
+    from_milliseconds,
+)
+from penstock.client.offsets import find_offsets
+from penstock.client.peeked import PeekedMessage
+from penstock.client.positions import TopicPartition
+from penstock.client.queue_options import (
+    DeduplicationName,
+    PrioritiesName,
+    RetryName,
+    queue_configs,
+)
+from penstock.client.seconds import Seconds
+from penstock.core.errors import InvalidRequest, OutcomeUnknown, TopicExists, UnknownTopic
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.wire.read_requests import EARLIEST, LATEST
+from penstock.wire.requests import (
+    AddPartitions,
+    AskMove,
+    AskTopic,
+    AskTopics,
+    AskWorkGroups,
+    Browse,
+    Browsed,
+    ConfigureTopic,
+    Count,
+    Counted,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    MoveInfo,
+    Purge,
+    Redrive,
+    Redriven,
+    TopicInfo,
+    TopicRows,
+    WorkGroups,
+)
+
+T = TypeVar("T")
+
+BROWSED_AT_ONCE = 1_000
+
+
+class QueueOptions(TypedDict, total=False):
+    """What a queue can be made with; see `Client.create_queue`."""
+
+    partitions: int | None
+    exist_ok: bool
+    lease: Seconds | None
+    deliveries_max: int | None
+    dead_letter: str | None
+    retry: RetryName | None
+    retry_delay: Seconds | None
+    fifo: bool
+    delay: Seconds | None
+    ttl: Seconds | None
+    priorities: PrioritiesName | None
+    deduplication: DeduplicationName | None
+    length_max: int | None
+    settings: Mapping[str, str]
+
+
+async def create_queue(asking: Asking, name: str, options: QueueOptions) -> QueueDescription:
+    """Make a queue."""
+    given: dict[str, Any] = dict(options)
+    partitions, exist_ok = given.pop("partitions", None), given.pop("exist_ok", False)
+    configs = queue_configs(**given)
+    await create_topic(
+        asking, name, 1 if partitions is None else partitions, configs, exist_ok=exist_ok
+    )
+    return await describe_queue(asking, name)
+
+
+async def create_topic(
+    asking: Asking,
+    name: str,
+    partitions: int | None,
+    configs: Mapping[str, str],
+    *,
+    exist_ok: bool,
+) -> TopicInfo:
+    """Make a topic. A lost answer is no reason to say that it was there before."""
+    request = CreateTopic(name, partitions, dict(configs))
+    unknown = False
+    while True:
+        try:
+            info = await asking.ask(request, TopicInfo, harmless=False)
+        except OutcomeUnknown:
+            if unknown:
+                raise
+            unknown = True
+            continue
+        except TopicExists:
+            if not exist_ok and not unknown:
+                raise
+            info = await asking.ask(AskTopic(name), TopicInfo)
+        asking.directory.note(info)
+        return info
+
+
+async def configure_topic(
+    asking: Asking, name: str, changes: Mapping[str, str | None]
+) -> TopicDescription:
+    """Change configs."""
+    info = await asking.ask(ConfigureTopic(name, dict(changes)), TopicInfo)
+    asking.directory.note(info)
+    return await _described(asking, info)
+
+
+async def add_partitions(asking: Asking, name: str, total: int) -> TopicDescription:
+    """More partitions."""
+    info = await asking.ask(AddPartitions(name, total), TopicInfo)
+    asking.directory.note(info)
+    return await _described(asking, info)
+
+
+async def delete_topic(asking: Asking, name: str) -> None:
+    """Remove a topic or queue. Gone after a lost answer is gone."""
+    unknown = False
+    while True:
+        try:
+            await asking.ask(DeleteTopic(name), Done, harmless=False)
+        except OutcomeUnknown:
+            if unknown:
+                raise
+            unknown = True
+            continue
+        except UnknownTopic:
+            if not unknown:
+                raise
+        asking.directory.forget(name)
+        return
+
+
+async def list_topics(asking: Asking) -> list[TopicSummary]:
+    """All of them by name."""
+    answer = await asking.ask(AskTopics(), TopicRows)
+    return [
+        TopicSummary(name=row.name, partitions=row.partitions, is_queue=row.is_queue)
+        for row in answer.rows
+    ]
+
+
+async def describe_topic(asking: Asking, name: str) -> TopicDescription:
+    """Partitions and configs of a topic or queue."""
+    return await _described(asking, await asking.ask(AskTopic(name), TopicInfo))
+
+
+async def describe_queue(asking: Asking, name: str) -> QueueDescription:
+    """The same with work groups."""
+    topic = await describe_topic(asking, name)
+    answer = await asking.ask(AskWorkGroups(name), WorkGroups)
+    groups = sorted({*answer.names, DEFAULT_WORK_GROUP})
+    stats = await asyncio.gather(*(count(asking, name, group) for group in groups))
+    return QueueDescription(
+        name=topic.name,
+        id=topic.id,
+        is_queue=topic.is_queue,
+        partitions=topic.partitions,
+        configs=topic.configs,
+        created_at=topic.created_at,
+        groups=dict(zip(groups, stats, strict=True)),
+    )
+
+
+async def _described(asking: Asking, info: TopicInfo) -> TopicDescription:
+    asking.directory.note(info)
+    parts = [TopicPartition(info.name, index) for index in range(len(info.leaders))]
+    deadline = asking.deadline(None)
+    starts, ends = await asyncio.gather(
+        find_offsets(asking, dict.fromkeys(parts, EARLIEST), deadline=deadline),
+        find_offsets(asking, dict.fromkeys(parts, LATEST), deadline=deadline),
+    )
+    return TopicDescription(
+        name=info.name,
+        id=info.topic_id.hex(),
+        is_queue=info.is_queue,
+        partitions=tuple(
+            PartitionDescription(
+                index=part.partition,
+                leader=info.leaders[part.partition],
+                start=starts[part],
+                end=ends[part],
+            )
+            for part in parts
+        ),
+        configs=dict(info.configs),
+        created_at=from_milliseconds(info.created_ms),
+    )
+
+
+async def count(asking: Asking, name: str, group: str) -> QueueStats:
+    """Messages of a work group by state."""
+    answer = await asking.ask(Count(name, group), Counted)
+    counts = dict(answer.counts)
+    oldest_ms = counts.pop("oldest_ms", -1)
+    age = None if oldest_ms < 0 else max(0, answer.now_ms - oldest_ms) / 1_000
+    known = {name: counts[name] for name in QueueStats.__slots__ if name in counts}
+    return QueueStats(**known, oldest_age=age)
+
+
+async def purge(asking: Asking, name: str, group: str) -> int:
+    """Drop what is left to do."""
+    answer = await asking.ask(Purge(name, group), Done)
+    return answer.count
+
+
+async def redrive(
+    asking: Asking, name: str, to: str | None, rate: int | None, dry_run: bool
+) -> tuple[int, str]:
+    """Deliver dead messages anew; how many, and the id of the move if there is one."""
+    if rate is not None and rate < 1:
+        raise InvalidRequest(f"rate is {rate}; move one message a second or more.")
+    request = Redrive(name, to or "", rate or 0, 0, dry_run)
+    answer = await asking.ask(request, Redriven, harmless=dry_run)
+    return answer.count, answer.move_id
+
+
+async def move_of(asking: Asking, name: str, move_id: str) -> MoveDescription:
+    """How far a move is."""
+    answer = await asking.ask(AskMove(name, move_id), MoveInfo)
+    return MoveDescription(
+        state=answer.state, moved=answer.moved, total=answer.total, failure=answer.failure
+    )
+
+
+async def browse(
+    asking: Asking,
+    name: str,
+    group: str,
+    codec: Codec[T],
+    *,
+    max_messages: int,
+    states: Iterable[str] | None,
+    partition: int | None,
+    start: int,
+) -> list[PeekedMessage[T]]:
+    """Look at messages of one partition, or of all, one after the other."""
+    info = await asking.ask(AskTopic(name), TopicInfo)
+    wanted = () if states is None else tuple(states)
+    indexes = range(len(info.leaders)) if partition is None else (partition,)
+    found: list[PeekedMessage[T]] = []
+    for index in indexes:
+        left = max_messages - len(found)
+        if left <= 0:
+            break
+        request = Browse(name, group, index, start, wanted, min(left, BROWSED_AT_ONCE))
+        answer = await asking.ask(request, Browsed)
+        found += [PeekedMessage(name, info.topic_id, index, row, codec) for row in answer.rows]
+    return found

@@ -1,0 +1,306 @@
+"""Receiving from one queue for one work group: asking who leads it, and reading what comes.
+
+A node answers for all partitions it leads. If several nodes lead parts of a queue, they are asked
+one after the other, each time beginning with another one; whoever waits, waits at all of them, and
+takes what comes first. What the others had leased by then goes back.
+
+Batches are opened here, not at the broker. An offset that was leased and is in no batch has been
+compacted away: it is acked, or it would come back for ever.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from penstock.client.asking import QUEUE, Asking
+from penstock.client.backoff import Backoff
+from penstock.client.channel import Buffer
+from penstock.client.codecs import Codec
+from penstock.client.message import Lease, Message
+from penstock.client.seconds import Seconds, to_milliseconds
+from penstock.client.settler import ACK, BY_POLICY, Settler
+from penstock.client.statistics import Counters
+from penstock.core.card import UNREADABLE
+from penstock.core.clock import Clock
+from penstock.core.errors import (
+    DeadlinePassed,
+    InvalidBatch,
+    InvalidRequest,
+    NotLeader,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+    UnknownTopicId,
+)
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX
+from penstock.core.message_batches import iter_batches, read_messages
+from penstock.core.plain_batches import unpack_plain
+from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
+from penstock.core.records import read_header
+from penstock.wire.requests import Take, Taken, TakenPart, TopicInfo
+
+T = TypeVar("T")
+
+WAIT_SECONDS_AT_ONCE: Final = 20.0
+"""A longer wait is several requests."""
+_UNREADABLE: Final = ((UNREADABLE, b"1"),)
+
+Run = tuple[int, int, int, int]
+
+
+class Receiver(Generic[T]):
+    """For one queue and work group; see the top of this module."""
+
+    def __init__(
+        self,
+        queue: str,
+        group: str,
+        codec: Codec[T],
+        asking: Asking,
+        settler: Settler,
+        counters: Counters,
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self.queue = queue
+        self.group = group
+        self._codec: Codec[Any] = codec
+        self._asking = asking
+        self._settler = settler
+        self._counters = counters
+        self._turn = 0
+        self._gaps: set[asyncio.Task[int]] = set()
+
+    async def receive(
+        self, messages_max: int, wait: float, lease: Seconds | None
+    ) -> list[Message[T]]:
+        """Lease messages; waits for some if there are none."""
+        if not messages_max >= 1:
+            raise InvalidRequest(f"max_messages is {messages_max}; ask for one or more.")
+        lease_ms = -1 if lease is None else to_milliseconds(lease, "lease")
+        if lease_ms > LEASE_MS_MAX:
+            raise InvalidRequest(f"a lease lasts at most {LEASE_MS_MAX // 1_000} seconds.")
+        loop = asyncio.get_running_loop()
+        wait_until = loop.time() + wait
+        deadline = wait_until + self._asking.settings.timeout
+        backoff = Backoff(random=self._asking.random)
+        while True:
+            info = await self._asking.find(self.queue, QUEUE, deadline)
+            left = min(max(0.0, wait_until - loop.time()), WAIT_SECONDS_AT_ONCE)
+            request = Take(
+                info.topic_id,
+                self.group,
+                min(messages_max, ACQUIRE_MESSAGES_MAX),
+                self._asking.settings.receive_bytes_max,
+                lease_ms,
+                int(left * 1_000),
+            )
+            try:
+                found = await self._take(info, request, left)
+            except (Unavailable, OutcomeUnknown, UnknownTopicId) as error:
+                # Nothing was leased, or it comes back by itself.
+                self._asking.directory.forget(self.queue, info)
+                pause = backoff.next(error)
+                if loop.time() + pause >= deadline:
+                    raise DeadlinePassed(
+                        f"{self.queue} could not be asked within the deadline: {error}"
+                    ) from error
+                self._asking.retries += 1
+                await asyncio.sleep(pause)
+                continue
+            if found or loop.time() >= wait_until:
+                return found
+
+    # Asking.
+
+    async def _take(self, info: TopicInfo, request: Take, wait: float) -> list[Message[T]]:
+        nodes = [node for node in dict.fromkeys(info.leaders) if node]
+        if not nodes:
+            raise NotLeader(f"no partition of {self.queue} has a leader now")
+        if len(nodes) == 1:
+            found = await self._ask(nodes[0], info, request, wait)
+            if 0 in info.leaders:
+                self._asking.directory.forget(self.queue, info)
+            return found
+        self._turn += 1
+        turn = self._turn % len(nodes)
+        nodes = nodes[turn:] + nodes[:turn]
+        at_once = msgspec.structs.replace(request, wait_ms=0)
+        problems: list[PenstockError] = []
+        for node in nodes:
+            try:
+                found = await self._ask(node, info, at_once, 0.0)
+            except (Unavailable, OutcomeUnknown) as error:
+                problems.append(error)  # The others may have something.
+                continue
+            if found:
+                if problems:
+                    self._asking.directory.forget(self.queue, info)
+                return found
+        if problems:
+            raise problems[0]
+        if wait <= 0:
+            return []
+        return await self._first(nodes, info, request, wait)
+
+    async def _first(
+        self, nodes: Sequence[int], info: TopicInfo, request: Take, wait: float
+    ) -> list[Message[T]]:
+        """Wait at all nodes and take what comes first."""
+        tasks = [asyncio.create_task(self._ask(node, info, request, wait)) for node in nodes]
+        found: list[Message[T]] = []
+        try:
+            pending = set(tasks)
+            while pending and not found:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    found += task.result()
+            return found
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            extra = [
+                message
+                for task in tasks
+                if not task.cancelled() and task.exception() is None
+                for message in task.result()
+            ]
+            mine = set(map(id, found))
+            spare = [message for message in extra if id(message) not in mine]
+            if spare:
+                self.give_back(spare)
+
+    async def _ask(
+        self, node: int, info: TopicInfo, request: Take, wait: float
+    ) -> list[Message[T]]:
+        clock = self._clock
+        began_ms = clock.monotonic_ms()
+        seconds = wait + self._asking.settings.attempt_timeout
+        answer, payload = await self._asking.ask_node(node, request, Taken, seconds)
+        if not answer.parts:
+            return []
+        found: list[Message[T]] = []
+        position = 0
+        for part in answer.parts:
+            if position + part.bytes > len(payload):
+                raise InvalidBatch("the broker's answer is shorter than it says")
+            duration_ms = max(1, part.until_ms - answer.now_ms)
+            # A lease is counted from before it was asked for: it must not seem longer than it is.
+            until_ms = (clock.monotonic_ms() if wait else began_ms) + duration_ms
+            lease = Lease(
+                queue=self.queue,
+                topic_id=info.topic_id,
+                index=part.index,
+                group=self.group,
+                epoch=part.epoch,
+                until_ms=until_ms,
+                duration_ms=duration_ms if request.lease_ms < 0 else request.lease_ms,
+                codec=self._codec,
+                settling=self._settler,
+                clock=clock,
+            )
+            found += self._read(lease, part, payload[position : position + part.bytes])
+            position += part.bytes
+        self._counters.receives += 1
+        self._counters.received += len(found)
+        self._counters.received_bytes += len(payload)
+        return found
+
+    # Reading.
+
+    def _read(self, lease: Lease, part: TakenPart, payload: Buffer) -> list[Message[T]]:
+        found: list[Message[T]] = []
+        for batch in iter_batches(payload):
+            found += _open(lease, part.runs, batch)
+        wanted = sum(end - first for first, end, _, _ in part.runs)
+        if len(found) != wanted:
+            there = {message.offset for message in found}
+            gaps = [
+                (offset, offset + 1)
+                for first, end, _, _ in part.runs
+                for offset in range(first, end)
+                if offset not in there
+            ]
+            task = asyncio.create_task(self._settler.settle_ranges(lease, gaps, ACK, BY_POLICY))
+            self._gaps.add(task)
+            task.add_done_callback(self._forget_gaps)
+        return found if _ascend(part.runs) else _in_turn(found, part.runs)
+
+    def _forget_gaps(self, task: "asyncio.Task[int]") -> None:
+        self._gaps.discard(task)
+        if not task.cancelled():
+            task.exception()  # The lease ends, and the gap is found again.
+
+    def give_back(self, messages: Sequence[Message[T]]) -> None:
+        """Nobody will look at these: they go back, uncounted."""
+        task = asyncio.create_task(self._settler.give_back(messages))
+        self._gaps.add(task)
+        task.add_done_callback(self._forget_gaps)
+
+    async def close(self) -> None:
+        """Wait for what is being given back."""
+        await asyncio.gather(*self._gaps, return_exceptions=True)
+
+
+def _ascend(runs: Sequence[Run]) -> bool:
+    return all(before[1] <= after[0] for before, after in pairwise(runs))
+
+
+def _in_turn(found: list[Message[T]], runs: Sequence[Run]) -> list[Message[T]]:
+    """In the order in which they were granted: by priority, and by whose turn it is."""
+    by_offset = {message.offset: message for message in found}
+    return [
+        by_offset[offset]
+        for first, end, _, _ in runs
+        for offset in range(first, end)
+        if offset in by_offset
+    ]
+
+
+def _open(lease: Lease, runs: Sequence[Run], batch: memoryview) -> Iterator[Message[Any]]:
+    """The leased messages of a batch."""
+    header = read_header(batch)
+    base, count = header.base_offset, header.record_count
+    end = base + header.last_offset_delta + 1
+    inside = [run for run in runs if run[0] < end and run[1] > base]
+    if not inside:
+        return
+    try:
+        bodies = None
+        if end - base == count:
+            records = unpack_body(batch, header.attributes, count)
+            bodies = unpack_plain(records, count)
+        if bodies is not None:
+            log_time = header.attributes & LOG_APPEND_TIME
+            time_ms = header.max_timestamp if log_time else header.base_timestamp
+            for first, stop, deliveries, first_ms in inside:
+                low, high = max(first, base), min(stop, end)
+                for offset, body in zip(
+                    range(low, high), bodies[low - base : high - base], strict=True
+                ):
+                    yield Message(lease, offset, time_ms, None, body, (), deliveries, first_ms)
+            return
+        messages = {message.offset: message for message in read_messages(batch)}
+    except InvalidBatch:
+        for first, stop, deliveries, first_ms in inside:
+            for offset in range(max(first, base), min(stop, end)):
+                yield Message(lease, offset, -1, None, None, _UNREADABLE, deliveries, first_ms)
+        return
+    for first, stop, deliveries, first_ms in inside:
+        for offset in range(max(first, base), min(stop, end)):
+            one = messages.get(offset)  # type: ignore[call-overload]
+            if one is not None:
+                yield Message(
+                    lease,
+                    offset,
+                    one.timestamp_ms,
+                    one.key,
+                    one.value,
+                    one.headers,
+                    deliveries,
+                    first_ms,
+                )

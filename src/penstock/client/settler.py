@@ -1,0 +1,282 @@
+"""Verdicts on messages, joined on their way to the broker.
+
+Verdicts on messages of one partition gather while a request is under way and go out together in
+the next one, neighbours of one lease as one: a worker that acks a thousand messages one by one,
+side by side, costs little more than one that acks them in one call.
+
+A verdict may be asked for twice: only the first one changes anything. When an answer was lost and
+the second attempt finds the message gone, the first one was heard.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from penstock.client.asking import Asking
+from penstock.client.message import Lease, Message
+from penstock.client.seconds import Seconds, to_milliseconds
+from penstock.client.statistics import Counters
+from penstock.core.errors import InvalidRequest, PenstockError, UnknownTopic
+from penstock.core.limits import LEASE_MS_MAX
+from penstock.wire.requests import Settle, Settled, TopicInfo
+
+ACK, RELEASE, REJECT, EXTEND, FINISH, RETURN = 1, 2, 3, 4, 5, 6
+"""The machine's verdicts, as they travel."""
+DONE: Final = 0
+GONE: Final = 2
+SETTLEMENTS_AT_ONCE: Final = 5_000
+BY_POLICY: Final = -1
+
+Place = tuple[str, bytes, int, str]
+"""Queue, topic id, partition and work group."""
+Settlement = tuple[int, int, int, int, int, str]
+Waiting = tuple[Settlement, float, asyncio.Future[bool]]
+
+
+class Settler:
+    """Carries the verdicts of one client; see the top of this module."""
+
+    def __init__(self, asking: Asking, counters: Counters) -> None:
+        self._asking = asking
+        self._counters = counters
+        self._lanes: dict[Place, _SettleLane] = {}
+
+    async def ack(self, messages: Sequence[Message[Any]]) -> int:
+        """They are done."""
+        count = await self.settle(messages, FINISH)
+        self._counters.acked += count
+        return count
+
+    async def release(self, messages: Sequence[Message[Any]], delay: Seconds | None) -> int:
+        """They are to be delivered again."""
+        delay_ms = BY_POLICY if delay is None else to_milliseconds(delay, "delay")
+        count = await self.settle(messages, RELEASE, delay_ms)
+        self._counters.released += count
+        return count
+
+    async def reject(self, messages: Sequence[Message[Any]], reason: str) -> int:
+        """They can never be done."""
+        count = await self.settle(messages, REJECT, reason=reason)
+        self._counters.rejected += count
+        return count
+
+    async def give_back(self, messages: Sequence[Message[Any]]) -> int:
+        """Nobody has looked at them."""
+        return await self.settle(messages, RETURN)
+
+    async def extend(self, messages: Sequence[Message[Any]], lease: Seconds | None) -> int:
+        """They take longer."""
+        if lease is None:
+            count = 0
+            for duration_ms in {message.lease.duration_ms for message in messages}:
+                those = [one for one in messages if one.lease.duration_ms == duration_ms]
+                count += await self._extend(those, duration_ms)
+            return count
+        return await self._extend(messages, to_milliseconds(lease, "lease"))
+
+    async def _extend(self, messages: Sequence[Message[Any]], lease_ms: int) -> int:
+        if not 0 <= lease_ms <= LEASE_MS_MAX:
+            raise InvalidRequest(f"a lease lasts at most {LEASE_MS_MAX // 1_000} seconds")
+        leases = {message.lease: message.lease.clock.monotonic_ms() for message in messages}
+        count = await self.settle(messages, EXTEND, lease_ms)
+        for lease, began_ms in leases.items():
+            lease.until_ms = began_ms + lease_ms
+        self._counters.extended += count
+        return count
+
+    async def settle(
+        self,
+        messages: Sequence[Message[Any]],
+        verdict: int,
+        delay_ms: int = BY_POLICY,
+        reason: str = "",
+    ) -> int:
+        """Give one verdict on messages; returns on how many it counted."""
+        deadline = self._asking.deadline(None)
+        messages = [message for message in messages if not message.settled]
+        if not messages:
+            return 0
+        work = [
+            self._settle_run(messages[start:end], (verdict, delay_ms, reason), deadline)
+            for start, end in _runs(messages)
+        ]
+        count = await work[0] if len(work) == 1 else sum(await asyncio.gather(*work))
+        self._counters.leases_lost += len(messages) - count
+        return count
+
+    async def _settle_run(
+        self, run: Sequence[Message[Any]], verdict: tuple[int, int, str], deadline: float
+    ) -> int:
+        """Neighbours of one lease count as a whole; if they do not, each is asked for itself."""
+        lease, first, end = run[0].lease, run[0].offset, run[-1].offset + 1
+        lane = self._lane(lease)
+        if await lane.put(first, end, lease.epoch, verdict, deadline):
+            counted: Sequence[Message[Any]] = run
+        elif len(run) == 1:
+            return 0
+        else:
+            outcomes = await asyncio.gather(
+                *(
+                    lane.put(one.offset, one.offset + 1, lease.epoch, verdict, deadline)
+                    for one in run
+                )
+            )
+            counted = [one for one, outcome in zip(run, outcomes, strict=True) if outcome]
+        if verdict[0] != EXTEND:
+            for message in counted:
+                message.settled = True
+            if lease.held is not None:
+                lease.held.difference_update([message.offset for message in counted])
+        return len(counted)
+
+    async def settle_ranges(
+        self, lease: Lease, ranges: Sequence[tuple[int, int]], verdict: int, delay_ms: int
+    ) -> int:
+        """Give one verdict on offsets of one lease; returns on how many ranges it counted."""
+        deadline = self._asking.deadline(None)
+        lane = self._lane(lease)
+        counted = await asyncio.gather(
+            *(
+                lane.put(first, end, lease.epoch, (verdict, delay_ms, ""), deadline)
+                for first, end in ranges
+            )
+        )
+        return sum(counted)
+
+    def _lane(self, lease: Lease) -> "_SettleLane":
+        place = lease.queue, lease.topic_id, lease.index, lease.group
+        lane = self._lanes.get(place)
+        if lane is None:
+            lane = self._lanes[place] = _SettleLane(place, self._asking, self._lanes)
+        return lane
+
+    async def flush(self) -> None:
+        """Wait until all verdicts are given."""
+        await asyncio.gather(*(lane.drain() for lane in list(self._lanes.values())))
+
+    async def close(self) -> None:
+        """Stop at once."""
+        await asyncio.gather(*(lane.close() for lane in list(self._lanes.values())))
+
+
+class _SettleLane:
+    """The verdicts on messages of one partition and work group; one request at a time."""
+
+    def __init__(self, place: Place, asking: Asking, lanes: "dict[Place, _SettleLane]") -> None:
+        self._place = place
+        self._asking = asking
+        self._lanes = lanes
+        self._waiting: list[Waiting] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def put(
+        self, first: int, end: int, epoch: int, verdict: tuple[int, int, str], deadline: float
+    ) -> bool:
+        """Give a verdict; returns whether it counted."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(((first, end, epoch, *verdict), deadline, done))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await done
+
+    async def drain(self) -> None:
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                waiting = self._waiting[:SETTLEMENTS_AT_ONCE]
+                del self._waiting[:SETTLEMENTS_AT_ONCE]
+                await self._settle([one for one in waiting if not one[2].done()])
+        finally:
+            self._task = None
+            for _, _, done in self._waiting:
+                done.cancel()
+            self._lanes.pop(self._place, None)
+
+    async def _settle(self, waiting: list[Waiting], *, joins: bool = True) -> None:
+        if not waiting:
+            return
+        joined = _join(waiting) if joins else [(one[0], [one]) for one in waiting]
+        settlements = tuple(settlement for settlement, _ in joined)
+        try:
+            outcomes = await self._ask(settlements, max(deadline for _, deadline, _ in waiting))
+        except PenstockError as error:
+            for _, _, done in waiting:
+                if not done.done():
+                    done.set_exception(error)
+            return
+        except asyncio.CancelledError:
+            for _, _, done in waiting:
+                done.cancel()
+            raise
+        alone: list[Waiting] = []
+        for (_, members), outcome in zip(joined, outcomes, strict=True):
+            if outcome != DONE and len(members) > 1:
+                alone += members  # One of them may be lost, and the others need not be.
+                continue
+            for _, _, done in members:
+                if not done.done():
+                    done.set_result(outcome == DONE)
+        await self._settle(alone, joins=False)
+
+    async def _ask(self, settlements: tuple[Settlement, ...], deadline: float) -> tuple[int, ...]:
+        queue, topic_id, index, group = self._place
+        attempts = 0
+
+        def make(_info: TopicInfo) -> tuple[Settle, bytes]:
+            nonlocal attempts
+            attempts += 1
+            return Settle(topic_id, index, group, settlements), b""
+
+        try:
+            answer, _ = await self._asking.ask_leader(
+                queue, index, make, Settled, deadline=deadline
+            )
+        except UnknownTopic:  # Deleted, and the messages with it.
+            return (GONE,) * len(settlements)
+        if attempts == 1:
+            return answer.outcomes
+        return tuple(
+            DONE if outcome == GONE and settlement[3] != EXTEND else outcome
+            for outcome, settlement in zip(answer.outcomes, settlements, strict=True)
+        )
+
+
+def _join(waiting: list[Waiting]) -> list[tuple[Settlement, list[Waiting]]]:
+    """Equal verdicts on neighbours become one."""
+    joined: list[tuple[Settlement, list[Waiting]]] = []
+    for one in sorted(waiting, key=_by_place):
+        settlement = one[0]
+        if joined:
+            last, members = joined[-1]
+            if last[1] == settlement[0] and last[2:] == settlement[2:]:
+                members.append(one)
+                joined[-1] = (last[0], settlement[1], *last[2:]), members
+                continue
+        joined.append((settlement, [one]))
+    return joined
+
+
+def _by_place(one: Waiting) -> tuple[int, int]:
+    return one[0][2], one[0][0]
+
+
+def _runs(messages: Sequence[Message[Any]]) -> Iterator[tuple[int, int]]:
+    """Rows of neighbours of one lease, by their places in the list."""
+    lease: Lease | None = None
+    start = expected = 0
+    for number, message in enumerate(messages):
+        if message.lease is lease and message.offset == expected:
+            expected += 1
+            continue
+        if lease is not None:
+            yield start, number
+        lease, start, expected = message.lease, number, message.offset + 1
+    yield start, len(messages)

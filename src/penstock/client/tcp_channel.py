@@ -1,0 +1,148 @@
+"""The way to a cluster over TCP: one connection to each node that is asked, made when it is needed.
+
+Requests of one client to one node share a connection, which carries many at a time and keeps the
+order of batches. A node that hangs (an answer does not come in time) loses its connection: the next
+request makes a new one, or goes elsewhere. Connections nobody has used for minutes are closed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.client.channel import Buffer, Late
+from penstock.client.tcp_connection import TcpConnection, open_connection
+from penstock.core.errors import ClientClosed, OutcomeUnknown, Unavailable
+from penstock.wire.requests import Answer, NodeInfo, Request
+
+CONNECT_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 300.0
+
+Place = tuple[str, int]
+
+
+class TcpChannel:
+    """See the top of this module."""
+
+    def __init__(self, hosts: Sequence[Place]) -> None:
+        assert hosts, "an address names at least one host"
+        self._hosts = list(hosts)
+        self._nodes: dict[int, Place] = {}
+        self._connections: dict[Place, TcpConnection] = {}
+        self._opening: dict[Place, asyncio.Task[TcpConnection]] = {}
+        self._turn = 0
+        self._closed = False
+        self.on_late: Late = lambda _node, _request, _answer: None
+
+    def learn(self, nodes: Sequence[NodeInfo]) -> None:
+        """Where nodes are; those that are gone are forgotten."""
+        self._nodes = {
+            info.node: place for info in nodes if (place := _split(info.address)) is not None
+        }
+
+    async def ask(
+        self, node: int | None, request: Request, payload: Buffer = b"", *, timeout: float
+    ) -> tuple[Answer, Buffer]:
+        """Ask a node, or any one."""
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        if node is not None:
+            place = self._nodes.get(node)
+            if place is None:
+                raise Unavailable(f"nobody has said yet where node {node} is")
+            return await self._ask(place, request, payload, timeout)
+        return await self._ask_any(request, payload, timeout)
+
+    async def _ask_any(
+        self, request: Request, payload: Buffer, timeout: float
+    ) -> tuple[Answer, Buffer]:
+        """Whoever was asked last is asked again, as long as it can be reached; then the next."""
+        places = list(dict.fromkeys((*self._hosts, *self._nodes.values())))
+        problem: Unavailable | None = None
+        for number in range(len(places)):
+            place = places[(self._turn + number) % len(places)]
+            try:
+                answer = await self._ask(place, request, payload, timeout)
+            except Unavailable as error:
+                problem = error
+            except OutcomeUnknown:
+                self._turn += number + 1
+                raise
+            else:
+                self._turn = (self._turn + number) % len(places)
+                return answer
+        assert problem is not None, "there is at least one place"
+        raise problem
+
+    async def _ask(
+        self, place: Place, request: Request, payload: Buffer, timeout: float
+    ) -> tuple[Answer, Buffer]:
+        connection = self._connections.get(place)
+        if connection is None or not connection.is_open:
+            connection = await self._open(place, timeout)
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            return await connection.ask(request, payload, timeout)
+        except OutcomeUnknown as error:
+            if connection.heard_at <= asked_at:
+                # It hangs, or has lost its network: nothing more is asked on this connection.
+                connection.abort(str(error))
+            raise
+
+    async def _open(self, place: Place, timeout: float) -> TcpConnection:
+        """Everybody who needs this connection waits for the same one."""
+        self._drop_idle()
+        opening = self._opening.get(place)
+        if opening is None:
+            seconds = min(timeout, CONNECT_SECONDS)
+            opening = asyncio.create_task(
+                open_connection(
+                    *place,
+                    seconds,
+                    lambda request, answer: self._note_late(place, request, answer),
+                )
+            )
+            self._opening[place] = opening
+            opening.add_done_callback(lambda task: self._opened(place, task))
+        return await asyncio.shield(opening)
+
+    def _opened(self, place: Place, task: "asyncio.Task[TcpConnection]") -> None:
+        self._opening.pop(place, None)
+        if task.cancelled() or task.exception() is not None:
+            return
+        if self._closed:
+            task.result().abort("the client is closed")
+        else:
+            self._connections[place] = task.result()
+
+    def _note_late(self, place: Place, request: Request, answer: Answer) -> None:
+        node = next((node for node, known in self._nodes.items() if known == place), 0)
+        self.on_late(node, request, answer)
+
+    def _drop_idle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for place, connection in list(self._connections.items()):
+            if not connection.is_open:
+                del self._connections[place]
+            elif connection.is_idle and now - connection.used_at >= IDLE_SECONDS:
+                connection.abort("nobody has used it for long")
+                del self._connections[place]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Unavailable):
+                await task
+        for connection in self._connections.values():
+            connection.abort("the client is closed")
+        self._connections.clear()
+
+
+def _split(address: str) -> Place | None:
+    """Host and port of an address that a node has told."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return None
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,135 @@
+"""A topic, as producers and log readers see it: everything stays, everybody reads it all.
+
+topic = client.topic("events")
+await topic.send("user 7 logged in", key="7")
+async for record in topic.read(start=yesterday):
+    …
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from penstock.client.codecs import Codec
+from penstock.client.core import ClientCore
+from penstock.client.descriptions import TopicDescription
+from penstock.client.offsets import ends_of
+from penstock.client.outgoing import Headers, Key, Outgoing
+from penstock.client.partitioners import Partitioner
+from penstock.client.positions import TopicPartition
+from penstock.client.queue_admin import (
+    configure_topic,
+    create_topic,
+    delete_topic,
+    describe_topic,
+)
+from penstock.client.reading import read_records
+from penstock.client.record import Record
+from penstock.client.seconds import Seconds, to_milliseconds
+from penstock.client.sender import Sender
+from penstock.client.sent import Sent, SentMany
+from penstock.client.starting import Start
+
+T = TypeVar("T")
+
+
+class Topic(Generic[T]):
+    """See the top of this module; made by `Client.topic`."""
+
+    def __init__(
+        self, core: ClientCore, name: str, codec: Codec[T], partitioner: Partitioner
+    ) -> None:
+        self.name = name
+        self._core = core
+        self._codec = codec
+        self._sender = Sender(name, codec, partitioner, core.lanes, create="topic")
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r})"
+
+    async def send(
+        self,
+        body: T,
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> Sent:
+        """Append one message; returns when it is on disk on a majority of its replicas."""
+        outgoing = Outgoing(body, key, headers, partition=partition, timestamp=timestamp)
+        return await self._sender.send(outgoing, _seconds(timeout))
+
+    produce = send
+    """What Kafka's users call it."""
+
+    async def send_many(
+        self,
+        bodies: Iterable[T | Outgoing[T]],
+        *,
+        key: Key = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        timeout: Seconds | None = None,
+    ) -> SentMany:
+        """Append many messages in few batches; returns when all are stored. An `Outgoing` among
+        them has its own options."""
+        options: Outgoing[Any] = Outgoing(
+            None, key, headers, partition=partition, timestamp=timestamp
+        )
+        return await self._sender.send_many(bodies, options, _seconds(timeout))
+
+    def read(
+        self,
+        *,
+        start: Start = "earliest",
+        end: Start | None = None,
+        partitions: Iterable[int] | None = None,
+    ) -> AsyncIterator[Record[T]]:
+        """All messages from `start` on, up to the end as it is now; nobody's position moves."""
+        return read_records(
+            self._core.asking,
+            self.name,
+            codec=self._codec,
+            start=start,
+            end=end,
+            partitions=partitions,
+        )
+
+    async def ends(self) -> Mapping[int, int]:
+        """The offset that the next message gets, by partition."""
+        deadline = self._core.asking.deadline(None)
+        info = await self._core.asking.find(self.name, "", deadline)
+        parts = [TopicPartition(self.name, index) for index in range(len(info.leaders))]
+        found = await ends_of(self._core.asking, parts, deadline=deadline)
+        return {part.partition: offset for part, offset in found.items()}
+
+    async def describe(self) -> TopicDescription:
+        """Its partitions and configs."""
+        return await describe_topic(self._core.asking, self.name)
+
+    async def create(
+        self,
+        *,
+        partitions: int | None = None,
+        exist_ok: bool = False,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicDescription:
+        """Make it."""
+        asking = self._core.asking
+        await create_topic(asking, self.name, partitions, configs or {}, exist_ok=exist_ok)
+        return await describe_topic(asking, self.name)
+
+    async def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
+        """Change its configs; None takes one back to its default."""
+        return await configure_topic(self._core.asking, self.name, changes)
+
+    async def delete(self) -> None:
+        """Remove it with everything in it."""
+        await delete_topic(self._core.asking, self.name)
+
+
+def _seconds(timeout: Seconds | None) -> float | None:
+    return None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000

@@ -1,0 +1,1 @@
+"""The whole engine inside another program: `file:` and `memory:`."""

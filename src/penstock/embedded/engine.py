@@ -1,0 +1,143 @@
+"""A node and its native service inside this process, without a socket.
+
+    file:./data     a node on the real disk: durable before it answers, as a broker is
+    memory:         the same node on a `MemoryDisk`
+
+Nothing is simulated. The node has its shards, writer threads and files; it leads everything alone,
+so it can serve a few milliseconds after it was opened.
+
+**When memory runs out.** `memory:` may reserve `EmbeddedSettings.memory_bytes_max`, 1 GiB. What is
+retained for good fills it as it fills a disk. Then sends are refused with `StorageFull`, while
+receiving, acking and deleting go on out of the ballast; space comes back when whole segments are
+free of what somebody still wants. If the process gets no memory before that, writing fails the same
+way.
+
+**Time.** When a clock is moved by hand, as a test's is, what became due happens at once (see
+`engine.moved_time`), and no request is answered before that. So a message whose delay is over is in
+the next answer, and in the hands of somebody who waits for it, without any time passing.
+"""
+
+import asyncio
+
+from penstock.core.clock import Clock, SystemClock
+from penstock.core.errors import Unavailable
+from penstock.embedded.settings import FILE_SETTINGS, MEMORY_SETTINGS, EmbeddedSettings
+from penstock.engine.group_requests import GroupSettings
+from penstock.engine.moved_time import MovedTime
+from penstock.engine.node import Node, NodeSettings
+from penstock.native.handling import Buffer, Reply
+from penstock.native.service import Service
+from penstock.storage import Disk, LogSettings, RealDisk
+from penstock.storage.memory_disk import MemoryDisk
+from penstock.wire.requests import Request
+
+MEMORY_DIRECTORY = "memory"
+OPEN_SECONDS_MAX = 60.0
+PAUSE_SECONDS = 0.000_2
+
+
+class EmbeddedEngine:
+    """A node of this process that can serve; make one with `await EmbeddedEngine.open(...)`."""
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        self._node = node
+        self._service = Service(node)
+        self._time = MovedTime(node, clock)
+
+    @classmethod
+    async def open(
+        cls,
+        directory: str | None,
+        *,
+        clock: Clock | None = None,
+        settings: EmbeddedSettings | None = None,
+    ) -> "EmbeddedEngine":
+        """Open a directory, or an engine in memory if it is None; returns when it can serve.
+
+        Raises `DirectoryRefused` and what opening a log raises."""
+        disk: Disk
+        if directory is None:
+            settings = settings or MEMORY_SETTINGS
+            disk = MemoryDisk(capacity_bytes=settings.memory_bytes_max)
+        else:
+            settings = settings or FILE_SETTINGS
+            disk = RealDisk()
+        clock = clock or SystemClock()
+        node = await Node.open(
+            NodeSettings(
+                data=MEMORY_DIRECTORY if directory is None else directory,
+                peer_port=None,
+                shards=settings.shards,
+                tick_ms=settings.tick_ms,
+                log=LogSettings(
+                    segment_bytes=settings.segment_bytes, ballast_bytes=settings.ballast_bytes
+                ),
+                # A group's members are all in this process: there is nobody to wait for.
+                groups=GroupSettings(initial_delay_ms=0),
+            ),
+            clock=clock,
+            disk=disk,
+        )
+        try:
+            await _wait_ready(node)
+            await _forget_ports(node)
+        except BaseException:
+            await node.close()
+            raise
+        return cls(node, clock)
+
+    @property
+    def node(self) -> Node:
+        """What serves here, for whoever wants to look closer."""
+        return self._node
+
+    async def answer(self, request: Request, payload: Buffer = b"") -> Reply:
+        """Carry a request out; raises what it is refused with."""
+        if self._node.failed.done():
+            raise self._node.failed.result()
+        if self._time.behind:
+            await self._time.catch_up()
+        return await self._service.answer(request, payload)
+
+    async def close(self) -> None:
+        """Stop in good order; what was acknowledged in a directory is there the next time."""
+        await self._time.close()
+        await self._service.close()
+        await self._node.close()
+
+    def abandon(self) -> None:
+        """Let go of everything without a loop, which has ended; nothing acknowledged is lost."""
+        self._time.abandon()
+        self._node.abandon()
+
+
+async def _forget_ports(node: Node) -> None:
+    """A broker that had this directory before is not to be found where it was."""
+    record = node.engine.node(node.engine.node_id)
+    if record is not None and (record.kafka or record.http):
+        await node.register(kafka="", http="")
+
+
+async def _wait_ready(node: Node) -> None:
+    """A node alone needs nobody's answer, only a few writes one after the other."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + OPEN_SECONDS_MAX
+    while not _can_serve(node):
+        if node.failed.done():
+            raise node.failed.result()
+        if loop.time() >= deadline:
+            problems = "; ".join(node.health().problems)
+            raise Unavailable(f"the engine does not become ready: {problems}")
+        node.hurry()
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _can_serve(node: Node) -> bool:
+    """It leads everything and has what it needs. A full disk is no reason to wait: acks go on."""
+    if not all(node.cluster.local_shard(shard).leads_here for shard in node.shards):
+        return False
+    try:
+        node.engine.receipt_key()
+    except Unavailable:
+        return False
+    return True

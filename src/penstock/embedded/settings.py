@@ -1,0 +1,45 @@
+"""How large an engine inside another program is.
+
+A broker of its own may fill a machine; an engine inside a program is a guest there. So it has fewer
+shards (each is two threads and a few files) and smaller segments, of which one is reserved whole
+for each shard.
+"""
+
+from dataclasses import dataclass
+
+from penstock.core.limits import GIB, MIB, TICK_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedSettings:
+    """What is chosen when a directory is new, and what holds while it is open."""
+
+    shards: int
+    """How many logs the partitions are spread over; a directory keeps what it was made with."""
+    segment_bytes: int
+    ballast_bytes: int
+    """Held back for each shard, so that what was sent can still be acked when nothing is free."""
+    tick_ms: int
+    """How often leases and delays are looked at that nobody asks for."""
+    memory_bytes_max: int
+    """What `memory:` may take; `file:` has its disk."""
+
+
+FILE_SETTINGS = EmbeddedSettings(
+    shards=2,
+    segment_bytes=32 * MIB,
+    ballast_bytes=16 * MIB,
+    tick_ms=TICK_MS,
+    memory_bytes_max=0,
+)
+"""A new directory takes 144 MiB: a segment and the ballast, for the catalog and two shards."""
+
+MEMORY_SETTINGS = EmbeddedSettings(
+    shards=1,
+    segment_bytes=4 * MIB,
+    ballast_bytes=4 * MIB,
+    tick_ms=20,
+    memory_bytes_max=1 * GIB,
+)
+"""Space that is reserved and not written takes no memory, so ballast costs nothing here and a full
+`memory:` behaves as a full disk does. Segments are small because whole ones are given back."""

@@ -1,0 +1,1 @@
+"""The native protocol's server side: what Python clients ask, answered by the engine."""

@@ -1,0 +1,201 @@
+"""One native client's connection: requests in, answers out, in any order.
+
+Each request is a task. They begin in the order in which they came, so that batches of one sender
+are appended in the order they were sent. A request that is withdrawn, and all of a connection that
+is lost, are cancelled: a long poll ends, and what it would have leased goes back.
+
+Pushing back. While a client does not read its answers, or has too much under way, nothing more is
+read from it: TCP tells it. A client that sends what is no request is disconnected, with a line in
+the log, and no other client notices.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from penstock.core import limits
+from penstock.core.errors import InvalidFrame, PenstockError, Unavailable
+from penstock.native.handling import Buffer
+from penstock.wire import codec
+from penstock.wire.failures import describe_error
+from penstock.wire.frames import Kind, greet, write_prefix
+from penstock.wire.requests import Request, Take
+from penstock.wire.stream import Frame, FrameStream
+
+if TYPE_CHECKING:
+    from penstock.native.guests import NativeGuests
+
+log = logging.getLogger("penstock.native")
+
+
+class NativeConnection(asyncio.BufferedProtocol):
+    """See the top of this module."""
+
+    def __init__(self, guests: "NativeGuests") -> None:
+        self._guests = guests
+        self._stream = FrameStream(guests.landing, limits.NATIVE_REQUEST_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._client = ""
+        self._under_way: dict[int, tuple[asyncio.Task[None], Request, int]] = {}
+        self._under_way_bytes = 0
+        self._writing_paused = False
+        self._reading_paused = False
+        self._retiring = False
+        self._closed = False
+        self._partial_since_ms = -1
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        self._client = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "?"
+        self._guests.connections.add(self)
+        self._transport.set_write_buffer_limits(high=limits.NATIVE_UNSENT_BYTES_MAX)
+        self._transport.write(greet())
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._stream.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._take(lambda: self._stream.received(nbytes))
+
+    def feed(self, data: memoryview) -> None:
+        """What was read from the socket before this protocol had it."""
+        self._take(lambda: self._stream.feed(data))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._look_at_bounds()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._look_at_bounds()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._closed = True
+        self._transport = None
+        for task, _, _ in self._under_way.values():
+            task.cancel()
+        self._guests.leave(self)
+
+    # Serving.
+
+    def _take(self, frames: Callable[[], list[Frame]]) -> None:
+        if self._closed:
+            return
+        try:
+            for frame in frames():
+                self._serve(frame)
+        except InvalidFrame as error:
+            self._disconnect(str(error))
+
+    def _serve(self, frame: Frame) -> None:
+        if frame.kind is Kind.WITHDRAWAL:
+            known = self._under_way.get(frame.id)
+            if known is not None:
+                known[0].cancel()
+            return
+        if frame.kind is not Kind.REQUEST or frame.id in self._under_way:
+            raise InvalidFrame(f"{frame.kind.name} {frame.id} where a new request was expected")
+        request = codec.decode_request(frame.head)
+        self._guests.requests += 1
+        task = asyncio.get_running_loop().create_task(
+            self._carry_out(frame.id, request, frame.payload)
+        )
+        size = len(frame.head) + len(frame.payload)
+        self._under_way[frame.id] = task, request, size
+        self._under_way_bytes += size
+        self._look_at_bounds()
+
+    async def _carry_out(self, frame_id: int, request: Request, payload: memoryview) -> None:
+        try:
+            if self._retiring:
+                raise Unavailable("this node is stopping; ask another")
+            answer, extra = await self._guests.service.answer(request, payload)
+        except PenstockError as error:
+            self._guests.refused += 1
+            self._send(Kind.FAILURE, frame_id, codec.encode(describe_error(error)), b"")
+        except asyncio.CancelledError:
+            if not self._closed:
+                gone = Unavailable("the request was withdrawn, or this node is stopping")
+                self._send(Kind.FAILURE, frame_id, codec.encode(describe_error(gone)), b"")
+        except Exception:
+            log.exception("%s from %s failed", type(request).__name__, self._client)
+            self._disconnect(f"{type(request).__name__} failed")
+        else:
+            if self._closed:
+                self._guests.service.undo(request, answer)
+            else:
+                self._send(Kind.ANSWER, frame_id, codec.encode(answer), extra)
+        finally:
+            _, _, size = self._under_way.pop(frame_id)
+            self._under_way_bytes -= size
+            self._look_at_bounds()
+            if self._retiring and not self._under_way and self._transport is not None:
+                self._transport.close()
+
+    def _send(self, kind: Kind, frame_id: int, head: bytes, payload: Buffer) -> None:
+        if self._transport is None or self._closed:
+            return
+        prefix = write_prefix(kind, frame_id, len(head), len(payload))
+        if payload:
+            self._transport.writelines((prefix + head, payload))
+        else:
+            self._transport.write(prefix + head)
+
+    def _look_at_bounds(self) -> None:
+        """Read on, or not."""
+        if self._transport is None or self._closed:
+            return
+        full = (
+            self._writing_paused
+            or self._retiring
+            or len(self._under_way) >= limits.NATIVE_REQUESTS_MAX
+            or self._under_way_bytes >= limits.NATIVE_REQUESTS_BYTES_MAX
+        )
+        if full and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        elif not full and self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # Ending.
+
+    def _disconnect(self, reason: str) -> None:
+        if self._transport is not None and not self._closed:
+            self._closed = True
+            self._guests.faulted += 1
+            log.warning("native client %s was disconnected: %s", self._client, reason)
+            self._transport.abort()
+
+    def retire(self) -> None:
+        """Take no more requests, finish those under way, then close. Nobody waits any longer."""
+        self._retiring = True
+        self._look_at_bounds()
+        for task, request, _ in list(self._under_way.values()):
+            if isinstance(request, Take):
+                task.cancel()
+        if not self._under_way and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def sweep(self, now_ms: int) -> None:
+        """Called every now and then: give up on clients that half say something."""
+        if not self._stream.is_partial and self._stream.version:
+            self._partial_since_ms = -1
+        elif self._partial_since_ms < 0:
+            self._partial_since_ms = now_ms
+        elif now_ms - self._partial_since_ms >= limits.KAFKA_FRAME_MS_MAX:
+            if not self._reading_paused:
+                self._disconnect("a request has been incomplete for too long")

@@ -1,0 +1,224 @@
+"""Consumer groups, for native clients.
+
+What concerns one group is answered by its coordinator; elsewhere the engine raises
+`NotCoordinator`, which names the node to ask. Lists and lags are answered by any node.
+"""
+
+from penstock.core.errors import InconsistentGroupProtocol, MemberIdRequired
+from penstock.core.types import Offset, TopicId
+from penstock.engine.group_requests import (
+    CommitOffsets as OffsetsOfMember,
+)
+from penstock.engine.group_requests import JoinGroup as MemberJoins
+from penstock.engine.group_requests import LeavingMember, OffsetKey
+from penstock.engine.group_requests import OffsetToCommit as OffsetOfMember
+from penstock.engine.group_requests import SyncGroup as MemberSyncs
+from penstock.native.handling import Desk, Handlers, Reply
+from penstock.wire.failures import Described, describe_error
+from penstock.wire.group_requests import (
+    AskCommitted,
+    AskCoordinator,
+    AskGroup,
+    AskGroups,
+    BeatGroup,
+    CommitOffsets,
+    Committed,
+    CommittedRow,
+    CoordinatorInfo,
+    DeleteGroup,
+    GroupInfo,
+    GroupJoined,
+    GroupMember,
+    GroupPartition,
+    GroupRow,
+    GroupRows,
+    GroupSynced,
+    JoinedMember,
+    JoinGroup,
+    LeaveGroup,
+    MemberNamed,
+    OffsetsCommitted,
+    SyncGroup,
+)
+from penstock.wire.requests import Done
+
+PROTOCOL_TYPE = "consumer"
+"""The one Kafka's consumers have: tools then know what the members read, and both kinds mix."""
+
+
+async def answer_coordinator(desk: Desk, request: AskCoordinator, _payload: memoryview) -> Reply:
+    """Who looks after a group, as far as this node knows."""
+    engine = desk.engine
+    return CoordinatorInfo(engine.leader(engine.group_shard(request.group)).node), b""
+
+
+# Members.
+
+
+async def answer_join(desk: Desk, request: JoinGroup, _payload: memoryview) -> Reply:
+    """Answered when the generation has begun, which may take minutes."""
+    engine = desk.engine
+    coordinator = engine.coordinator(request.group)
+    if engine.share_groups.get(request.group) is not None:
+        raise InconsistentGroupProtocol(f"{request.group} is a share group")
+    try:
+        joined = await coordinator.join(
+            MemberJoins(
+                group=request.group,
+                member=request.member,
+                instance=request.instance,
+                client_id=request.client_id,
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=request.protocols,
+                require_known_member=request.instance is None,
+                skips_assignment=True,
+            )
+        )
+    except MemberIdRequired as named:
+        return MemberNamed(named.member_id), b""
+    members = (JoinedMember(one.member, one.instance, one.metadata) for one in joined.members)
+    answer = GroupJoined(
+        member=joined.member,
+        generation=joined.generation,
+        protocol=joined.protocol,
+        leader=joined.leader,
+        members=tuple(members),
+        skip_assignment=joined.skip_assignment,
+    )
+    return answer, b""
+
+
+async def answer_sync(desk: Desk, request: SyncGroup, _payload: memoryview) -> Reply:
+    """Answered when the leader of the generation has shared out the work."""
+    synced = await desk.engine.coordinator(request.group).sync(
+        MemberSyncs(
+            group=request.group,
+            member=request.member,
+            generation=request.generation,
+            instance=request.instance,
+            assignments=request.assignments,
+        )
+    )
+    return GroupSynced(synced.assignment), b""
+
+
+async def answer_beat(desk: Desk, request: BeatGroup, _payload: memoryview) -> Reply:
+    """The member is alive."""
+    desk.engine.coordinator(request.group).heartbeat(
+        request.group,
+        member=request.member,
+        generation=request.generation,
+        instance=request.instance,
+    )
+    return Done(), b""
+
+
+async def answer_leave(desk: Desk, request: LeaveGroup, _payload: memoryview) -> Reply:
+    """The member goes; one that is gone already is told so."""
+    coordinator = desk.engine.coordinator(request.group)
+    leaving = [LeavingMember(request.member, request.instance)]
+    (outcome,) = await coordinator.leave(request.group, leaving)
+    if outcome.error is not None:
+        raise outcome.error
+    return Done(1), b""
+
+
+# Offsets.
+
+
+async def answer_commit(desk: Desk, request: CommitOffsets, _payload: memoryview) -> Reply:
+    """Remember offsets; those of partitions that are gone are told apart from the others."""
+    catalog = desk.engine.catalog
+    failures: dict[OffsetKey, Described] = {}
+    offsets: list[OffsetOfMember] = []
+    keys: list[OffsetKey] = []
+    coordinator = desk.engine.coordinator(request.group)
+    for one in request.offsets:
+        topic_id = TopicId(one.topic_id)
+        keys.append((topic_id, one.index))
+        topic = catalog.topic_by_id(topic_id)
+        if topic is None or not 0 <= one.index < len(topic.partitions):
+            failures[topic_id, one.index] = Described(
+                ("UnknownPartition",), "there is no such partition (any more)"
+            )
+        else:
+            offsets.append(OffsetOfMember(topic_id, one.index, Offset(one.offset)))
+    outcome = await coordinator.commit_offsets(
+        OffsetsOfMember(
+            group=request.group,
+            member=request.member,
+            generation=request.generation,
+            instance=request.instance,
+            offsets=tuple(offsets),
+        )
+    )
+    for key, error in outcome.items():
+        if error is not None:
+            failures[key] = describe_error(error)
+    return OffsetsCommitted(tuple(failures.get(key) for key in keys)), b""
+
+
+async def answer_committed(desk: Desk, request: AskCommitted, _payload: memoryview) -> Reply:
+    """How far the group has got, after a majority has confirmed that this node knows."""
+    engine = desk.engine
+    coordinator = engine.coordinator(request.group)
+    await engine.confirm_group(request.group)
+    keys = [(TopicId(topic_id), index) for topic_id, index in request.parts] or None
+    rows = (
+        CommittedRow(topic_id, index, one.offset, one.commit_ms)
+        for (topic_id, index), one in sorted(coordinator.offsets(request.group, keys).items())
+    )
+    return Committed(tuple(rows)), b""
+
+
+# For people.
+
+
+async def answer_groups(desk: Desk, _request: AskGroups, _payload: memoryview) -> Reply:
+    """All groups whose coordinators can be reached."""
+    rows = (
+        GroupRow(line.group, line.state, line.coordinator) for line in await desk.node.lag.groups()
+    )
+    return GroupRows(tuple(rows)), b""
+
+
+async def answer_group(desk: Desk, request: AskGroup, _payload: memoryview) -> Reply:
+    """One group with its lag, wherever its coordinator is."""
+    found = await desk.node.lag.group(request.group)
+    answer = GroupInfo(
+        group=found.group,
+        state=found.state,
+        protocol=found.protocol,
+        coordinator=found.coordinator,
+        members=tuple(
+            GroupMember(one.member, one.instance, one.client_id, one.client_host)
+            for one in found.members
+        ),
+        partitions=tuple(
+            GroupPartition(one.topic, one.partition, one.committed, one.end)
+            for one in found.partitions
+        ),
+    )
+    return answer, b""
+
+
+async def answer_delete(desk: Desk, request: DeleteGroup, _payload: memoryview) -> Reply:
+    """Forget an empty group."""
+    await desk.engine.coordinator(request.group).delete_group(request.group)
+    return Done(1), b""
+
+
+GROUP_HANDLERS: Handlers = {
+    AskCommitted: answer_committed,
+    AskCoordinator: answer_coordinator,
+    AskGroup: answer_group,
+    AskGroups: answer_groups,
+    BeatGroup: answer_beat,
+    CommitOffsets: answer_commit,
+    DeleteGroup: answer_delete,
+    JoinGroup: answer_join,
+    LeaveGroup: answer_leave,
+    SyncGroup: answer_sync,
+}

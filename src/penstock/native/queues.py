@@ -1,0 +1,156 @@
+"""Looking into queues and after them, for native clients: answered by any node."""
+
+import msgspec
+
+from penstock.core.errors import InvalidRequest, UnknownMove
+from penstock.core.limits import BROWSE_STEPS_MAX
+from penstock.core.types import Offset
+from penstock.engine.queues import ALL_STATES
+from penstock.machines.catalog import Topic
+from penstock.native.handling import Desk, Handlers, Reply
+from penstock.wire.requests import (
+    AskMove,
+    AskWorkGroups,
+    Browse,
+    Browsed,
+    BrowsedOne,
+    Cancel,
+    CloseWork,
+    Count,
+    Counted,
+    Done,
+    MoveInfo,
+    OpenWork,
+    Purge,
+    Redrive,
+    Redriven,
+    ResetWork,
+    WorkGroups,
+)
+
+BROWSE_MESSAGES_MAX = 1_000
+
+
+async def answer_browse(desk: Desk, request: Browse, _payload: memoryview) -> Reply:
+    """Messages as they lie there."""
+    topic = _partition(desk.engine.topic(request.name), request.index)
+    states = frozenset(request.states) or ALL_STATES
+    if not states <= ALL_STATES:
+        odd = ", ".join(sorted(states - ALL_STATES))
+        raise InvalidRequest(f"no message is ever {odd}; the states are {sorted(ALL_STATES)}")
+    found = await desk.engine.queues.browse(
+        topic,
+        group=request.group,
+        index=request.index,
+        start=max(0, request.start),
+        states=states,
+        messages_max=max(0, min(request.messages_max, BROWSE_MESSAGES_MAX, BROWSE_STEPS_MAX)),
+    )
+    rows = (
+        BrowsedOne(
+            one.message,
+            one.state,
+            one.deliveries,
+            one.first_received_ms,
+            one.until_ms,
+            one.reason,
+        )
+        for one in found
+    )
+    return Browsed(tuple(rows)), b""
+
+
+async def answer_count(desk: Desk, request: Count, _payload: memoryview) -> Reply:
+    """Messages by state."""
+    engine = desk.engine
+    counts = await engine.queues.counts(engine.topic(request.name), request.group)
+    return Counted(msgspec.structs.asdict(counts), engine.clock.wall_ms()), b""
+
+
+async def answer_work_groups(desk: Desk, request: AskWorkGroups, _payload: memoryview) -> Reply:
+    """Who works on a queue."""
+    partitions = set(desk.engine.topic(request.name).partitions)
+    found = await desk.engine.survey.groups()
+    names = {name for one, groups in found.items() if one in partitions for name in groups}
+    return WorkGroups(tuple(sorted(names))), b""
+
+
+async def answer_open(desk: Desk, request: OpenWork, _payload: memoryview) -> Reply:
+    """Let a work group begin."""
+    topic = desk.engine.topic(request.name)
+    await desk.engine.queues.open(topic, request.group, start=request.start)
+    return Done(), b""
+
+
+async def answer_close(desk: Desk, request: CloseWork, _payload: memoryview) -> Reply:
+    """Forget a work group."""
+    await desk.engine.queues.close(desk.engine.topic(request.name), request.group)
+    return Done(), b""
+
+
+async def answer_reset(desk: Desk, request: ResetWork, _payload: memoryview) -> Reply:
+    """Let a work group go on from elsewhere."""
+    topic = desk.engine.topic(request.name)
+    await desk.engine.queues.reset(topic, request.group, start=request.start)
+    return Done(), b""
+
+
+async def answer_purge(desk: Desk, request: Purge, _payload: memoryview) -> Reply:
+    """Drop what is left to do."""
+    count = await desk.engine.queues.purge(desk.engine.topic(request.name), request.group)
+    return Done(count), b""
+
+
+async def answer_cancel(desk: Desk, request: Cancel, _payload: memoryview) -> Reply:
+    """Call off messages."""
+    topic = desk.engine.topic(request.name)
+    places = [(index, Offset(offset)) for index, offset in request.places]
+    for index, _ in places:
+        _partition(topic, index)
+    return Done(await desk.engine.queues.cancel(topic, places, request.group)), b""
+
+
+async def answer_redrive(desk: Desk, request: Redrive, _payload: memoryview) -> Reply:
+    """Deliver dead messages anew. Those that stayed in the queue come back at once; the others are
+    in a dead-letter queue, and that is what was named: they are moved."""
+    engine = desk.engine
+    topic = engine.topic(request.name)
+    counts = await engine.queues.counts(topic)
+    if counts.dead and not request.to:
+        if request.dry_run:
+            return Redriven(counts.dead), b""
+        return Redriven(await engine.moves.redrive_in_place(topic)), b""
+    destination = engine.topic(request.to) if request.to else None
+    move = await engine.moves.start(
+        topic, destination, rate=request.rate or None, dry_run=request.dry_run
+    )
+    return Redriven(move.to_move, move.move_id), b""
+
+
+async def answer_move(desk: Desk, request: AskMove, _payload: memoryview) -> Reply:
+    """How far a move is."""
+    for move in await desk.engine.moves.list(desk.engine.topic(request.name)):
+        if move.move_id == request.move_id:
+            state = move.state.name.lower()
+            return MoveInfo(state, move.moved, move.to_move, move.failure), b""
+    raise UnknownMove(f"queue {request.name} has no move {request.move_id}")
+
+
+def _partition(topic: Topic, index: int) -> Topic:
+    if not 0 <= index < len(topic.partitions):
+        raise InvalidRequest(f"{topic.name} has {len(topic.partitions)} partitions, not {index}")
+    return topic
+
+
+QUEUE_HANDLERS: Handlers = {
+    AskMove: answer_move,
+    AskWorkGroups: answer_work_groups,
+    Browse: answer_browse,
+    Cancel: answer_cancel,
+    CloseWork: answer_close,
+    Count: answer_count,
+    OpenWork: answer_open,
+    Purge: answer_purge,
+    Redrive: answer_redrive,
+    ResetWork: answer_reset,
+}

@@ -1,0 +1,53 @@
+"""The native protocol without a wire: a request in, its answer out.
+
+A connection brings requests as bytes, an embedded engine as they are; both end here. What is
+refused is raised as the error it is.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.core.errors import InvalidRequest
+from penstock.engine.node import Node
+from penstock.native.groups import GROUP_HANDLERS
+from penstock.native.handling import Buffer, Desk, Handler, Reply
+from penstock.native.messages import MESSAGE_HANDLERS
+from penstock.native.queues import QUEUE_HANDLERS
+from penstock.native.reading import READ_HANDLERS
+from penstock.native.taking import Taking
+from penstock.native.topics import TOPIC_HANDLERS
+from penstock.wire.requests import Answer, Request, Take, Taken
+
+HANDLERS: Final[Mapping[type[Request], Handler]] = {
+    **GROUP_HANDLERS,
+    **MESSAGE_HANDLERS,
+    **QUEUE_HANDLERS,
+    **READ_HANDLERS,
+    **TOPIC_HANDLERS,
+}
+
+
+class Service:
+    """Answers native requests; one per node."""
+
+    def __init__(self, node: Node) -> None:
+        self._desk = Desk(node)
+        self._taking = Taking(self._desk)
+
+    async def answer(self, request: Request, payload: Buffer = b"") -> Reply:
+        """Carry a request out. A batch in the payload is stamped in place: it is given away."""
+        if type(request) is Take:
+            return await self._taking.take(request)
+        handler = HANDLERS.get(type(request))
+        if handler is None:
+            raise InvalidRequest(f"{type(request).__name__} is not answered here")
+        return await handler(self._desk, request, memoryview(payload))
+
+    def undo(self, request: Request, answer: Answer) -> None:
+        """The answer reached nobody: what it leased goes back."""
+        if isinstance(request, Take) and isinstance(answer, Taken):
+            self._taking.give_back(request, answer)
+
+    async def close(self) -> None:
+        """Let go of what is under way."""
+        await self._taking.close()

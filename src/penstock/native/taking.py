@@ -1,0 +1,271 @@
+"""Leasing messages for native clients: many at once, in the batches they are stored in.
+
+A client asks each node that leads partitions of a queue, and the node answers for all of them, each
+time beginning with another one. What is leased is sent in the stored batches, unopened; the client
+picks its messages out of them by their offsets. Only where little of a batch is wanted (a worker
+that takes one message at a time out of a batch of thousands) is a small batch made of it.
+
+Several clients that wait for one queue are called one after the other, as messages come: see
+`engine.waiting_room`. What was leased for a client that has gone meanwhile goes back uncounted.
+"""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import count, pairwise
+from typing import Final
+
+from penstock.core.errors import NotLeader, PenstockError
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX, MIB
+from penstock.core.message import Message, NewMessage
+from penstock.core.message_batches import build_messages
+from penstock.core.types import Offset, TopicId
+from penstock.engine.queue_duties import work_rules
+from penstock.engine.stored_batches import (
+    Range,
+    StoredBatches,
+    collect,
+    measure,
+    ready_ranges,
+)
+from penstock.engine.waiting_room import WaitingRoom
+from penstock.machines.catalog import Topic
+from penstock.machines.queue_commands import Settlement, Verdict
+from penstock.machines.queues import EARLIEST, Acquired
+from penstock.machines.work_records import GrantedRun
+from penstock.native.handling import Buffer, Desk
+from penstock.wire.requests import Take, Taken, TakenPart
+
+TAKE_BYTES_MAX: Final = 16 * MIB
+TAKE_WAIT_MS_MAX: Final = 60_000
+FEW_MESSAGES: Final = 16
+"""So few are leased without looking how large they are."""
+SMALL_SHARE: Final = 4
+"""A stored batch is sent whole if at least one in so many of its messages is wanted."""
+_OFFSET: Final = struct.Struct(">q")
+
+Part = tuple[TakenPart, Buffer]
+
+
+class Taking:
+    """See the top of this module; one per node."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._engine = desk.engine
+        self._turns = count()
+        self._rooms: dict[tuple[TopicId, str], WaitingRoom] = {}
+        self._returning: set[asyncio.Task[None]] = set()
+
+    async def take(self, request: Take) -> tuple[Taken, Buffer]:
+        """Lease messages; waits for some if there are none."""
+        clock = self._engine.clock
+        wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
+        deadline_ms = clock.monotonic_ms() + wait_ms
+        while True:
+            topic = self._desk.topic(request.topic_id)
+            parts = await self._look(topic, request)
+            left_ms = deadline_ms - clock.monotonic_ms()
+            if parts or left_ms <= 0:
+                payload = parts[0][1] if len(parts) == 1 else b"".join(part[1] for part in parts)
+                return Taken(tuple(part[0] for part in parts), clock.wall_ms()), payload
+            await self._wait(topic, request.group, left_ms)
+
+    def give_back(self, request: Take, taken: Taken) -> None:
+        """Nobody is there any more to take these messages."""
+        topic = self._engine.catalog.topic_by_id(TopicId(request.topic_id))
+        if topic is not None and taken.parts:
+            self._return(topic, request.group, taken.parts)
+
+    async def close(self) -> None:
+        """Let go of what is under way."""
+        for task in list(self._returning):
+            task.cancel()
+        await asyncio.gather(*self._returning, return_exceptions=True)
+
+    # Looking.
+
+    def _led(self, topic: Topic) -> list[int]:
+        """The partitions this node leads, another one first each time."""
+        engine = self._engine
+        led = [
+            index
+            for index, partition in enumerate(topic.partitions)
+            if engine.leader(engine.shard_of(partition)).node == engine.node_id
+        ]
+        if not led:
+            leader = engine.leader(engine.shard_of(topic.partitions[0])).node
+            raise NotLeader(f"this node leads no partition of {topic.name}", leader=leader)
+        turn = next(self._turns) % len(led)
+        return led[turn:] + led[:turn]
+
+    async def _look(self, topic: Topic, request: Take) -> list[Part]:
+        left = min(max(request.messages_max, 0), ACQUIRE_MESSAGES_MAX)
+        room_bytes = min(max(request.bytes_max, 1), TAKE_BYTES_MAX)
+        parts: list[Part] = []
+        problem: PenstockError | None = None
+        try:
+            for index in self._led(topic):
+                if left <= 0 or room_bytes <= 0:
+                    break
+                try:
+                    part = await self._lease(topic, index, request, left, room_bytes)
+                except PenstockError as error:  # Another partition may have something.
+                    problem = error
+                    continue
+                if part is not None:
+                    parts.append(part)
+                    left -= sum(end - first for first, end, _, _ in part[0].runs)
+                    room_bytes -= len(part[1])
+        except BaseException:
+            self._return(topic, request.group, [part[0] for part in parts])
+            raise
+        if not parts and problem is not None:
+            raise problem
+        return parts
+
+    async def _lease(
+        self, topic: Topic, index: int, request: Take, messages_max: int, bytes_max: int
+    ) -> Part | None:
+        engine, group = self._engine, request.group
+        partition = topic.partitions[index]
+        work = engine.queues.work_here(topic, index, group)
+        if work is None:
+            rules = work_rules(engine.catalog, topic, group)
+            await engine.queues.open(topic, group, start=EARLIEST, rules=rules, index=index)
+        elif not engine.queues.here.may_have(partition, group):
+            return None
+        batches = StoredBatches(lambda offset, size: engine.read(topic, index, offset, size))
+        wanted = messages_max
+        work = engine.queues.work_here(topic, index, group)
+        if wanted > FEW_MESSAGES and work is not None:
+            end = engine.bounds(topic, index).high_watermark
+            wanted = measure(ready_ranges(work, end), batches, wanted, bytes_max) or wanted
+            wanted = _fitting(wanted, batches, bytes_max)
+        lease_ms = min(request.lease_ms, LEASE_MS_MAX) if request.lease_ms >= 0 else None
+        acquired = await engine.queues.acquire_here(topic, index, group, wanted, lease_ms)
+        if not acquired.runs:
+            return None
+        try:
+            return self._pack(topic, index, group, acquired, batches)
+        except BaseException:
+            self._return(topic, group, [_part(index, acquired, acquired.runs, 0)])
+            raise
+
+    def _pack(
+        self, topic: Topic, index: int, group: str, acquired: Acquired, batches: StoredBatches
+    ) -> Part:
+        """The leased messages with their batches; what does not fit goes back. Runs stay in the
+        order in which they were granted: that is whose turn it is."""
+        runs: Sequence[GrantedRun] = acquired.runs
+        ranges: list[Range] = sorted((run.first, run.end) for run in runs)
+        wanted = sum(end - first for first, end in ranges)
+        if wanted <= FEW_MESSAGES or _stored(ranges, batches) > SMALL_SHARE * wanted:
+            payload: Buffer = _rebuild(self._engine.queues.read_here(topic, index, ranges))
+            return _part(index, acquired, runs, len(payload)), payload
+        payload, unsent = collect(ranges, batches, TAKE_BYTES_MAX)
+        if unsent:
+            cut = unsent[0][0]
+            rest = [run._replace(first=max(run.first, cut)) for run in runs if run.end > cut]
+            self._return(topic, group, [_part(index, acquired, rest, 0)])
+            runs = [run._replace(end=min(run.end, cut)) for run in runs if run.first < cut]
+        return _part(index, acquired, runs, len(payload)), payload
+
+    # Giving back.
+
+    def _return(self, topic: Topic, group: str, parts: Iterable[TakenPart]) -> None:
+        for part in parts:
+            settlements = [
+                Settlement(Offset(first), Offset(end), part.epoch, Verdict.RETURN)
+                for first, end, _, _ in part.runs
+            ]
+            task = asyncio.create_task(self._settle(topic, part.index, group, settlements))
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
+
+    async def _settle(
+        self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
+    ) -> None:
+        with contextlib.suppress(PenstockError):  # Then the lease ends by itself.
+            await self._engine.queues.settle_here(topic, index, group, settlements)
+
+    # Waiting.
+
+    async def _wait(self, topic: Topic, group: str, wait_ms: int) -> None:
+        key = (topic.topic_id, group)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = WaitingRoom(
+                lambda: self._ready(topic, group),
+                lambda wake: self._engine.watch(topic.partitions, wake),
+            )
+        try:
+            await room.wait(wait_ms / 1_000)
+        finally:
+            if not len(room) and self._rooms.get(key) is room:
+                del self._rooms[key]
+
+    def _ready(self, topic: Topic, group: str) -> int:
+        """How many of those who wait should ask now; all of them if something else is new."""
+        everybody = len(self._rooms[topic.topic_id, group])
+        known = self._engine.catalog.topic_by_id(topic.topic_id)
+        if known is None or known.partitions != topic.partitions:
+            return everybody
+        ready = 0
+        try:
+            for index in self._led(topic):
+                work = self._engine.queues.work_here(topic, index, group)
+                if work is None:
+                    return everybody
+                ready += work.visible if work.has_ready() else 0
+        except PenstockError:
+            return everybody  # They will be told who leads now.
+        return ready
+
+
+def _fitting(wanted: int, batches: StoredBatches, bytes_max: int) -> int:
+    """A batch that alone is larger than the answer may be is taken in several turns."""
+    first = batches.first()
+    if first is None or len(first.data) <= bytes_max:
+        return wanted
+    return max(1, min(wanted, bytes_max * (first.end - first.first) // len(first.data)))
+
+
+def _part(index: int, acquired: Acquired, runs: Sequence[GrantedRun], size: int) -> TakenPart:
+    plain = tuple((run.first, run.end, run.deliveries, run.first_ms) for run in runs)
+    return TakenPart(index, acquired.epoch, acquired.until_ms, plain, size)
+
+
+def _stored(ranges: Sequence[Range], batches: StoredBatches) -> int:
+    """How many messages the stored batches hold that would have to be sent."""
+    total, last = 0, -1
+    for first, end in ranges:
+        at = first
+        while at < end:
+            batch = batches.at(at)
+            if batch is None or batch.first >= end:
+                break
+            if batch.first > last:
+                last = batch.first
+                total += batch.end - batch.first
+            at = Offset(batch.end)
+    return total
+
+
+def _rebuild(messages: Sequence[Message]) -> bytearray:
+    """Batches of exactly these messages, one for each row of neighbours."""
+    payload = bytearray()
+    starts = [0] + [
+        number
+        for number, (before, after) in enumerate(pairwise(messages), 1)
+        if after.offset != before.offset + 1
+    ]
+    for start, end in pairwise([*starts, len(messages)]):
+        row = messages[start:end]
+        if row:
+            new = [NewMessage(one.value, one.key, one.headers, one.timestamp_ms) for one in row]
+            batch = build_messages(new, 0)
+            _OFFSET.pack_into(batch, 0, row[0].offset)
+            payload += batch
+    return payload

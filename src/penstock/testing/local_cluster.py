@@ -1,0 +1,289 @@
+"""A cluster of real broker processes for a test, to be killed and restarted at will.
+
+    with LocalCluster() as cluster:
+        client = await penstock.connect(cluster.url)
+        cluster.kill(1)
+        …
+        cluster.restart(1)
+
+Each node is a process with its own directory and its own fixed ports on this machine, so that a
+node comes back where it was. Starting takes a second or two: every process has an interpreter to
+start, and the nodes have leaders to elect. No process outlives the test (see `broker_process`).
+What a node has to say is in `log(node)`.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+
+import msgspec
+
+from penstock.core.clock import SystemClock
+from penstock.core.errors import LocalError, Unavailable
+from penstock.server.server import Places
+from penstock.testing.broker_settings import load_settings
+from penstock.testing.free_ports import free_ports
+
+NODES_MAX = 9
+READY_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 30.0
+PAUSE_SECONDS = 0.02
+LOG_BYTES_MAX = 20_000
+
+
+class _Node:
+    """One process: where it is, and whether it runs."""
+
+    def __init__(self, number: int, ports: tuple[int, int, int]) -> None:
+        self.number = number
+        self.directory = ""
+        self.kafka, self.http, self.peer = (f"127.0.0.1:{port}" for port in ports)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ready_file(self) -> str:
+        return f"{self.directory}.ready"
+
+    @property
+    def log_file(self) -> str:
+        return f"{self.directory}.log"
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class LocalCluster:
+    """Brokers on this machine, from `start` to `stop`, or as long as a `with` block."""
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        data: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """Without `data`, directories are temporary. `settings` are every node's, by the names
+        they have in the configuration."""
+        if not 1 <= nodes <= NODES_MAX:
+            raise LocalError(f"a cluster of {nodes} nodes; from 1 to {NODES_MAX} are possible here")
+        self._data = None if data is None else os.fspath(data)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._settings = dict(settings or {})
+        load_settings(self._settings)  # What is wrong with them is told here, and once.
+        ports = iter(free_ports(3 * nodes))
+        self._nodes = {
+            number: _Node(number, (next(ports), next(ports), next(ports)))
+            for number in range(1, nodes + 1)
+        }
+
+    # Where it is.
+
+    @property
+    def nodes(self) -> list[int]:
+        """The numbers of all nodes, running or not."""
+        return list(self._nodes)
+
+    @property
+    def running(self) -> list[int]:
+        """Those that run."""
+        return [number for number, node in self._nodes.items() if node.runs]
+
+    @property
+    def kafka(self) -> str:
+        """Bootstrap addresses of all nodes, running or not."""
+        return ",".join(node.kafka for node in self._nodes.values())
+
+    @property
+    def url(self) -> str:
+        """What `penstock.connect` takes."""
+        return f"penstock://{self.kafka}"
+
+    @property
+    def sqs_url(self) -> str:
+        """The SQS endpoint of a node that runs."""
+        return self.http_url
+
+    @property
+    def http_url(self) -> str:
+        """The HTTP port of a node that runs."""
+        for node in self._nodes.values():
+            if node.runs:
+                return f"http://{node.http}"
+        raise Unavailable("no node runs")
+
+    def pid(self, node: int) -> int | None:
+        """The process of a node; None while it does not run."""
+        process = self._node(node).process
+        return None if process is None else process.pid
+
+    def log(self, node: int) -> str:
+        """The last lines that a node has logged."""
+        try:
+            with open(self._node(node).log_file, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - LOG_BYTES_MAX))
+                return file.read().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+
+    # Life.
+
+    def start(self) -> "LocalCluster":
+        """Start all nodes; returns when each of them serves."""
+        assert not self.running, "the cluster runs already"
+        try:
+            self._make_directories()
+            for node in self._nodes.values():
+                self._launch(node)
+            for node in self._nodes.values():
+                self._wait_ready(node)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _make_directories(self) -> None:
+        data = self._data
+        if data is None:
+            self._temporary = tempfile.TemporaryDirectory(
+                prefix="penstock-cluster-", ignore_cleanup_errors=True
+            )
+            data = self._temporary.name
+        os.makedirs(data, exist_ok=True)
+        for node in self._nodes.values():
+            node.directory = os.path.join(data, f"node-{node.number}")
+
+    def kill(self, node: int) -> None:
+        """kill -9: what it had not acknowledged may be lost, and nobody was told."""
+        chosen = self._node(node)
+        if chosen.process is not None:
+            chosen.process.send_signal(signal.SIGKILL)
+            self._reap(chosen)
+
+    def terminate(self, node: int) -> None:
+        """Stop a node in good order: it hands its leadership over before it ends."""
+        chosen = self._node(node)
+        if chosen.process is not None:
+            chosen.process.terminate()
+            self._reap(chosen)
+
+    def restart(self, node: int) -> None:
+        """Start a node again that was killed or stopped; returns when it serves."""
+        chosen = self._node(node)
+        if chosen.runs:
+            self.terminate(node)
+        self._launch(chosen)
+        self._wait_ready(chosen)
+
+    def pause(self, node: int) -> None:
+        """Freeze a node: it neither answers nor ends, as one whose disk or network hangs."""
+        process = self._node(node).process
+        if process is not None:
+            process.send_signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """Let a frozen node go on."""
+        process = self._node(node).process
+        if process is not None:
+            process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End all of them and remove temporary directories. Nobody is left to hand over to, and
+        the data need not be closed in good order, so this is quick."""
+        self._kill_all()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def __enter__(self) -> "LocalCluster":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _node(self, number: int) -> _Node:
+        if number not in self._nodes:
+            raise LocalError(f"there is no node {number}; there are 1 to {len(self._nodes)}")
+        return self._nodes[number]
+
+    def _launch(self, node: _Node) -> None:
+        if os.path.exists(node.ready_file):
+            os.remove(node.ready_file)
+        listed = ",".join(f"{one.number}@{one.peer}" for one in self._nodes.values())
+        settings = {
+            **self._settings,
+            "data": node.directory,
+            "node_id": node.number,
+            "cluster": listed,
+            "kafka": node.kafka,
+            "http": node.http,
+            "peer": node.peer,
+            "ready_file": node.ready_file,
+        }
+        with open(node.log_file, "ab") as log:
+            node.process = subprocess.Popen(  # noqa: S603 - every word of it is ours
+                [
+                    sys.executable,
+                    "-m",
+                    "penstock.testing.broker_process",
+                    msgspec.json.encode(settings).decode(),
+                ],
+                stdin=subprocess.PIPE,  # Its other end is the leash.
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C is for the test; it stops them in turn.
+            )
+
+    def _wait_ready(self, node: _Node) -> None:
+        assert node.process is not None, f"node {node.number} was not started"
+        clock = SystemClock()
+        deadline_ms = clock.monotonic_ms() + READY_SECONDS_MAX * 1_000
+        while not self._is_ready(node):
+            if not node.runs:
+                raise Unavailable(f"node {node.number} ended:\n{self.log(node.number)}")
+            if clock.monotonic_ms() >= deadline_ms:
+                raise Unavailable(
+                    f"node {node.number} did not serve within {READY_SECONDS_MAX:.0f} s:\n"
+                    f"{self.log(node.number)}"
+                )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                node.process.wait(PAUSE_SECONDS)
+
+    def _is_ready(self, node: _Node) -> bool:
+        try:
+            with open(node.ready_file, "rb") as file:
+                places = msgspec.json.decode(file.read(), type=Places)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return False
+        return node.process is not None and places.pid == node.process.pid
+
+    def _kill_all(self) -> None:
+        for node in self._nodes.values():
+            if node.process is not None:
+                node.process.send_signal(signal.SIGKILL)
+        for node in self._nodes.values():
+            self._reap(node)
+
+    def _reap(self, node: _Node) -> None:
+        process, node.process = node.process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            # Closing the leash would kill one that is still stopping in good order.
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdin.close()
