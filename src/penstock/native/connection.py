@@ -111,6 +111,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         size = len(frame.head) + len(frame.payload)
         self._under_way[frame.id] = task, request, size
         self._under_way_bytes += size
+        task.add_done_callback(lambda task: self._end(frame.id, task))
         self._look_at_bounds()
 
     async def _carry_out(self, frame_id: int, request: Request, payload: memoryview) -> None:
@@ -119,12 +120,7 @@ class NativeConnection(asyncio.BufferedProtocol):
                 raise Unavailable("this node is stopping; ask another")
             answer, extra = await self._guests.service.answer(request, payload)
         except PenstockError as error:
-            self._guests.refused += 1
-            self._send(Kind.FAILURE, frame_id, codec.encode(describe_error(error)), b"")
-        except asyncio.CancelledError:
-            if not self._closed:
-                gone = Unavailable("the request was withdrawn, or this node is stopping")
-                self._send(Kind.FAILURE, frame_id, codec.encode(describe_error(gone)), b"")
+            self._refuse(frame_id, error)
         except Exception:
             log.exception("%s from %s failed", type(request).__name__, self._client)
             self._disconnect(f"{type(request).__name__} failed")
@@ -133,12 +129,21 @@ class NativeConnection(asyncio.BufferedProtocol):
                 self._guests.service.undo(request, answer)
             else:
                 self._send(Kind.ANSWER, frame_id, codec.encode(answer), extra)
-        finally:
-            _, _, size = self._under_way.pop(frame_id)
-            self._under_way_bytes -= size
-            self._look_at_bounds()
-            if self._retiring and not self._under_way and self._transport is not None:
-                self._transport.close()
+
+    def _end(self, frame_id: int, task: "asyncio.Task[None]") -> None:
+        """A request is over; one that was cancelled may not even have begun."""
+        _, _, size = self._under_way.pop(frame_id)
+        self._under_way_bytes -= size
+        if task.cancelled():
+            gone = Unavailable("the request was withdrawn, or this node is stopping")
+            self._refuse(frame_id, gone)
+        self._look_at_bounds()
+        if self._retiring and not self._under_way and self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, frame_id: int, error: PenstockError) -> None:
+        self._guests.refused += 1
+        self._send(Kind.FAILURE, frame_id, codec.encode(describe_error(error)), b"")
 
     def _send(self, kind: Kind, frame_id: int, head: bytes, payload: Buffer) -> None:
         if self._transport is None or self._closed:

@@ -1,0 +1,146 @@
+"""Leasing for native clients: in stored batches, or in small ones where few are wanted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from penstock.client.channel import Buffer
+from penstock.client.client import Client
+from penstock.client.settings import ClientSettings
+from penstock.client.urls import Memory
+from penstock.core.message_batches import iter_batches, read_messages
+from penstock.core.records import read_header
+from penstock.embedded.channel import EmbeddedChannel
+from penstock.wire.requests import Take, Taken
+
+Scene = Callable[[Client, EmbeddedChannel], Awaitable[None]]
+
+
+def play(scene: Scene) -> None:
+    async def whole() -> None:
+        channel = await EmbeddedChannel.open(Memory(""))
+
+        async def opened() -> EmbeddedChannel:
+            return channel
+
+        async with Client(opened, url="memory:", settings=ClientSettings()) as client:
+            await scene(client, channel)
+
+    asyncio.run(whole())
+
+
+async def take(
+    client: Client, channel: EmbeddedChannel, count: int, *, bytes_max: int = 1 << 24
+) -> tuple[Taken, Buffer]:
+    topic = await client.describe_topic("orders")
+    request = Take(bytes.fromhex(topic.id), "queue", count, bytes_max)
+    answer, payload = await channel.ask(None, request, timeout=10)
+    assert isinstance(answer, Taken)
+    return answer, payload
+
+
+def offsets_in(payload: Buffer) -> list[int]:
+    return [one.offset for batch in iter_batches(payload) for one in read_messages(batch)]
+
+
+def leased(taken: Taken) -> list[int]:
+    return [
+        offset
+        for part in taken.parts
+        for first, end, _, _ in part.runs
+        for offset in range(first, end)
+    ]
+
+
+def test_many_come_in_the_batch_they_are_stored_in() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.send_many("orders", [b"x" * 10] * 1_000)
+        taken, payload = await take(client, channel, 600)
+        assert leased(taken) == list(range(600))
+        assert len(list(iter_batches(payload))) == 1
+        assert len(offsets_in(payload)) == 1_000
+
+    play(scene)
+
+
+def test_few_out_of_a_large_batch_come_in_a_small_one() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.send_many("orders", [b"%0100d" % number for number in range(5_000)])
+        for start in (0, 3, 6):
+            taken, payload = await take(client, channel, 3)
+            assert leased(taken) == offsets_in(payload) == list(range(start, start + 3))
+            assert len(payload) < 500
+        taken, payload = await take(client, channel, 100)
+        assert leased(taken) == offsets_in(payload) == list(range(9, 109))
+
+    play(scene)
+
+
+def test_a_batch_larger_than_the_answer_may_be_comes_in_several() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.send_many("orders", [Random(n).randbytes(10_000) for n in range(90)])
+        seen: list[int] = []
+        while len(seen) < 90:
+            taken, payload = await take(client, channel, 90, bytes_max=100_000)
+            assert len(leased(taken)) <= 10
+            assert len(payload) <= 150_000
+            seen += leased(taken)
+        assert seen == list(range(90))
+
+    play(scene)
+
+
+def test_small_batches_say_what_the_stored_one_says() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        bodies = [f"order {number}" for number in range(200)]
+        await client.send_many("orders", bodies, headers={"who": "me"}, key="k")
+        _, payload = await take(client, channel, 2)
+        (batch,) = iter_batches(payload)
+        first, second = read_messages(batch)
+        assert (first.value, first.key, first.header("who")) == (b"order 0", b"k", b"me")
+        assert second.offset == read_header(batch).base_offset + 1
+        assert first.timestamp_ms > 0
+
+    play(scene)
+
+
+def test_partitions_take_turns() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders", partitions=3)
+        queue = client.queue("orders")
+        for partition in range(3):
+            await queue.send_many([b"x"] * 10, partition=partition)
+        firsts = set()
+        for _ in range(3):
+            taken, _ = await take(client, channel, 5)
+            firsts.add(taken.parts[0].index)
+        assert firsts == {0, 1, 2}
+
+    play(scene)
+
+
+def test_who_asks_for_nothing_gets_nothing() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.send("orders", "x")
+        for count in (0, -5):
+            taken, payload = await take(client, channel, count)
+            assert (taken.parts, bytes(payload)) == ((), b"")
+        assert (await client.queue("orders").stats()).visible == 1
+
+    play(scene)
+
+
+def test_hundreds_who_wait_get_one_message_each() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        waiting = [asyncio.create_task(client.receive("orders", wait=30)) for _ in range(100)]
+        await client.send_many("orders", [b"%d" % number for number in range(100)])
+        received = [message for messages in await asyncio.gather(*waiting) for message in messages]
+        assert sorted(int(message.raw) for message in received) == list(range(100))
+
+    play(scene)
