@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
+from penstock.client.backoff import Backoff
 from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
 from penstock.client.channel import Channel
 from penstock.client.codecs import Codec, codec_for
@@ -55,7 +56,7 @@ from penstock.client.subscription_options import SubscriptionOptions
 from penstock.client.topic import Topic
 from penstock.client.topic_watch import Topics
 from penstock.core.clock import Clock, SystemClock
-from penstock.core.errors import ClientClosed, InvalidRequest
+from penstock.core.errors import ClientClosed, DeadlinePassed, InvalidRequest, OutcomeUnknown
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 
 T = TypeVar("T")
@@ -98,12 +99,26 @@ class Client(GroupAdmin):
             core = ClientCore(channel, self.settings, self._clock)
             try:
                 async with asyncio.timeout(self.settings.timeout):
-                    await core.directory.cluster(self.settings.attempt_timeout)
+                    await self._meet(core)
+            except TimeoutError:
+                await core.close()
+                seconds = self.settings.timeout
+                raise DeadlinePassed(f"nobody answers at {self.url} within {seconds:g} s") from None
             except BaseException:
                 await core.close()
                 raise
             self._opened = core
         return self
+
+    async def _meet(self, core: ClientCore) -> None:
+        """Find out who is there. If nobody can be reached at all, that is told at once."""
+        backoff = Backoff(random=core.asking.random)
+        while True:
+            try:
+                await core.directory.cluster(self.settings.attempt_timeout)
+                return
+            except OutcomeUnknown as error:  # A node that hangs; another one may not.
+                await asyncio.sleep(backoff.next(error))
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()
@@ -254,7 +269,7 @@ class Client(GroupAdmin):
         chosen = codec_for(codec)  # type: ignore[call-overload]
         core = self._core
         subscription = Subscription(core.asking, topics, chosen, SubscriptionOptions(**options))
-        core.closers.append(subscription.close)
+        core.readers.add(subscription)
         return subscription
 
     @overload

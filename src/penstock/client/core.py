@@ -1,8 +1,8 @@
 """What the parts of one client share: the way to the broker, what is known of it, the counters."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Protocol
+from weakref import WeakSet
 
 from penstock.client.asking import Asking
 from penstock.client.channel import Channel
@@ -18,6 +18,12 @@ from penstock.wire.requests import Answer, Request, Settle, Take, Taken
 CLOSE_SECONDS = 5.0
 
 
+class Closeable(Protocol):
+    """What goes on in the background until it is closed."""
+
+    async def close(self) -> None: ...
+
+
 class ClientCore:
     """See the top of this module; closed once, by the client."""
 
@@ -30,8 +36,9 @@ class ClientCore:
         self.asking = Asking(channel, self.directory, settings)
         self.lanes = Lanes(self.asking, clock, self.counters)
         self.settler = Settler(self.asking, self.counters)
-        self.closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        """What else has to be closed, the last one first."""
+        self.readers: WeakSet[Closeable] = WeakSet()
+        """Consumers and subscriptions that have to be closed with the client; those that were
+        closed before are forgotten by themselves."""
         self._tasks: set[asyncio.Task[object]] = set()
         channel.on_late = self._take_late
 
@@ -58,8 +65,8 @@ class ClientCore:
         """Send what waits to be sent, give back what was leased ahead, let go of everything."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                for closer in reversed(self.closers):
-                    await closer()
+                closing = (reader.close() for reader in list(self.readers))
+                await asyncio.gather(*closing, return_exceptions=True)
                 await self.lanes.flush()
                 await self.settler.flush()
                 await asyncio.gather(*self._tasks, return_exceptions=True)

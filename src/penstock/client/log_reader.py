@@ -13,7 +13,7 @@ Every task belongs to this reader, which awaits it when it is closed.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from penstock.client.asking import Asking
@@ -22,7 +22,7 @@ from penstock.client.committing import Committing
 from penstock.client.group_link import GroupLink
 from penstock.client.guarantees import Guarantee
 from penstock.client.hand_out import HandOut
-from penstock.client.membership import Membership
+from penstock.client.membership import Membership, unforeseen
 from penstock.client.positions import Place, TopicPartition
 from penstock.client.prefetching import Prefetch
 from penstock.client.record import Record
@@ -69,7 +69,7 @@ class LogReader(Generic[T]):
             settle=self._starting.settle,
             on_news=self.note,
             on_out_of_range=self._on_out_of_range,
-            on_closed=self.failed,
+            on_failed=self.failed,
             messages_max=options.prefetch,
             bytes_max=options.prefetch_bytes or asking.settings.prefetch_bytes_max,
             wait_seconds=options.seconds("fetch_wait"),
@@ -116,9 +116,22 @@ class LogReader(Generic[T]):
             self._is_missing = sights.keys() < await self.watch.names(deadline)
             self.membership.start()
             if self.options.auto_commit and not self._at_most_once:
-                self._tasks.append(asyncio.create_task(self._commit_now_and_then()))
-        self._tasks.append(asyncio.create_task(self._watch_topics()))
+                self._begin(self._commit_now_and_then())
+        self._begin(self._watch_topics())
         await self._wait_settled(deadline)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        """Let something go on in the background; if it breaks, whoever reads is told."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                log.error("a reader failed in a way nobody foresaw", exc_info=error)
+                self.failed(unforeseen(error))
+
+        task = asyncio.create_task(work)
+        task.add_done_callback(ended)
+        self._tasks.append(task)
 
     async def _wait_settled(self, deadline: float) -> None:
         """Messages that are sent after a reader was opened are read by it, wherever it starts."""
@@ -272,7 +285,7 @@ class LogReader(Generic[T]):
         self._is_revoked = False
         self._is_suspended = False
         self._news.set()
-        self.prefetch.wake()
+        self.prefetch.interrupt(list(self.places.values()))  # All are asked for together again.
 
     def suspend(self) -> None:
         """Others may have the partitions by now."""

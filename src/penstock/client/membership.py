@@ -112,6 +112,11 @@ class Owner(Protocol):
         ...
 
 
+def unforeseen(error: BaseException) -> PenstockError:
+    """What a program is told when a part of its client has broken."""
+    return PenstockError(f"the client has failed in a way nobody foresaw: {error!r}")
+
+
 class Membership:
     """See the top of this module."""
 
@@ -177,6 +182,10 @@ class Membership:
         except PenstockError as error:
             self.generation = NO_GENERATION
             self._owner.failed(error)
+        except Exception as error:
+            self.generation = NO_GENERATION
+            log.exception("the membership in group %s ended unforeseen", self._link.group)
+            self._owner.failed(unforeseen(error))
 
     def _work(self, parts: tuple[TopicPartition, ...]) -> None:
         before = self._had_generation
@@ -222,7 +231,7 @@ class Membership:
         request = BeatGroup(
             self._link.group, self.member, self.settings.instance_id, self.generation
         )
-        backoff = Backoff(random=self._random, cap=self.settings.heartbeat_interval)
+        backoff = Backoff(random=self._random)
         while True:
             try:
                 await self._link.ask(request, Done, seconds=self._beat_seconds())

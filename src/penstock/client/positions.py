@@ -53,8 +53,8 @@ class Place:
 
     __slots__ = (
         "batches", "buffered_bytes", "buffered_messages", "committed", "done", "end",
-        "fetch_version", "fetched", "is_listed", "is_paused", "is_settled", "log_start", "part", "position", "topic_id",
-        "version", "was_out_of_range",
+        "fetch_version", "fetched", "is_listed", "is_paused", "is_settled", "log_start", "part",
+        "position", "topic_id", "version", "was_out_of_range",
     )  # fmt: skip
 
     def __init__(self, part: TopicPartition) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from penstock.client.asking import NOTHING, Asking
 from penstock.client.backoff import Backoff
 from penstock.client.channel import Buffer
+from penstock.client.membership import unforeseen
 from penstock.client.positions import Place, TopicPartition
 from penstock.core.errors import (
     ClientClosed,
@@ -50,7 +51,7 @@ class Prefetch:
         settle: Settle,
         on_news: Callable[[Place], None],
         on_out_of_range: Callable[[Place], None],
-        on_closed: Callable[[PenstockError], None],
+        on_failed: Callable[[PenstockError], None],
         messages_max: int,
         bytes_max: int,
         wait_seconds: float,
@@ -60,7 +61,7 @@ class Prefetch:
         self._settle = settle
         self._on_news = on_news
         self._on_out_of_range = on_out_of_range
-        self._on_closed = on_closed
+        self._on_failed = on_failed
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._wait_seconds = wait_seconds
@@ -80,6 +81,7 @@ class Prefetch:
     def start(self) -> None:
         """Begin to fetch."""
         self._planner = asyncio.create_task(self._run(), name="prefetch")
+        self._planner.add_done_callback(self._broke)
 
     def wake(self) -> None:
         """Places have come or gone, or have room."""
@@ -173,8 +175,7 @@ class Prefetch:
             for place in places:
                 del self._busy[place]
             self._wake.set()
-            if not task.cancelled() and task.exception() is not None:
-                log.error("fetching failed in a way nobody foresaw", exc_info=task.exception())
+            self._broke(task)
 
         task = asyncio.create_task(self._carry_out(places, work))
         self._busy.update(dict.fromkeys(places, task))
@@ -188,6 +189,12 @@ class Prefetch:
             await work
         except PenstockError as error:
             self._fail(places, error)
+
+    def _broke(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("fetching failed in a way nobody foresaw", exc_info=error)
+            self._on_failed(unforeseen(error))
 
     # Doing.
 
@@ -261,7 +268,7 @@ class Prefetch:
         if isinstance(error, ClientClosed):
             if self._planner is not None:
                 self._planner.cancel()
-            self._on_closed(error)
+            self._on_failed(error)
             return
         now = asyncio.get_running_loop().time()
         for place in places:

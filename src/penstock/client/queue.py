@@ -159,7 +159,7 @@ class Queue(Generic[T]):
             guarantee=guarantee,
             extend_leases=extend_leases,
         )
-        self._core.closers.append(consumer.close)
+        self._core.readers.add(consumer)
         return consumer
 
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
