@@ -44,11 +44,18 @@ class Committing:
         self._lock = asyncio.Lock()
         self.commits = 0
 
-    async def commit_done(self, *, deadline: float) -> bool:
-        """Commit what is finished. False: not all of it, because the group has moved on."""
+    @property
+    def is_lost(self) -> bool:
+        """We are no member now, and nothing can be committed."""
+        return self._membership.generation == NO_GENERATION
+
+    async def commit_done(self, *, deadline: float, patient: bool = False) -> bool:
+        """Commit what is finished. False: not all of it, because the group has moved on; who is
+        `patient` waits until it has shared out anew, and commits what is still ours."""
         return await self._commit(
             lambda: {place: place.done for place in self._places.values() if place.is_settled},
             deadline,
+            patient=patient,
         )
 
     async def commit(self, offsets: Mapping[Place, int], *, deadline: float) -> bool:
@@ -60,6 +67,7 @@ class Committing:
                 if self._places.get(place.part) is place
             },
             deadline,
+            patient=True,
         )
         return whole and all(self._places.get(place.part) is place for place in offsets)
 
@@ -70,30 +78,33 @@ class Committing:
         except PenstockError as error:
             log.info("group %s: not committed yet: %s", self._link.group, error)
 
-    async def _commit(self, choose: Callable[[], dict[Place, int]], deadline: float) -> bool:
+    async def _commit(
+        self, choose: Callable[[], dict[Place, int]], deadline: float, *, patient: bool
+    ) -> bool:
         loop = asyncio.get_running_loop()
         backoff = Backoff(random=self._link.asking.random)
         async with self._lock:
             while True:
                 # What is ours may have changed since the last attempt.
-                offsets = {
-                    place: offset for place, offset in choose().items() if offset != place.committed
-                }
+                chosen = choose().items()
+                offsets = {place: offset for place, offset in chosen if offset != place.committed}
                 if not offsets:
                     return True
-                if self._membership.generation == NO_GENERATION:
-                    return False
+                generation = self._membership.generation
                 left = max(0.001, min(deadline - loop.time(), ASK_SECONDS))
                 try:
-                    return await self._send(offsets, left)
+                    if not self.is_lost:
+                        return await self._send(offsets, left)
                 except _MOVED_ON as error:
                     log.debug("group %s: not committed: %s", self._link.group, error)
-                    return False
                 except (Unavailable, OutcomeUnknown) as error:
                     wait = backoff.next(error)
                     if loop.time() + wait >= deadline:
                         raise DeadlinePassed(f"offsets could not be committed: {error}") from error
                     await asyncio.sleep(wait)
+                    continue
+                if not patient or not await self._membership.wait_next(generation, deadline):
+                    return False
 
     async def _send(self, offsets: Mapping[Place, int], seconds: float) -> bool:
         rows = [

@@ -59,7 +59,7 @@ class HandOut(Generic[T]):
         if messages is None or place is None:
             return None
         if place.version != self._version or place.is_paused:
-            self._drop(place)
+            self.drop()
             return None
         position = place.position
         try:
@@ -79,6 +79,11 @@ class HandOut(Generic[T]):
         self.count += 1
         part = place.part
         return Record(part.topic, place.topic_id, part.partition, message, self._codec)
+
+    @property
+    def is_open(self) -> bool:
+        """There is a batch that may have more to hand out."""
+        return self._messages is not None
 
     @property
     def has_batches(self) -> bool:
@@ -102,9 +107,13 @@ class HandOut(Generic[T]):
             self.note(place)
             try:
                 opened = await open_batch(batch)
-            except InvalidBatch as error:
-                place.rewind()
-                raise unreadable(place, error) from error
+            except BaseException as error:
+                # Also if whoever asked is cancelled: what was taken here comes again.
+                if place.version == version:
+                    place.rewind()
+                if isinstance(error, InvalidBatch):
+                    raise unreadable(place, error) from error
+                raise
             if place.version == version and not place.is_paused:
                 self._place, self._version = place, version
                 self._messages = opened.messages()
@@ -113,11 +122,11 @@ class HandOut(Generic[T]):
                 place.rewind()
         return None
 
-    def _drop(self, place: Place) -> None:
-        """Stop in the middle of a batch. A place that is only paused gets it again later."""
+    def drop(self) -> None:
+        """Stop in the middle of the open batch; if the place is still the same, it comes again."""
         self._messages = None
-        if place.version == self._version:
-            place.rewind()
+        if self._place is not None and self._place.version == self._version:
+            self._place.rewind()
 
     # In hand.
 

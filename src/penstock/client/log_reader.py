@@ -23,7 +23,7 @@ from penstock.client.group_link import GroupLink
 from penstock.client.guarantees import Guarantee
 from penstock.client.hand_out import HandOut
 from penstock.client.membership import Membership, unforeseen
-from penstock.client.positions import Place, TopicPartition
+from penstock.client.positions import Place, StoredBatch, TopicPartition
 from penstock.client.prefetching import Prefetch
 from penstock.client.record import Record
 from penstock.client.starting import Starting, StartRule
@@ -170,7 +170,7 @@ class LogReader(Generic[T]):
     async def _commit_at_the_end(self, committing: Committing) -> None:
         deadline = asyncio.get_running_loop().time() + CLOSE_SECONDS
         try:
-            await committing.commit_done(deadline=deadline)
+            await committing.commit_done(deadline=deadline, patient=True)
         except PenstockError as error:
             log.warning("what was read last was not committed and will be read again: %s", error)
 
@@ -195,11 +195,12 @@ class LogReader(Generic[T]):
                 raise
         while not self._is_over():
             if not self.is_held_back:
+                if self.out.is_open:
+                    return True
                 opened = await self.out.open_next()
                 if opened is not None:
                     self.prefetch.wake()  # There is room for more.
-                    place, batch = opened
-                    if not self._at_most_once or await self._commit_ahead(place, batch.end_offset):
+                    if not self._at_most_once or await self._commit_ahead(*opened):
                         return True
                     continue
             self._news.clear()
@@ -228,22 +229,23 @@ class LogReader(Generic[T]):
                 break
         return records
 
-    async def _commit_ahead(self, place: Place, end: int) -> bool:
+    async def _commit_ahead(self, place: Place, batch: StoredBatch) -> bool:
         """At most once: what is handed out from here on was committed before."""
         assert self.committing is not None, "there is no group to commit for"
         version = place.version
-        deadline = self.asking.deadline(None)
-        while place.version == version and not self._is_closed:
-            try:
-                if await self.committing.commit({place: end}, deadline=deadline):
-                    return place.version == version
-                break
-            except DeadlinePassed as error:
-                log.warning("nothing is handed out that cannot be committed: %s", error)
-                deadline = self.asking.deadline(None)
-        if place.version == version:
-            place.rewind()
-        return False
+        is_committed = False
+        try:
+            while not is_committed and place.version == version and not self._is_closed:
+                try:
+                    deadline = self.asking.deadline(None)
+                    offsets = {place: batch.end_offset}
+                    is_committed = await self.committing.commit(offsets, deadline=deadline)
+                except DeadlinePassed as error:
+                    log.warning("nothing is handed out that cannot be committed: %s", error)
+        finally:
+            if not is_committed:
+                self.out.drop()
+        return is_committed
 
     async def _commit_now_and_then(self) -> None:
         assert self.committing is not None, "there is no group to commit for"
@@ -265,9 +267,11 @@ class LogReader(Generic[T]):
     async def revoke(self) -> None:
         """Put everything down: finish and commit what is in hand."""
         self._is_revoked = True
+        if self.committing is None or self.committing.is_lost:
+            return  # What was finished since the last commit is done again by others.
         patience = self.options.seconds("rebalance_timeout") / 2
         await self.out.wait_idle(patience)
-        if self.committing is not None and self.options.auto_commit:
+        if self.options.auto_commit:
             deadline = asyncio.get_running_loop().time() + patience / 2
             try:
                 await self.committing.commit_done(deadline=deadline)

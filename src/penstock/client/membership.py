@@ -141,6 +141,8 @@ class Membership:
         self._had_generation = NO_GENERATION
         """In which it got what it has, or last had."""
         self._rejoin = asyncio.Event()
+        self._turned = asyncio.Event()
+        """Set when a generation begins, or all is over."""
         self._heard_at = 0.0
         self._suspended = False
         self._task: asyncio.Task[None] | None = None
@@ -151,10 +153,25 @@ class Membership:
         """Begin to take part."""
         assert self._task is None, "a member begins once"
         self._task = asyncio.create_task(self._run(), name=f"group {self._link.group}")
+        self._task.add_done_callback(lambda _: self._turned.set())
 
     def rejoin(self) -> None:
         """Something has changed that the group should know: share out anew."""
         self._rejoin.set()
+
+    async def wait_next(self, generation: int, deadline: float) -> bool:
+        """Return when we work in another generation than this one; False if we do not in time, or
+        never will."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self.generation in (NO_GENERATION, generation):
+                    if self._task is None or self._task.done():
+                        return False
+                    self._turned.clear()
+                    await self._turned.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def close(self) -> None:
         """Take part no more. A static member does not say so: it may be back in a moment."""
@@ -199,6 +216,7 @@ class Membership:
             self._link.group, self.generation, self.member, len(parts),
         )  # fmt: skip
         self._owner.assigned(parts, continues=continues)
+        self._turned.set()
 
     async def _stay(self) -> None:
         """Send heartbeats until there is a reason to join again."""
@@ -217,8 +235,10 @@ class Membership:
         try:
             while not revoking.done():
                 await asyncio.wait([revoking], timeout=self.settings.heartbeat_interval)
-                if not revoking.done() and self.generation != NO_GENERATION:
+                if not revoking.done():
                     await self._beat()
+                    if self.generation == NO_GENERATION:
+                        break  # The others have not waited.
         finally:
             revoking.cancel()
             await asyncio.wait([revoking])

@@ -14,7 +14,7 @@ decoded body) is made when it is asked for.
 
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from penstock.client.codecs import Codec
 from penstock.client.seconds import Seconds
@@ -78,26 +78,32 @@ class Lease:
         """Offsets whose lease is kept going, if somebody does so."""
 
 
+class Grant(NamedTuple):
+    """What neighbours share besides their lease: how often they have been delivered, and when at
+    first."""
+
+    lease: Lease
+    deliveries: int
+    first_ms: int
+
+
 class Message(Generic[T]):
     """See the top of this module."""
 
     __slots__ = (
-        "_body", "_first_ms", "_headers", "_value", "deliveries", "key", "lease", "offset",
-        "settled", "timestamp_ms",
+        "_body", "_grant", "_headers", "_value", "key", "offset", "settled", "timestamp_ms",
     )  # fmt: skip
 
     def __init__(
         self,
-        lease: Lease,
+        grant: Grant,
         offset: int,
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
         headers: tuple[Header, ...],
-        deliveries: int,
-        first_ms: int,
     ) -> None:
-        self.lease = lease
+        self._grant = grant
         self.offset = offset
         """Its place in its partition."""
         self.timestamp_ms = timestamp_ms
@@ -105,9 +111,6 @@ class Message(Generic[T]):
         self.key = key
         self._value = value
         self._headers = headers
-        self.deliveries = deliveries
-        """How often it has been delivered, this time included: 1 is the first time."""
-        self._first_ms = first_ms
         self._body: object = _UNREAD
         self.settled = False
         """A verdict on it was given and counted."""
@@ -117,6 +120,16 @@ class Message(Generic[T]):
         return f"Message({place}, {len(self.raw)} bytes, delivery {self.deliveries})"
 
     # What it is.
+
+    @property
+    def lease(self) -> Lease:
+        """What it shares with those that were leased together with it."""
+        return self._grant.lease
+
+    @property
+    def deliveries(self) -> int:
+        """How often it has been delivered, this time included: 1 is the first time."""
+        return self._grant.deliveries
 
     @property
     def queue(self) -> str:
@@ -170,7 +183,7 @@ class Message(Generic[T]):
     @property
     def first_received_at(self) -> datetime:
         """When it was delivered for the first time."""
-        return _EPOCH + timedelta(milliseconds=max(0, self._first_ms))
+        return _EPOCH + timedelta(milliseconds=max(0, self._grant.first_ms))
 
     @property
     def priority(self) -> int:

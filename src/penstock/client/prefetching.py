@@ -36,6 +36,8 @@ REQUESTS_PER_NODE: Final = 2
 FETCH_BYTES_MIN: Final = 64 * 1024
 FIND_SECONDS: Final = 3.0
 """How long one attempt may take to find out who leads, or where to begin."""
+REST_SECONDS_MAX: Final = 0.5
+"""A place rests no longer than this: a new leader is there within a second or two."""
 
 Settle = Callable[[Sequence[Place], float], Coroutine[object, object, None]]
 
@@ -171,7 +173,8 @@ class Prefetch:
         def ended(task: asyncio.Task[None]) -> None:
             work.close()  # It may have been cancelled before it began.
             self._tasks.discard(task)
-            self._requests[node] -= 1
+            if node:
+                self._requests[node] -= 1
             for place in places:
                 del self._busy[place]
             self._wake.set()
@@ -208,7 +211,7 @@ class Prefetch:
         """Ask who leads."""
         name = place.part.topic
         known = self._asking.directory.known(name)
-        if known is not None:
+        if known is not None and place.part.partition >= len(known.leaders):
             self._asking.directory.forget(name, known)
         await self._asking.find(name, NOTHING, self._asking.deadline(FIND_SECONDS))
 
@@ -274,7 +277,8 @@ class Prefetch:
         for place in places:
             backoff = self._backoffs.get(place)
             if backoff is None:
-                backoff = self._backoffs[place] = Backoff(random=self._asking.random)
+                backoff = Backoff(random=self._asking.random, cap=REST_SECONDS_MAX)
+                self._backoffs[place] = backoff
             self._resting[place] = now + backoff.next(error)
             self._asking.directory.forget(place.part.topic)
         log.debug("%d partitions rest: %s", len(places), error)

@@ -133,7 +133,10 @@ class DatabaseProcessed(TransactionalStore[ConnectionT]):
     def _insert(
         self, connection: ConnectionT, cursor: Cursor, values: Mapping[str, object]
     ) -> bool:
-        plain = f"INSERT INTO {self.table} (consumer, id, processed_ms) VALUES ({{}}, {{}}, {{}})"  # noqa: S608
+        plain = (
+            f"INSERT INTO {self.table} (consumer, id, processed_ms)"  # noqa: S608
+            " VALUES ({}, {}, {})"
+        )
         if self._integrity_error is None:
             run(cursor, self._style, f"{plain} ON CONFLICT DO NOTHING", values)
             return cursor.rowcount == 1

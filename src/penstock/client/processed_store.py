@@ -62,10 +62,12 @@ class Transaction(Generic[ConnectionT_co]):
 
     __slots__ = ("connection", "cursor", "id", "is_new")
 
-    def __init__(self, connection: ConnectionT_co, cursor: Cursor, id: str, is_new: bool) -> None:  # noqa: A002
+    def __init__(
+        self, connection: ConnectionT_co, cursor: Cursor, processed_id: str, *, is_new: bool
+    ) -> None:
         self.connection = connection
         self.cursor = cursor
-        self.id = id
+        self.id = processed_id
         self.is_new = is_new
         """False: the message has had its effect already; do nothing, and acknowledge it."""
 
@@ -223,7 +225,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         except BaseException:
             self._give_back(connection, sound=False)
             raise
-        return Transaction(connection, cursor, id_, is_new)
+        return Transaction(connection, cursor, id_, is_new=is_new)
 
     def _end(self, transaction: Transaction[ConnectionT], *, keep: bool) -> None:
         connection = transaction.connection

@@ -9,7 +9,7 @@ compacted away: it is acked, or it would come back for ever.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from penstock.client.asking import QUEUE, Asking
 from penstock.client.backoff import Backoff
 from penstock.client.channel import Buffer
 from penstock.client.codecs import Codec
-from penstock.client.message import Lease, Message
+from penstock.client.message import Grant, Lease, Message
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.settler import ACK, BY_POLICY, Settler
 from penstock.client.statistics import Counters
@@ -36,10 +36,12 @@ from penstock.core.errors import (
     UnknownTopicId,
 )
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX
+from penstock.core.message import Message as StoredMessage
 from penstock.core.message_batches import iter_batches, read_messages
 from penstock.core.plain_batches import unpack_plain
 from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
 from penstock.core.records import read_header
+from penstock.core.types import Offset
 from penstock.wire.requests import Take, Taken, TakenPart, TopicInfo
 
 T = TypeVar("T")
@@ -261,46 +263,43 @@ def _in_turn(found: list[Message[T]], runs: Sequence[Run]) -> list[Message[T]]:
     ]
 
 
-def _open(lease: Lease, runs: Sequence[Run], batch: memoryview) -> Iterator[Message[Any]]:
+def _open(lease: Lease, runs: Sequence[Run], batch: memoryview) -> list[Message[Any]]:
     """The leased messages of a batch."""
     header = read_header(batch)
     base, count = header.base_offset, header.record_count
     end = base + header.last_offset_delta + 1
     inside = [run for run in runs if run[0] < end and run[1] > base]
-    if not inside:
-        return
+    found: list[Message[Any]] = []
     try:
-        bodies = None
-        if end - base == count:
-            records = unpack_body(batch, header.attributes, count)
-            bodies = unpack_plain(records, count)
+        records = unpack_body(batch, header.attributes, count)
+        # Of a batch that was cut, the last records are there.
+        bodies = unpack_plain(records, count, end - base - count) if end - base >= count else None
         if bodies is not None:
             log_time = header.attributes & LOG_APPEND_TIME
             time_ms = header.max_timestamp if log_time else header.base_timestamp
+            start = end - count
             for first, stop, deliveries, first_ms in inside:
-                low, high = max(first, base), min(stop, end)
-                for offset, body in zip(
-                    range(low, high), bodies[low - base : high - base], strict=True
-                ):
-                    yield Message(lease, offset, time_ms, None, body, (), deliveries, first_ms)
-            return
-        messages = {message.offset: message for message in read_messages(batch)}
+                grant = Grant(lease, deliveries, first_ms)
+                low, high = max(first, start), min(stop, end)
+                found += [
+                    Message(grant, offset, time_ms, None, body, ())
+                    for offset, body in zip(
+                        range(low, high), bodies[low - start : high - start], strict=True
+                    )
+                ]
+            return found
+        messages: dict[int, StoredMessage] = {one.offset: one for one in read_messages(batch)}
     except InvalidBatch:
-        for first, stop, deliveries, first_ms in inside:
+        messages = {}
+        for first, stop, _, _ in inside:
             for offset in range(max(first, base), min(stop, end)):
-                yield Message(lease, offset, -1, None, None, _UNREADABLE, deliveries, first_ms)
-        return
+                messages[offset] = StoredMessage(Offset(offset), -1, None, None, _UNREADABLE)
     for first, stop, deliveries, first_ms in inside:
+        grant = Grant(lease, deliveries, first_ms)
         for offset in range(max(first, base), min(stop, end)):
-            one = messages.get(offset)  # type: ignore[call-overload]
+            one = messages.get(offset)
             if one is not None:
-                yield Message(
-                    lease,
-                    offset,
-                    one.timestamp_ms,
-                    one.key,
-                    one.value,
-                    one.headers,
-                    deliveries,
-                    first_ms,
+                found.append(
+                    Message(grant, offset, one.timestamp_ms, one.key, one.value, one.headers)
                 )
+    return found

@@ -42,6 +42,9 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _FIELDS: Final = struct.Struct(">q13xhiqq14xi")
 _ATTRIBUTES: Final = struct.Struct(">21xh")
 _CRC: Final = struct.Struct(">I")
+_OFFSET: Final = struct.Struct(">q")
+_TO_SPAN: Final = struct.Struct(">hi")
+_ATTRIBUTES_AT: Final = 21
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _LENGTH_FROM: Final = 12
@@ -102,8 +105,18 @@ class OpenBatch:
     def messages_from(self, offset: Offset) -> Iterator[Message]:
         """Those from an offset on that lies in the batch, which must be complete."""
         number = offset - self._fields[0]
-        assert self.complete, "some records are missing"
         assert 0 <= number < self._fields[5], f"{offset} is in another batch"
+        return _scan(self._fields, self._body, number, self._position(number))
+
+    def cut(self, first: int, end: int) -> bytes:
+        """The bytes of the records from number `first` up to `end`, of a complete batch."""
+        start = self._position(first)
+        stop = len(self._body) if end == self._fields[5] else self._position(end)
+        return self._body[start:stop]
+
+    def _position(self, number: int) -> int:
+        """Where a record of a complete batch begins."""
+        assert self.complete, "some records are missing"
         mark = min(number // _MARK_EVERY, len(self._marks) - 1)
         position = self._marks[mark]
         try:
@@ -111,10 +124,28 @@ class OpenBatch:
                 position = _step_over(self._body, position, _MARK_EVERY)
                 mark += 1
                 self._marks.append(position)
-            position = _step_over(self._body, position, number - mark * _MARK_EVERY)
+            return _step_over(self._body, position, number - mark * _MARK_EVERY)
         except IndexError:
             raise InvalidBatch("the records end in the middle of one") from None
-        return _scan(self._fields, self._body, number, position)
+
+
+def cut_batch(batch: Bytes, first: int, end: int, marks: "Marks") -> bytearray | None:
+    """The batch with only the records from offset `first` up to `end`, of which none is looked
+    into; None if they cannot be told apart without that: it is compressed, or lacks records."""
+    attributes = _ATTRIBUTES.unpack_from(batch)[0]
+    if attributes & CODEC_MASK:
+        return None
+    opened = OpenBatch(batch, marks)
+    if not opened.complete or end - 1 > opened.last:
+        return None
+    base, _, _, base_ms, max_ms, _ = _FIELDS.unpack_from(batch)
+    records = opened.cut(first - base, end - base)
+    # The records keep their numbers, so the offsets before the first one are a gap.
+    made = frame_records(records, end - first, base_ms=base_ms, max_ms=max_ms)
+    _TO_SPAN.pack_into(made, _ATTRIBUTES_AT, attributes, end - 1 - base)
+    _OFFSET.pack_into(made, 0, base)
+    _CRC.pack_into(made, _CRC_AT, crc32c(memoryview(made)[_CRC_FROM:]))
+    return made
 
 
 def new_marks() -> Marks:

@@ -40,29 +40,33 @@ def _rows(size: int) -> tuple[bytes, ...]:
     return tuple(rows)
 
 
-def pack_plain(bodies: Sequence[bytes]) -> bytes | None:
-    """The records of these bodies; None if they are not of one length, or too many or too large."""
-    size = len(bodies[0])
-    if size > BODY_BYTES_MAX or len(bodies) > RECORDS_MAX or len(set(map(len, bodies))) > 1:
+def pack_plain(bodies: Sequence[bytes], first: int = 0) -> bytes | None:
+    """The records of these bodies, numbered from `first` on; None if they are not of one length,
+    or too many or too large."""
+    size, end = len(bodies[0]), first + len(bodies)
+    if size > BODY_BYTES_MAX or end > RECORDS_MAX or len(set(map(len, bodies))) > 1:
         return None
-    joined = b"".join(chain.from_iterable(zip(_rows(size), bodies, strict=False)))
-    return joined + _NO_HEADERS
+    rows = _rows(size)
+    joined = b"".join(chain.from_iterable(zip(rows[first:end], bodies, strict=True)))
+    return (joined[len(_NO_HEADERS) :] if first else joined) + _NO_HEADERS
 
 
-def unpack_plain(records: bytes, count: int) -> list[bytes] | None:
-    """The bodies of so many records, if they are nothing else and of one length."""
-    if not 2 <= count <= RECORDS_MAX or len(records) < RECORD_BYTES_MIN * count:
+def unpack_plain(records: bytes, count: int, first: int = 0) -> list[bytes] | None:
+    """The bodies of so many records, numbered from `first` on, if they are nothing else and of one
+    length."""
+    if count < 2 or first + count > RECORDS_MAX or len(records) < RECORD_BYTES_MIN * count:
         return None
     size = _size_of_first(records)
     if size < 0 or size > BODY_BYTES_MAX:
         return None
     rows = _rows(size)
     bodies: list[bytes] = []
-    position, number = 0, 0
-    while number < count:
+    # The first row lacks the end of the record before it.
+    position, number, end = -len(_NO_HEADERS) if first else 0, first, first + count
+    while number < end:
         # The rows are equally long as long as the number's own length stays the same.
         length = len(rows[number])
-        stop = min(count, 1 if number == 0 else _next_longer(number))
+        stop = min(end, _next_longer(number))
         start = position + length
         step = length + size
         after = position + step * (stop - number)
@@ -70,14 +74,15 @@ def unpack_plain(records: bytes, count: int) -> list[bytes] | None:
             return None
         bodies += [records[at : at + size] for at in range(start, after + length, step)]
         position, number = after, stop
-    if position + 1 != len(records) or pack_plain(bodies) != records:
+    if position + 1 != len(records) or pack_plain(bodies, first) != records:
         return None
     return bodies
 
 
 def _next_longer(number: int) -> int:
-    """The first number after this one from which on rows may be longer."""
-    for bound in (64, 8_192, 1_048_576):
+    """The first number after this one from which on rows may be longer: the very first row has no
+    record before it, and numbers take a byte more from 64 and from 8,192 on."""
+    for bound in (1, 64, 8_192):
         if number < bound:
             return bound
     return RECORDS_MAX
@@ -85,23 +90,22 @@ def _next_longer(number: int) -> int:
 
 def _size_of_first(records: bytes) -> int:
     """The size of the first record's body, if the record is nothing else; -1 otherwise."""
-    position = 0
-    while records[position] & 0x80:
-        position += 1
-        if position > 4:
-            return -1
-    position += 1
-    if records[position : position + 4] != b"\0\0\0" + _NO_KEY:
+    position = _after_number(records, 0)
+    if records[position : position + 2] != b"\0\0":
         return -1
-    position += 4
-    written, shift = 0, 0
-    while True:
-        byte = records[position]
-        written |= (byte & 0x7F) << shift
-        position += 1
-        if not byte & 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            return -1
-    return -1 if written & 1 else written >> 1
+    position = _after_number(records, position + 2)
+    if records[position : position + 1] != _NO_KEY:
+        return -1
+    end = _after_number(records, position + 1)
+    written = 0
+    for byte in reversed(records[position + 1 : end]):
+        written = written << 7 | byte & 0x7F
+    return -1 if written & 1 or end == position + 1 else written >> 1
+
+
+def _after_number(records: bytes, position: int) -> int:
+    """The position after a number of variable length, of five bytes at most."""
+    for end in range(position, min(position + 5, len(records))):
+        if not records[end] & 0x80:
+            return end + 1
+    return position

@@ -78,7 +78,7 @@ class Exchange:
         method: str,
         body: bytes,
         *,
-        timeout: float,  # noqa: ASYNC109  # It travels with the request, so it must be known here.
+        timeout: float,  # It travels with the request, so it must be known here.
     ) -> bytes:
         """The other node's answer; see the top for what is raised instead."""
         assert len(method) <= NAME_CHARACTERS_MAX, f"{method}: too long for a name"

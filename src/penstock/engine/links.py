@@ -246,7 +246,7 @@ class Links:
         method: str,
         body: bytes,
         *,
-        timeout: float,  # noqa: ASYNC109  # It travels with the request.
+        timeout: float,  # It travels with the request.
     ) -> bytes:
         """Let another node do something, within `timeout` seconds.
 

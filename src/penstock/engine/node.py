@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.version import __version__
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.entries import Membership
 from penstock.core.errors import (
@@ -34,6 +33,7 @@ from penstock.core.errors import (
 )
 from penstock.core.limits import MIB, TICK_MS
 from penstock.core.types import NO_NODE, NodeId, ShardId, Term
+from penstock.core.version import __version__
 from penstock.engine.cluster import SHARD_METHOD, TRANSFER_METHOD, Cluster
 from penstock.engine.coordinator import Coordinator
 from penstock.engine.courier import Courier

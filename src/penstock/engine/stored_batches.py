@@ -33,6 +33,13 @@ class StoredBatch(NamedTuple):
     data: memoryview
 
 
+class Piece(NamedTuple):
+    """A batch, and which of its messages are wanted."""
+
+    batch: StoredBatch
+    spans: list[Range]
+
+
 class StoredBatches:
     """The batches of one partition that a fetch has looked at; `read` reads from an offset on."""
 
@@ -106,24 +113,27 @@ def measure(
 
 def collect(
     runs: Sequence[Range], batches: StoredBatches, bytes_max: int
-) -> tuple[bytes, list[Range]]:
-    """The batches that hold these messages, in order, and the messages that did not fit."""
-    parts: list[memoryview] = []
-    size, last = 0, -1
+) -> tuple[list[Piece], list[Range]]:
+    """The batches that hold these messages, in order, each with what is wanted of it; and the
+    messages that did not fit."""
+    pieces: list[Piece] = []
+    size = 0
     for first, end in runs:
         at = first
         while at < end:
             batch = batches.at(at)
             if batch is None or batch.first >= end:
                 break  # A gap up to the end.
-            if batch.first > last:
+            span = Offset(max(at, batch.first)), Offset(min(end, batch.end))
+            if pieces and pieces[-1].batch.first == batch.first:
+                pieces[-1].spans.append(span)
+            else:
                 if size and size + len(batch.data) > bytes_max:
-                    return b"".join(parts), _rest(runs, at)
-                last = batch.first
+                    return pieces, _rest(runs, at)
                 size += len(batch.data)
-                parts.append(batch.data)
+                pieces.append(Piece(batch, [span]))
             at = Offset(batch.end)
-    return b"".join(parts), []
+    return pieces, []
 
 
 def _rest(runs: Sequence[Range], offset: Offset) -> list[Range]:

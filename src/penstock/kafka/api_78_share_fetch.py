@@ -234,7 +234,7 @@ class _ShareFetch:
             return
         try:
             bound = self._context.board.settings.fetch_bytes_max
-            records, unsent = collect(ranges, batches, bound)
+            pieces, unsent = collect(ranges, batches, bound)
         except PenstockError:
             await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
             raise
@@ -244,6 +244,7 @@ class _ShareFetch:
         for lease in leases([(run.first, run.end) for run in sent]):
             session.has(key, lease, now_ms)
         self._messages_left -= sum(run.end - run.first for run in sent)
+        records = b"".join(piece.batch.data for piece in pieces)
         self._bytes_left -= len(records)
         self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, sent))}
         if unsent:

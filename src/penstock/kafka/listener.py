@@ -83,18 +83,18 @@ class KafkaListener:
             self._sweeping.cancel()
         if self._server is not None:
             self._server.close()
+        for connection in list(self._board.connections):
+            connection.retire()
         async with asyncio.TaskGroup() as closing:
-            closing.create_task(self._close_connections(grace_seconds))
+            closing.create_task(self._wait_connections(grace_seconds))
             if self._board.guests is not None:
                 closing.create_task(self._board.guests.close(grace_seconds))
         await self._board.share_sessions.finish(RELEASE_SECONDS)
         if self._server is not None:
             await self._server.wait_closed()
 
-    async def _close_connections(self, grace_seconds: float) -> None:
+    async def _wait_connections(self, grace_seconds: float) -> None:
         board = self._board
-        for connection in list(board.connections):
-            connection.retire()
         try:
             async with asyncio.timeout(grace_seconds):
                 await board.wait_empty()

@@ -2,8 +2,9 @@
 
 A client asks each node that leads partitions of a queue, and the node answers for all of them, each
 time beginning with another one. What is leased is sent in the stored batches, unopened; the client
-picks its messages out of them by their offsets. Only where little of a batch is wanted (a worker
-that takes one message at a time out of a batch of thousands) is a small batch made of it.
+picks its messages out of them by their offsets. Where a part of a batch is wanted, the records are
+cut out of it, without looking into them; a few messages, and those of compressed batches of which
+little is wanted, are read one by one and make a batch of their own.
 
 Several clients that wait for one queue are called one after the other, as messages come: see
 `engine.waiting_room`. What was leased for a client that has gone meanwhile goes back uncounted.
@@ -16,14 +17,15 @@ from collections.abc import Iterable, Sequence
 from itertools import count, pairwise
 from typing import Final
 
-from penstock.core.errors import NotLeader, PenstockError
+from penstock.core.errors import InvalidBatch, NotLeader, PenstockError
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX, MIB
 from penstock.core.message import Message, NewMessage
-from penstock.core.message_batches import build_messages
-from penstock.core.types import Offset, TopicId
+from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
+from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.engine.queue_duties import work_rules
 from penstock.engine.stored_batches import (
     Range,
+    StoredBatch,
     StoredBatches,
     collect,
     measure,
@@ -42,7 +44,8 @@ TAKE_WAIT_MS_MAX: Final = 60_000
 FEW_MESSAGES: Final = 16
 """So few are leased without looking how large they are."""
 SMALL_SHARE: Final = 4
-"""A stored batch is sent whole if at least one in so many of its messages is wanted."""
+"""A compressed batch is sent whole if at least one in so many of its messages is wanted."""
+MARKS_KEPT_MAX: Final = 256
 _OFFSET: Final = struct.Struct(">q")
 
 Part = tuple[TakenPart, Buffer]
@@ -57,6 +60,8 @@ class Taking:
         self._turns = count()
         self._rooms: dict[tuple[TopicId, str], WaitingRoom] = {}
         self._returning: set[asyncio.Task[None]] = set()
+        self._marks: dict[tuple[PartitionId, int], Marks] = {}
+        """Where records begin in batches that are taken bit by bit; the last used ones last."""
 
     async def take(self, request: Take) -> tuple[Taken, Buffer]:
         """Lease messages; waits for some if there are none."""
@@ -161,16 +166,59 @@ class Taking:
         runs: Sequence[GrantedRun] = acquired.runs
         ranges: list[Range] = sorted((run.first, run.end) for run in runs)
         wanted = sum(end - first for first, end in ranges)
-        if wanted <= FEW_MESSAGES or _stored(ranges, batches) > SMALL_SHARE * wanted:
-            payload: Buffer = _rebuild(self._engine.queues.read_here(topic, index, ranges))
-            return _part(index, acquired, runs, len(payload)), payload
-        payload, unsent = collect(ranges, batches, TAKE_BYTES_MAX)
+        if wanted <= FEW_MESSAGES:
+            return self._packed(index, acquired, runs, self._rebuilt(topic, index, ranges))
+        partition = topic.partitions[index]
+        pieces, unsent = collect(ranges, batches, TAKE_BYTES_MAX)
         if unsent:
             cut = unsent[0][0]
             rest = [run._replace(first=max(run.first, cut)) for run in runs if run.end > cut]
             self._return(topic, group, [_part(index, acquired, rest, 0)])
             runs = [run._replace(end=min(run.end, cut)) for run in runs if run.first < cut]
+        parts: list[Buffer] = []
+        for batch, spans in pieces:
+            parts += self._cut(topic, index, partition, batch, spans)
+        return self._packed(index, acquired, runs, parts)
+
+    def _packed(
+        self, index: int, acquired: Acquired, runs: Sequence[GrantedRun], parts: list[Buffer]
+    ) -> Part:
+        payload = parts[0] if len(parts) == 1 else b"".join(parts)
         return _part(index, acquired, runs, len(payload)), payload
+
+    def _cut(
+        self,
+        topic: Topic,
+        index: int,
+        partition: PartitionId,
+        batch: StoredBatch,
+        spans: Sequence[Range],
+    ) -> list[Buffer]:
+        """What is wanted of a stored batch: all of it, or rows of records cut out of it."""
+        wanted = sum(end - first for first, end in spans)
+        total = batch.end - batch.first
+        if wanted == total:
+            return [batch.data]
+        key = partition, batch.first
+        marks = self._marks.pop(key, None)
+        if marks is None:
+            marks = new_marks()
+            if len(self._marks) >= MARKS_KEPT_MAX:
+                self._marks.pop(next(iter(self._marks)))
+        self._marks[key] = marks
+        try:
+            cuts = [cut_batch(batch.data, first, end, marks) for first, end in spans]
+        except InvalidBatch:
+            return [batch.data]  # The client says what is wrong with it.
+        found = [cut for cut in cuts if cut is not None]
+        if len(found) == len(cuts):
+            return list(found)
+        if wanted * SMALL_SHARE < total:  # It is compressed.
+            return self._rebuilt(topic, index, spans)
+        return [batch.data]
+
+    def _rebuilt(self, topic: Topic, index: int, spans: Sequence[Range]) -> list[Buffer]:
+        return [_rebuild(self._engine.queues.read_here(topic, index, spans))]
 
     # Giving back.
 
@@ -237,23 +285,7 @@ def _part(index: int, acquired: Acquired, runs: Sequence[GrantedRun], size: int)
     return TakenPart(index, acquired.epoch, acquired.until_ms, plain, size)
 
 
-def _stored(ranges: Sequence[Range], batches: StoredBatches) -> int:
-    """How many messages the stored batches hold that would have to be sent."""
-    total, last = 0, -1
-    for first, end in ranges:
-        at = first
-        while at < end:
-            batch = batches.at(at)
-            if batch is None or batch.first >= end:
-                break
-            if batch.first > last:
-                last = batch.first
-                total += batch.end - batch.first
-            at = Offset(batch.end)
-    return total
-
-
-def _rebuild(messages: Sequence[Message]) -> bytearray:
+def _rebuild(messages: Sequence[Message]) -> Buffer:
     """Batches of exactly these messages, one for each row of neighbours."""
     payload = bytearray()
     starts = [0] + [

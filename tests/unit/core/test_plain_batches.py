@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.message import NewMessage
-from penstock.core.message_batches import pack_messages
+from penstock.core.message_batches import (
+    build_messages,
+    cut_batch,
+    new_marks,
+    pack_messages,
+    read_messages,
+)
 from penstock.core.plain_batches import RECORDS_MAX, pack_plain, unpack_plain
 
 
@@ -77,3 +83,27 @@ def test_garbage_is_no_batch_of_bodies(data: bytes, count: int) -> None:
     bodies = unpack_plain(data, count)
 
     assert bodies is None or pack_plain(bodies) == data
+
+
+@given(
+    size=st.sampled_from([0, 1, 57, 64, 100]),
+    total=st.sampled_from([2, 66, 130, 8_250]),
+    data=st.data(),
+)
+def test_records_from_the_middle_are_read_by_their_numbers(
+    size: int, total: int, data: st.DataObject
+) -> None:
+    bodies = _bodies(size, total)
+    first = data.draw(st.integers(0, total - 1))
+    end = data.draw(st.integers(first + 1, total))
+    batch = build_messages([NewMessage(body) for body in bodies], 5)
+
+    cut = cut_batch(batch, first, end, new_marks())
+
+    assert cut is not None
+    assert [one.value for one in read_messages(cut)] == bodies[first:end]
+    assert [one.offset for one in read_messages(cut)] == list(range(first, end))
+    records = bytes(cut[61:])
+    assert pack_plain(bodies[first:end], first) == records
+    if end - first > 1:
+        assert unpack_plain(records, end - first, first) == bodies[first:end]

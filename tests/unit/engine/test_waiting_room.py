@@ -87,3 +87,15 @@ def test_one_waits_no_longer_than_he_said() -> None:
         assert len(shop.waiting) == 0
 
     asyncio.run(story())
+
+
+def test_when_the_clock_is_moved_everybody_looks() -> None:
+    async def story() -> None:
+        shop = Shop()
+        tasks = await shop.come_in("a", "b")
+        shop.waiting.move_on()
+        await asyncio.gather(*tasks)
+        assert shop.served == ["a", "b"]
+        assert (len(shop.room), len(shop.waiting)) == (0, 0)
+
+    asyncio.run(story())

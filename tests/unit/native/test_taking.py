@@ -56,10 +56,36 @@ def test_many_come_in_the_batch_they_are_stored_in() -> None:
     async def scene(client: Client, channel: EmbeddedChannel) -> None:
         await client.create_queue("orders")
         await client.send_many("orders", [b"x" * 10] * 1_000)
-        taken, payload = await take(client, channel, 600)
-        assert leased(taken) == list(range(600))
+        taken, payload = await take(client, channel, 1_000)
+        assert leased(taken) == offsets_in(payload) == list(range(1_000))
         assert len(list(iter_batches(payload))) == 1
-        assert len(offsets_in(payload)) == 1_000
+        topic = client.topic("orders")
+        assert [record.offset async for record in topic.read()] == list(range(1_000))
+
+    play(scene)
+
+
+def test_a_part_of_a_batch_is_cut_out_of_it() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.send_many("orders", [b"x" * 10] * 1_000)
+        for start in (0, 600):
+            end = min(start + 600, 1_000)
+            taken, payload = await take(client, channel, 600)
+            assert leased(taken) == offsets_in(payload) == list(range(start, end))
+
+    play(scene)
+
+
+def test_a_compressed_batch_is_sent_whole_unless_little_is_wanted() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.send_many("orders", [b"x" * 2_000] * 200)
+        taken, payload = await take(client, channel, 100)
+        assert leased(taken) == list(range(100))
+        assert offsets_in(payload) == list(range(200))
+        taken, payload = await take(client, channel, 20)
+        assert leased(taken) == offsets_in(payload) == list(range(100, 120))
 
     play(scene)
 

@@ -73,31 +73,49 @@ def test_a_batch_counts_once_and_what_is_missing_not_at_all() -> None:
     assert measure([], StoredBatches(log.read), 100, 1 << 20) == 0
 
 
+def collected(
+    ranges: Sequence[Range], batches: StoredBatches, bytes_max: int
+) -> tuple[bytes, list[Range]]:
+    """The batches as they go out, and what is left over."""
+    pieces, rest = collect(ranges, batches, bytes_max)
+    return b"".join(piece.batch.data for piece in pieces), rest
+
+
 def test_batches_are_read_once() -> None:
     log = Log(*((10 * number, 10) for number in range(5)))
     batches = StoredBatches(log.read)
     ranges = spans((3, 4), (5, 25), (44, 46))
     assert measure(ranges, batches, 100, READ_BYTES) == 23
-    assert collect(ranges, batches, READ_BYTES) == (log.data(0, 1, 2, 4), [])
+    assert collected(ranges, batches, READ_BYTES) == (log.data(0, 1, 2, 4), [])
     assert log.reads == [3]
 
 
 def test_what_does_not_fit_is_left_over() -> None:
     log = Log((0, 3), (3, 3), (6, 4))
     ranges = spans((1, 2), (4, 8), (9, 10))
-    data, rest = collect(ranges, StoredBatches(log.read), log.size(0))
+    data, rest = collected(ranges, StoredBatches(log.read), log.size(0))
     assert (data, rest) == (log.data(0), spans((4, 8), (9, 10)))
-    data, rest = collect(ranges, StoredBatches(log.read), log.size(0, 1))
+    data, rest = collected(ranges, StoredBatches(log.read), log.size(0, 1))
     assert (data, rest) == (log.data(0, 1), spans((6, 8), (9, 10)))
-    data, rest = collect(spans((7, 8)), StoredBatches(log.read), 0)
+    data, rest = collected(spans((7, 8)), StoredBatches(log.read), 0)
     assert (data, rest) == (log.data(2), []), "one batch always goes"
 
 
 def test_gaps_are_sent_as_nothing() -> None:
     log = Log((0, 2), (10, 2))
-    assert collect(spans((4, 8)), StoredBatches(log.read), 1 << 20) == (b"", [])
-    assert collect(spans((20, 22)), StoredBatches(log.read), 1 << 20) == (b"", [])
-    assert collect(spans((1, 11)), StoredBatches(log.read), 1 << 20) == (log.data(0, 1), [])
+    assert collected(spans((4, 8)), StoredBatches(log.read), 1 << 20) == (b"", [])
+    assert collected(spans((20, 22)), StoredBatches(log.read), 1 << 20) == (b"", [])
+    assert collected(spans((1, 11)), StoredBatches(log.read), 1 << 20) == (log.data(0, 1), [])
+
+
+def test_it_is_said_what_is_wanted_of_a_batch() -> None:
+    log = Log((0, 3), (3, 3), (6, 4))
+    pieces, _ = collect(spans((1, 2), (2, 8), (9, 10)), StoredBatches(log.read), 1 << 20)
+    assert [(piece.batch.first, piece.spans) for piece in pieces] == [
+        (0, spans((1, 2), (2, 3))),
+        (3, spans((3, 6))),
+        (6, spans((6, 8), (9, 10))),
+    ]
 
 
 def test_what_is_ready_in_a_work_group() -> None:
