@@ -1,68 +1,107 @@
 """Penstock: a distributed message queue in Python.
 
+    import asyncio
     import penstock
 
-    async with penstock.connect("penstock://127.0.0.1:9092") as client:
-        await client.send("orders", {"id": 7})
-        for message in await client.receive("orders", wait=20):
-            print(message.body)
-            await message.ack()
+    async def main() -> None:
+        async with penstock.connect("penstock://127.0.0.1:9092") as client:
+            orders = client.queue("orders")
+            await orders.send({"order": 7})
+            for message in await orders.receive(10, wait=20):
+                print(message.body)
+                await message.ack()
 
-`connect` takes the address of a broker or cluster, `file:./data` for a whole engine inside this
-process, or `memory:` for one that forgets. `penstock.blocking.connect` is the same without a loop.
+    asyncio.run(main())
 
-    Client          queues, topics, groups, the cluster; one for a program
-    Queue           send, receive, ack, release, reject, extend, peek, consume
-    Topic           send, read
-    Subscription    a log, read alone or by a consumer group
-    Message         a leased message of a queue; `Record` is one of a log
-    Guarantee       at most once, at least once, exactly once
+Where messages are kept:
 
-What goes wrong is a `PenstockError`; `penstock.errors` has the tree.
+    penstock://host:9092[,host:9092]   a broker or a cluster; `penstock dev` starts one here
+    file:./data                        the same engine inside this process, durable, no server
+    memory:                            the same without a disk, for tests
+
+What to look at:
+
+    connect(url) -> Client             everything begins here; help(penstock.Client)
+    Client.queue(name) -> Queue        send, receive, consume, peek, stats, redrive
+    Message                            body, key, headers; ack, release, reject, extend
+    Client.topic(name) -> Topic        the same messages as a log: send, read, subscribe
+    ClientSettings                     batching, compression, deadlines: defaults that suit most
+    Guarantee, SqliteProcessed         at most once, at least once, exactly-once effect
+    App                                functions as workers, retries, schedules: `penstock work`
+    penstock.blocking                  the same client for programs without a loop
+    penstock.patterns                  saga, outbox, request-reply, fan-out, event sourcing
+    penstock.testing                   fixtures for pytest, a clock that is moved by hand
+
+Durations are seconds. Every call has a deadline (30 s), within which it tries again by itself.
+`Unavailable`: try later. `OutcomeUnknown`: it may have happened; send again with the same
+`dedup_id`. Everything else that derives from `PenstockError` says what to change.
 """
 
-from penstock.client.client import Client
-from penstock.client.codecs import JSON, Codec
-from penstock.client.compression import Compression
-from penstock.client.consumer import Consumer
-from penstock.client.descriptions import (
-    ClusterDescription,
-    QueueDescription,
-    QueueStats,
-    TopicDescription,
-    TopicSummary,
-)
-from penstock.client.guarantees import Guarantee
-from penstock.client.message import Message
-from penstock.client.outgoing import Outgoing
-from penstock.client.partitioners import (
-    HashPartitioner,
-    Partitioner,
-    RangePartitioner,
-    RoundRobinPartitioner,
-    StickyPartitioner,
-)
-from penstock.client.peeked import PeekedMessage
-from penstock.client.queue import Queue
-from penstock.client.record import Record
-from penstock.client.sent import Sent, SentMany
-from penstock.client.settings import Batching, ClientSettings
-from penstock.client.statistics import ClientStatistics
-from penstock.client.subscription import Subscription
-from penstock.client.topic import Topic
+from typing import TYPE_CHECKING
+
 from penstock.core import errors
-from penstock.core.errors import (
-    DeadlinePassed,
-    InvalidBody,
-    OutcomeUnknown,
-    PenstockError,
-    Unavailable,
-)
 from penstock.core.version import __version__
-from penstock.embedded.connecting import connect
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+    from penstock.client.codecs import JSON, Codec
+    from penstock.client.compression import Compression
+    from penstock.client.consumer import Consumer
+    from penstock.client.descriptions import (
+        ClusterDescription,
+        QueueDescription,
+        QueueStats,
+        TopicDescription,
+        TopicSummary,
+    )
+    from penstock.client.group_descriptions import GroupDescription, GroupSummary
+    from penstock.client.guarantees import Guarantee
+    from penstock.client.message import Message
+    from penstock.client.outgoing import Outgoing
+    from penstock.client.partitioners import (
+        HashPartitioner,
+        Partitioner,
+        RangePartitioner,
+        RoundRobinPartitioner,
+        StickyPartitioner,
+    )
+    from penstock.client.peeked import PeekedMessage
+    from penstock.client.processed import DatabaseProcessed, ProcessedStore, SqliteProcessed
+    from penstock.client.queue import Queue
+    from penstock.client.record import Record
+    from penstock.client.sent import Sent, SentMany
+    from penstock.client.settings import Batching, ClientSettings
+    from penstock.client.statistics import ClientStatistics
+    from penstock.client.subscription import Subscription
+    from penstock.client.topic import Topic
+    from penstock.core.errors import (
+        DeadlinePassed,
+        InvalidBody,
+        LeaseLost,
+        OutcomeUnknown,
+        PenstockError,
+        Unavailable,
+    )
+    from penstock.embedded.connecting import connect
+    from penstock.workers import (
+        App,
+        CircuitBreaker,
+        NonRetryable,
+        Pool,
+        Reject,
+        Retry,
+        RetryLater,
+        Scaling,
+        worker,
+    )
+else:
+    from penstock.core.public_names import load as __getattr__  # noqa: F401
+    from penstock.core.public_names import names as __dir__  # noqa: F401
 
 __all__ = [
+    "App",
     "Batching",
+    "CircuitBreaker",
     "Client",
     "ClientSettings",
     "ClientStatistics",
@@ -70,25 +109,37 @@ __all__ = [
     "Codec",
     "Compression",
     "Consumer",
+    "DatabaseProcessed",
     "DeadlinePassed",
+    "GroupDescription",
+    "GroupSummary",
     "Guarantee",
     "HashPartitioner",
     "InvalidBody",
     "JSON",
+    "LeaseLost",
     "Message",
+    "NonRetryable",
     "OutcomeUnknown",
     "Outgoing",
     "Partitioner",
     "PeekedMessage",
     "PenstockError",
+    "Pool",
+    "ProcessedStore",
     "Queue",
     "QueueDescription",
     "QueueStats",
     "RangePartitioner",
     "Record",
+    "Reject",
+    "Retry",
+    "RetryLater",
     "RoundRobinPartitioner",
+    "Scaling",
     "Sent",
     "SentMany",
+    "SqliteProcessed",
     "StickyPartitioner",
     "Subscription",
     "Topic",
@@ -98,4 +149,5 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
+    "worker",
 ]

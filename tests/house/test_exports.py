@@ -7,6 +7,8 @@ An `__init__.py` holds a docstring, imports and a sorted `__all__`, and everythi
 import ast
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 
@@ -14,11 +16,22 @@ import pytest
 
 import penstock
 from penstock.core import errors
+from penstock.core.public_names import PLACES
 from tests.house.sources import ROOT, Source, read_sources
 
 PACKAGES = [
     source for source in read_sources() if re.fullmatch(r"src/penstock/.*__init__\.py", source.path)
 ]
+
+
+def lazily_imported(block: ast.If) -> dict[str, str]:
+    """Names that a type checker sees and `core.public_names` loads, and their modules."""
+    return {
+        alias.name: node.module or ""
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def complaints_about(source: Source) -> Iterator[str]:
@@ -29,8 +42,12 @@ def complaints_about(source: Source) -> Iterator[str]:
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 pass
+            case ast.ImportFrom(module="typing"):
+                pass
             case ast.ImportFrom():
                 imported += [alias.asname or alias.name for alias in node.names]
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                imported += lazily_imported(node)
             case ast.Assign(targets=[ast.Name(id="__all__")]):
                 exported = ast.literal_eval(node.value)
             case ast.Assign(targets=[ast.Name(id="__version__")]):
@@ -69,6 +86,20 @@ def test_a_bad_init_is_found(text: str, complaint: str) -> None:
     found = list(complaints_about(Source("src/penstock/a/__init__.py", text)))
     assert len(found) == 1
     assert complaint in found[0]
+
+
+def test_a_name_is_loaded_from_where_a_type_checker_finds_it() -> None:
+    source = next(one for one in PACKAGES if one.module == "penstock")
+    (block,) = (node for node in source.tree.body if isinstance(node, ast.If))
+    assert lazily_imported(block) == PLACES
+
+
+def test_importing_the_package_imports_nothing_much() -> None:
+    script = (
+        "import sys, penstock; print(len([m for m in sys.modules if m.startswith('penstock')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert int(done.stdout) < 10
 
 
 def test_there_is_one_version() -> None:

@@ -30,7 +30,13 @@ app = App(name="cluster", help="Look at a running cluster, and change it.")
 
 @app.command
 def status(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Show the nodes and shards of the cluster, and a sentence on how it is."""
+    """Show the nodes and shards of the cluster, and a sentence on how it is.
+
+    Examples
+    --------
+    penstock cluster status
+    penstock cluster status --json --http 127.0.0.1:8080
+    """
     found = _status(http)
     if json:
         print_json(found)
@@ -60,7 +66,12 @@ def status(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
 
 @app.command
 def members(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """List the nodes of the cluster."""
+    """List the nodes of the cluster.
+
+    Examples
+    --------
+    penstock cluster members
+    """
     found = _status(http)
     if json:
         print_json(found.nodes)
@@ -76,7 +87,12 @@ def add(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Let a node join the cluster; it comes in when it is started with an empty directory."""
+    """Let a node join the cluster; it comes in when it is started with an empty directory.
+
+    Examples
+    --------
+    penstock cluster add 4@d.example:9192
+    """
     try:
         ((node, address),) = MEMBERS.parse(member)
     except ValueError as error:
@@ -103,7 +119,13 @@ def remove(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Remove a node for good: its shards move to the others, and its id is never used again."""
+    """Remove a node for good: its shards move to the others, and its id is never used again.
+
+    Examples
+    --------
+    penstock cluster remove 4
+    penstock cluster remove 4 --yes
+    """
     if not yes:
         ask_back(
             str(node),
@@ -129,7 +151,13 @@ def transfer(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Make a node lead a shard, now and whenever it can."""
+    """Make a node lead a shard, now and whenever it can.
+
+    Examples
+    --------
+    # node 3 leads shard 1
+    penstock cluster transfer 1 3
+    """
     body = {"shard": shard, "target": node}
     answer = ask(parse_http(http), "POST", "/v1/cluster/transfer", body)
     if json:
@@ -166,6 +194,11 @@ def dev(
 
     Kill nodes and see what happens: a node that ends is reported with the command that starts it
     again. The data is found again at the next start with the same number of nodes.
+
+    Examples
+    --------
+    penstock cluster dev
+    penstock cluster dev --nodes 5 --temporary
     """
     from penstock.cli.local_cluster import run_local_cluster
 

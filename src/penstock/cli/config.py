@@ -35,6 +35,11 @@ def show(given: Given, *, json: Json = False) -> None:
 
     A flag counts more than a variable, a variable more than the file, the file more than the
     default. Every flag of `penstock serve` may be given.
+
+    Examples
+    --------
+    penstock config show
+    penstock config show --json --config /etc/penstock.toml
     """
     loaded = given.load()
     rows = [
@@ -57,6 +62,10 @@ def check(given: Given) -> None:
     """Say whether the settings are sound; the exit code is 1 if not.
 
     Every flag of `penstock serve` may be given.
+
+    Examples
+    --------
+    penstock config check --config /etc/penstock.toml && echo sound
     """
     loaded = given.load()
     check_config(loaded.config)
@@ -66,5 +75,10 @@ def check(given: Given) -> None:
 
 @app.command
 def reference() -> None:
-    """Print a penstock.toml with every setting, its default and what it means."""
+    """Print a penstock.toml with every setting, its default and what it means.
+
+    Examples
+    --------
+    penstock config reference > penstock.toml
+    """
     print(reference_toml(), end="")

@@ -38,7 +38,12 @@ Json = Annotated[
 
 @app.command
 def describe(directory: Directory, /, *, json: Json = False) -> None:
-    """List the files of a log and what they hold. The node may be running."""
+    """List the files of a log and what they hold. The node may be running.
+
+    Examples
+    --------
+    penstock log describe ./penstock-data/shard-0
+    """
     files = describe_directory(RealDisk(), directory)
     if json:
         _print_json(files)
@@ -56,6 +61,10 @@ def verify(directory: Directory, /, *, json: Json = False) -> int:
     """Read every byte of a log and check it. The node must be stopped.
 
     The exit code is 0 if all is as promised, and 1 if anything is damaged.
+
+    Examples
+    --------
+    penstock log verify ./penstock-data/shard-0
     """
     findings = verify_directory(RealDisk(), directory)
     if json:
@@ -85,6 +94,10 @@ def repair(
     Only for a cluster of one, or when every replica is damaged: otherwise start the node, and it
     repairs itself from the leader without losing anything. Files that are replaced are kept under
     another name. A log that is whole is left alone.
+
+    Examples
+    --------
+    penstock log repair ./penstock-data/shard-0
     """
     disk = RealDisk()
     if not yes:

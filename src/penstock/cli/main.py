@@ -3,7 +3,8 @@
 Rules of every command: what was asked for goes to stdout, talk goes to stderr. Exit code 0 is done,
 1 is a refusal or an error, told in one sentence that says what to do, and 2 is a command that was
 typed wrongly. A traceback is a bug of Penstock, never an answer. `--json` prints one document for
-programs. Colour only on a terminal, and not if NO_COLOR is set.
+programs; a command that streams prints one a line. Colour and progress bars only on a terminal, and
+no colour if NO_COLOR is set. Every help text ends with examples (see `examples.py`).
 
 What a command needs is imported when it is called, so that `penstock version` costs nothing but
 itself. A group of commands has a module of its own; to add one, add a line to `COMMANDS`.
@@ -11,13 +12,15 @@ itself. A group of commands has a module of its own; to add one, add a line to `
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
-from penstock import __version__
+from penstock.cli.examples import examples_of, print_examples
+from penstock.cli.where import fill_in_addresses
 from penstock.core.errors import PenstockError
+from penstock.core.version import __version__
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -37,21 +40,70 @@ COMMANDS = (
         "penstock.cli.queue:app",
         "Make and run queues, and look at the messages in them.",
     ),
+    ("topic", "penstock.cli.topic:app", "Make, look at, change and delete topics."),
+    ("group", "penstock.cli.group:app", "Look at groups of readers, move them and delete them."),
+    ("produce", "penstock.cli.produce:produce", "Send the lines of stdin or of a file."),
+    ("consume", "penstock.cli.consume:consume", "Print the messages of a topic or a queue."),
+    ("peek", "penstock.cli.peek:peek", "Look at the messages of a queue without touching them."),
+    ("redrive", "penstock.cli.redrive:redrive", "Move dead letters back to where they died."),
+    ("trace", "penstock.cli.trace:trace", "Tell what is known of one message."),
+    ("work", "penstock.cli.work:work", "Run workers."),
+    ("top", "penstock.cli.top:top", "Watch depth, lag and rates."),
+    ("plan", "penstock.cli.plan:plan", "Advise on capacity."),
+    ("bench", "penstock.cli.bench:app", "Measure a running broker."),
+    ("doctor", "penstock.cli.doctor:doctor", "Check this machine and a broker."),
+    ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
+    ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
+    ("generate", "penstock.cli.generate:app", "Write files that other programs want."),
     ("log", "penstock.cli.log:app", "Look into the log of a shard on this machine, and repair it."),
 )
 """Name, where it is, and what `penstock --help` says about it."""
 
-app = App(
+
+class _Program(App):
+    """The whole command line: each help text in full, and below it the examples."""
+
+    def help_print(
+        self,
+        tokens: str | Iterable[str] | None = None,
+        *,
+        console: Console | None = None,
+    ) -> None:
+        _, path, _ = self.parse_commands(tokens)
+        command = path[-1]
+        listed = command.help
+        if command.default_command is not None and command.default_command.__doc__:
+            # It was registered with one line for the list of commands; this page is about it alone.
+            command.help = command.default_command.__doc__
+        try:
+            super().help_print(tokens, console=console)
+        finally:
+            command.help = listed
+        lines = examples_of(command)
+        if lines:
+            print_examples(console or command.console, lines)
+
+
+app = _Program(
     name="penstock",
     help="""A distributed message queue that speaks Kafka.
 
     `penstock dev` starts a broker on this machine and prints lines to paste.
+
+    Examples
+    --------
+    penstock dev
+    penstock queue create jobs --lease 1m --dead-letter-topic jobs-dead
+    seq 1000 | penstock produce jobs
+    penstock consume jobs -n 10 --ack
+    penstock cheat queue
     """,
     help_flags=["--help", "-h"],
     version=__version__,
     version_flags=["--version"],
     help_format="markdown",
     suppress_keyboard_interrupt=False,
+    config=fill_in_addresses,
 )
 
 
@@ -68,6 +120,11 @@ def demo(*, seconds: float = 20, data: str | None = None) -> int:
         How long the trouble lasts.
     data
         Keep the nodes' files in this directory; without it they are removed at the end.
+
+    Examples
+    --------
+    penstock demo
+    penstock demo --seconds 60 --data ./demo
     """
     from penstock.cli.demo import run_demo
 
@@ -76,7 +133,12 @@ def demo(*, seconds: float = 20, data: str | None = None) -> int:
 
 @app.command(name="version")
 def show_version() -> None:
-    """Print the version and end."""
+    """Print the version and end.
+
+    Examples
+    --------
+    penstock version
+    """
     print(__version__)
 
 

@@ -74,6 +74,12 @@ def create(
 
     Messages may say how they are to be handled (--no-message-headers if not), and are deleted when
     they are done (--no-delete-acked keeps them for log readers, as long as the topic does).
+
+    Examples
+    --------
+    penstock queue create jobs --lease 1m --deliveries-max 5 --dead-letter-topic jobs-dead
+    penstock queue create orders --order fifo --deduplication id
+    penstock queue create images --priority strict --partitions 4
     """
     body = {"name": name, "partitions": partitions, "settings": settings | _pairs(given)}
     answer = ask(parse_http(http), "POST", "/v1/queues", body)
@@ -93,7 +99,13 @@ def list_queues(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """List the queues: topics that have a work group, or were set up as queues."""
+    """List the queues: topics that have a work group, or were set up as queues.
+
+    Examples
+    --------
+    penstock queue list
+    penstock queue list --prefix shop- --json
+    """
     found = _list(http, prefix)
     if json:
         print_json(found)
@@ -108,7 +120,12 @@ def list_queues(
 
 @app.command
 def describe(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Show how a queue is set, how many messages are in which state, and what is being moved."""
+    """Show how a queue is set, how many messages are in which state, and what is being moved.
+
+    Examples
+    --------
+    penstock queue describe jobs
+    """
     found = ask_for(http, "GET", queue_path(name), QueueDetail)
     if json:
         print_json(found)
@@ -153,7 +170,13 @@ def configure(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Change settings of a queue. They count for what happens from then on."""
+    """Change settings of a queue. They count for what happens from then on.
+
+    Examples
+    --------
+    penstock queue configure jobs --lease 5m --retry-policy exponential
+    penstock queue configure jobs --unset lease_ms
+    """
     changes = settings | _pairs(given) | dict.fromkeys(unset)
     if not changes:
         raise CycloptsError(msg="Nothing to change is given.")
@@ -168,7 +191,13 @@ def configure(
 def delete(
     name: Name, /, *, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json = False
 ) -> None:
-    """Delete a queue: its topic, and every message in it."""
+    """Delete a queue: its topic, and every message in it.
+
+    Examples
+    --------
+    penstock queue delete jobs
+    penstock queue delete jobs --yes
+    """
     if not yes:
         ask_back(
             name,
@@ -193,7 +222,12 @@ def purge(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Drop every message of a queue that waits, is leased or is dead."""
+    """Drop every message of a queue that waits, is leased or is dead.
+
+    Examples
+    --------
+    penstock queue purge jobs --yes
+    """
     if not yes:
         ask_back(
             name,
@@ -210,14 +244,24 @@ def purge(
 
 @app.command
 def pause(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Deliver nothing for now. Sending goes on, and so do leases that workers have."""
+    """Deliver nothing for now. Sending goes on, and so do leases that workers have.
+
+    Examples
+    --------
+    penstock queue pause jobs
+    """
     _order(name, "pause", f"queue {name} is paused; go on with: penstock queue resume {name}",
            http=http, json=json)  # fmt: skip
 
 
 @app.command
 def resume(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Deliver again."""
+    """Deliver again.
+
+    Examples
+    --------
+    penstock queue resume jobs
+    """
     _order(name, "resume", f"queue {name} delivers again", http=http, json=json)
 
 
@@ -240,7 +284,13 @@ def reset(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Let a work group go on from another place: leases end, and what lies ahead is delivered."""
+    """Let a work group go on from another place: leases end, and what lies ahead is delivered.
+
+    Examples
+    --------
+    penstock queue reset jobs earliest --dry-run
+    penstock queue reset jobs 2030-01-31T09:30:00Z --yes
+    """
     body = {"group": group, "partition": partition, "dry_run": dry_run, **_start(start)}
     if not yes and not dry_run:
         ask_back(

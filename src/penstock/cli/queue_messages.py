@@ -25,6 +25,12 @@ Name = Annotated[str, Parameter(help="The name of the queue.")]
 Group = Annotated[
     str, Parameter(metavar="NAME", help="The work group; SQS and HTTP share the default one.")
 ]
+Bodies = Annotated[
+    list[str],
+    Parameter(
+        show_default=False, help="One message each; without any, the lines of stdin are sent."
+    ),
+]
 
 
 class Page(msgspec.Struct):
@@ -99,7 +105,14 @@ def peek(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Look at messages without touching them: nothing is leased, nothing is counted."""
+    """Look at messages without touching them: nothing is leased, nothing is counted.
+
+    Examples
+    --------
+    penstock queue peek jobs
+    penstock queue peek jobs --state dead,delayed -n 100
+    penstock queue peek jobs --json --from 0:17
+    """
     found: list[StoredMessage] = []
     after: str | None = start
     while True:
@@ -126,13 +139,7 @@ def peek(
 
 def send(
     name: Name,
-    bodies: Annotated[
-        list[str],
-        Parameter(
-            show_default=False,
-            help="One message each; without any, the lines of stdin are sent.",
-        ),
-    ] = [],  # noqa: B006
+    bodies: Bodies = [],  # noqa: B006
     /,
     *,
     key: Annotated[
@@ -168,7 +175,13 @@ def send(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Send messages: those given, or each line of stdin."""
+    """Send messages: those given, or each line of stdin.
+
+    Examples
+    --------
+    penstock queue send jobs 'resize cat.png' --delay 5m --priority 9
+    cat lines.txt | penstock queue send jobs -k customer-7 -H source=batch
+    """
     said = {
         "key": key,
         "headers": dict(_header(one) for one in header) or None,
@@ -211,7 +224,13 @@ def receive(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Receive messages as a worker does. Without --ack they come back when their leases end."""
+    """Receive messages as a worker does. Without --ack they come back when their leases end.
+
+    Examples
+    --------
+    penstock queue receive jobs --wait 20s --ack
+    penstock queue receive jobs -n 10 --lease 5m --json
+    """
     body = {
         "max": limit,
         "group": group,
@@ -244,7 +263,13 @@ def cancel(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Call off a message that is scheduled or waits: it is never delivered."""
+    """Call off a message that is scheduled or waits: it is never delivered.
+
+    Examples
+    --------
+    # the message at offset 17 of partition 0
+    penstock queue cancel jobs 0 17
+    """
     path = with_query(queue_path(name, "messages", str(partition), str(offset)), group=group)
     answer = ask_for(http, "DELETE", path, dict[str, int])
     if json:

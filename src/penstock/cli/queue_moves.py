@@ -109,6 +109,12 @@ def redrive(
     """Move messages out of a dead-letter queue, back to where they died or to another queue.
 
     The cluster does it, whether this command is there or not.
+
+    Examples
+    --------
+    penstock queue redrive jobs-dead --dry-run
+    penstock queue redrive jobs-dead --reason timeout --rate 50 --wait
+    penstock queue redrive jobs-dead --to jobs-retry --message 0:17
     """
     wanted = {"to": to, "rate": rate, "filter": chosen.conditions()}
     path = queue_path(name, "redrive")
@@ -139,7 +145,12 @@ def moves(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """List the moves of messages out of a queue, or stop one."""
+    """List the moves of messages out of a queue, or stop one.
+
+    Examples
+    --------
+    penstock queue moves jobs-dead
+    """
     if cancel is not None:
         stopped = ask_for(http, "DELETE", queue_path(name, "moves", cancel), MoveLine)
         if json:
@@ -170,7 +181,13 @@ def dead(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Decide about dead messages that are still in their queue."""
+    """Decide about dead messages that are still in their queue.
+
+    Examples
+    --------
+    penstock queue dead jobs revive --message 0:17
+    penstock queue dead jobs discard --yes
+    """
     places = [_place(one) for one in message]
     if verb == "discard" and not yes:
         ask_back(

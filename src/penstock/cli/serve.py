@@ -42,6 +42,13 @@ def serve(given: Given) -> int:
     It needs a directory for its data and listens on this machine only, unless told otherwise.
     SIGTERM and SIGINT stop it in good order, a second one at once. What it has to say goes to
     stderr, as log lines; the line that begins with "ready" tells where it listens.
+
+    Examples
+    --------
+    penstock serve --data /var/lib/penstock
+    penstock serve --config /etc/penstock.toml
+    # one of three nodes
+    penstock serve --data ./one --node-id 1 --cluster 1@a:9192,2@b:9192,3@c:9192
     """
     loaded = given.load()
     if loaded.config.broker.data is None:
@@ -67,6 +74,11 @@ def dev(
 
     It prints where it is and lines to paste. The data is kept in ./penstock-data, and found again
     at the next start. Where a usual port is taken, a free one is used instead.
+
+    Examples
+    --------
+    penstock dev
+    penstock dev --temporary --kafka 127.0.0.1:19092
     """
     loaded = given.load()
     if temporary:

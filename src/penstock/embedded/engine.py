@@ -51,17 +51,18 @@ class EmbeddedEngine:
         *,
         clock: Clock | None = None,
         settings: EmbeddedSettings | None = None,
+        disk: Disk | None = None,
     ) -> "EmbeddedEngine":
-        """Open a directory, or an engine in memory if it is None; returns when it can serve.
+        """Open a directory, or an engine in memory if it is None; returns when it can serve. A
+        `disk` is used in place of the real one, or of one in memory.
 
         Raises `DirectoryRefused` and what opening a log raises."""
-        disk: Disk
         if directory is None:
             settings = settings or MEMORY_SETTINGS
-            disk = MemoryDisk(capacity_bytes=settings.memory_bytes_max)
+            disk = disk or MemoryDisk(capacity_bytes=settings.memory_bytes_max)
         else:
             settings = settings or FILE_SETTINGS
-            disk = RealDisk()
+            disk = disk or RealDisk()
         clock = clock or SystemClock()
         node = await Node.open(
             NodeSettings(

@@ -27,12 +27,12 @@ class EmbeddedSettings:
 
 FILE_SETTINGS = EmbeddedSettings(
     shards=2,
-    segment_bytes=32 * MIB,
+    segment_bytes=16 * MIB,
     ballast_bytes=16 * MIB,
     tick_ms=TICK_MS,
     memory_bytes_max=0,
 )
-"""A new directory takes 144 MiB: a segment and the ballast, for the catalog and two shards."""
+"""A new directory takes 96 MiB: a segment and the ballast, for the catalog and two shards."""
 
 MEMORY_SETTINGS = EmbeddedSettings(
     shards=1,

@@ -166,7 +166,12 @@ class LedQueues:
 
         shard = self._engine.led_shard(command.partition)
         shard.submit(command, answer, Promise.COMMITTED)
-        return await granted
+        try:
+            return await granted
+        except asyncio.CancelledError:
+            if not granted.cancelled() and granted.exception() is None:
+                answer(granted.result())  # It was granted at the very moment he left.
+            raise
 
     def _give_back(
         self,

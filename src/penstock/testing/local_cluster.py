@@ -25,8 +25,6 @@ import msgspec
 
 from penstock.core.clock import SystemClock
 from penstock.core.errors import LocalError, Unavailable
-from penstock.server.server import Places
-from penstock.testing.broker_settings import load_settings
 from penstock.testing.free_ports import free_ports
 
 NODES_MAX = 9
@@ -34,6 +32,12 @@ READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.02
 LOG_BYTES_MAX = 20_000
+
+
+class _Ready(msgspec.Struct):
+    """What is of interest in the file that a node writes when it serves."""
+
+    pid: int
 
 
 class _Node:
@@ -72,6 +76,8 @@ class LocalCluster:
         they have in the configuration."""
         if not 1 <= nodes <= NODES_MAX:
             raise LocalError(f"a cluster of {nodes} nodes; from 1 to {NODES_MAX} are possible here")
+        from penstock.testing.broker_settings import load_settings  # noqa: PLC0415 - for later
+
         self._data = None if data is None else os.fspath(data)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._settings = dict(settings or {})
@@ -263,7 +269,7 @@ class LocalCluster:
     def _is_ready(self, node: _Node) -> bool:
         try:
             with open(node.ready_file, "rb") as file:
-                places = msgspec.json.decode(file.read(), type=Places)
+                places = msgspec.json.decode(file.read(), type=_Ready)
         except (FileNotFoundError, msgspec.DecodeError):
             return False
         return node.process is not None and places.pid == node.process.pid

@@ -8,6 +8,9 @@
 It is the broker that `penstock serve` runs, with its ports, its log and its threads; only its loop
 runs on a thread beside the test, and its data may be in memory. It takes about a tenth of a second
 to start. Signals, logging and the collector of garbage are left to the test's process.
+
+The broker's code is imported when one is made: `penstock.testing` is also there for tests that need
+none.
 """
 
 import asyncio
@@ -17,14 +20,15 @@ import os
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.clock import Clock
 from penstock.core.errors import LocalError, Unavailable
 from penstock.core.limits import GIB
-from penstock.server.server import Places, Server
 from penstock.storage.memory_disk import MemoryDisk
-from penstock.testing.broker_settings import load_settings
+
+if TYPE_CHECKING:
+    from penstock.server.server import Places, Server
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
@@ -48,6 +52,8 @@ class PenstockServer:
         """Without `data`, everything is in memory and ends with the broker. A port of 0 is any
         that is free. A `clock` may be moved by hand. `settings` go by the names they have in the
         configuration: `{"topics.partitions_default": 1}`."""
+        from penstock.testing.broker_settings import load_settings  # noqa: PLC0415
+
         chosen: dict[str, object] = {
             "data": "memory" if data is None else os.fspath(data),
             "kafka": f"127.0.0.1:{kafka_port}",
@@ -66,7 +72,7 @@ class PenstockServer:
     # Where it is.
 
     @property
-    def places(self) -> Places:
+    def places(self) -> "Places":
         """All its addresses."""
         if not self._ready.done():
             raise LocalError("the broker is not started yet: use it in a `with` block")
@@ -146,6 +152,8 @@ class PenstockServer:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
+        from penstock.server.server import Server  # noqa: PLC0415
+
         self._loop = asyncio.get_running_loop()
         self._server = Server(
             self._loaded,

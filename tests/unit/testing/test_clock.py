@@ -33,3 +33,22 @@ def test_the_real_one_has_the_same_shape() -> None:
     first = clock.monotonic_ms()
     assert clock.monotonic_ms() >= first
     assert clock.wall_ms() > 1_600_000_000_000
+
+
+def test_it_may_be_moved_by_seconds() -> None:
+    clock = ManualClock(wall_ms=1000)
+    clock.advance(seconds=1.5)
+    clock.advance(10, seconds=1)
+    assert clock.monotonic_ms() == 2510
+
+
+def test_whoever_watches_is_told_of_every_move() -> None:
+    clock = ManualClock()
+    seen: list[int] = []
+    end = clock.watch(lambda: seen.append(clock.monotonic_ms()))
+    clock.advance(5)
+    clock.jump_wall(-100)
+    end()
+    end()
+    clock.advance(5)
+    assert seen == [5, 5]

@@ -1,0 +1,38 @@
+"""A message as it lies in a log, with all its headers: also those that are Penstock's own."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.client.codecs import Encoded
+from penstock.core.message import Header
+
+
+class Stored(NamedTuple):
+    """A body and everything that was written beside it."""
+
+    data: bytes
+    headers: tuple[Header, ...]
+
+    def text(self, name: str) -> str | None:
+        """A header as a text."""
+        for known, value in self.headers:
+            if known == name:
+                return None if value is None else value.decode(errors="replace")
+        return None
+
+    def number(self, name: str) -> int | None:
+        """A header that is a number."""
+        found = self.text(name)
+        return int(found) if found is not None and found.isdecimal() else None
+
+
+class StoredCodec:
+    """Hands out what is stored; a command that looks at messages has nothing to send."""
+
+    def encode(self, value: Stored) -> Encoded:
+        """As it was."""
+        return value.data, value.headers
+
+    def decode(self, data: bytes, headers: Sequence[Header]) -> Stored:
+        """All of it."""
+        return Stored(data, tuple(headers))

@@ -1,0 +1,325 @@
+"""`penstock work`: run the workers of an application, in this process or in several.
+
+With one process the application runs here. With more, this one supervises (`workers.supervisor`)
+and the others are started with the same command line: each runs the application and prints its
+statistics as lines of JSON, which is also what `--json` shows.
+"""
+
+import asyncio
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from cyclopts import CycloptsError, Parameter
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from penstock.cli.where import URL_VARIABLE
+from penstock.client.urls import Remote, parse_url
+from penstock.core.errors import LocalError
+from penstock.server.config import Log
+from penstock.server.logs import configure_logs
+
+if TYPE_CHECKING:
+    from penstock.workers.app import App
+    from penstock.workers.statistics import WorkerStatistics
+    from penstock.workers.supervisor import Depth
+
+INTERVAL_SECONDS = 1.0
+PROCESSES_MAX = 256
+_NUMBERS = re.compile(r"(\d+)(?:\.\.(\d+))?")
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """What was typed."""
+
+    target: str
+    url: str | None
+    concurrency: int | None
+    least: int
+    most: int
+    queues: tuple[str, ...]
+    grace: float | None
+    watch: bool
+    json: bool
+    log_level: str
+
+    def child_command(self) -> list[str]:
+        """The command line of one process: the same for one process, which reports in JSON."""
+        command = [sys.executable, "-m", "penstock.cli.main", "work", self.target, "--json"]
+        command += ["--log-level", self.log_level]
+        command += [] if self.url is None else ["--url", self.url]
+        command += [] if self.concurrency is None else ["--concurrency", str(self.concurrency)]
+        command += [] if self.grace is None else ["--grace", str(self.grace)]
+        for queue in self.queues:
+            command += ["--queue", queue]
+        return command
+
+
+def work(
+    target: Annotated[
+        str, Parameter(metavar="MODULE[:APP]", help="The module, and the App in it.")
+    ],
+    /,
+    *,
+    url: Annotated[
+        str | None,
+        Parameter(
+            name=["--url", "-u"],
+            env_var=URL_VARIABLE,
+            show_env_var=False,
+            metavar="URL",
+            help="Where the broker is, instead of where the application says; also from the"
+            " variable PENSTOCK_URL.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        Parameter(
+            name=["--concurrency", "-c"],
+            metavar="N",
+            help="How many messages each worker function works on at once, instead of what it"
+            " says.",
+        ),
+    ] = None,
+    processes: Annotated[
+        str,
+        Parameter(
+            name=["--processes", "-p"],
+            metavar="N[..M]",
+            help="How many processes; from N to M, by the lag of the queues.",
+        ),
+    ] = "1",
+    queue: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["--queue", "-q"],
+            metavar="NAME",
+            negative="",
+            show_default=False,
+            help="Work off only this one; may be repeated.",
+        ),
+    ] = (),
+    grace: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            help="How long to finish what is in hand when it is to end. [default: 30]",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Show what the workers do.")
+    ] = False,
+    json: Annotated[
+        bool,
+        Parameter(
+            negative="", show_default=False, help="Print statistics every second, a line of JSON."
+        ),
+    ] = False,
+    log_level: Annotated[
+        Level, Parameter(help="The least important log lines to write to stderr.")
+    ] = "info",
+) -> int:
+    """Run the workers of an application until it is told to end.
+
+    SIGTERM and Ctrl-C end it in good order: no new messages are taken, what is in hand is finished,
+    the rest goes back to the queue uncounted. A second one ends it at once.
+
+    MODULE is looked for in the working directory first. Without a name, its only App is run, or
+    the functions it declares with @penstock.worker(...).
+
+    Examples
+    --------
+    penstock work shop.orders:app
+    penstock work shop.orders --concurrency 50 --watch
+    # as many processes as the lag needs, up to eight
+    penstock work shop.orders:app --processes 1..8
+    penstock work shop.orders:app --queue payments --url penstock://127.0.0.1:9092 --grace 60
+    penstock work shop.orders:app --json --log-level warning
+    """
+    least, most = _numbers(processes)
+    if concurrency is not None and concurrency < 1:
+        raise CycloptsError(msg=f"--concurrency {concurrency}: at least one worker is needed.")
+    if grace is not None and grace < 0:
+        raise CycloptsError(msg=f"--grace {grace}: it is a time, 0 or more seconds.")
+    if watch and json:
+        raise CycloptsError(msg="--watch is for people and --json for programs: give one of them.")
+    order = _Order(
+        target=target, url=url, concurrency=concurrency, least=least, most=most, queues=queue,
+        grace=grace, watch=watch, json=json, log_level=log_level,
+    )  # fmt: skip
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    configure_logs(Log(level=log_level), colour=colour)
+    return _run(order)
+
+
+def _numbers(written: str) -> tuple[int, int]:
+    found = _NUMBERS.fullmatch(written.strip())
+    least = int(found[1]) if found else 0
+    most = int(found[2] or found[1]) if found else 0
+    if not 1 <= least <= most <= PROCESSES_MAX:
+        raise CycloptsError(
+            msg=f"--processes {written}: it is a number such as 4, or a range such as 1..8, of at"
+            f" most {PROCESSES_MAX}."
+        )
+    return least, most
+
+
+def _run(order: _Order) -> int:
+    from penstock.workers.loading import load_app
+
+    app = load_app(order.target)
+    if order.url is not None:
+        app.url = order.url
+    if order.grace is not None:
+        app.grace = order.grace
+    if order.most > 1 and not isinstance(parse_url(app.url), Remote):
+        raise LocalError(
+            f"{app.url} is an engine inside one process, so others cannot share it; run a broker"
+            " with `penstock serve`, or one process"
+        )
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if sys.platform == "linux":
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        if order.most > 1:
+            runner.run(_supervise(app, order))
+        else:
+            runner.run(_work(app, order))
+    if app.abandoned:
+        # Threads that are still at work would keep the process alive; whoever told it to end has
+        # been patient for long enough.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    return 0
+
+
+# In this process.
+
+
+async def _work(app: "App", order: _Order) -> None:
+    from penstock.workers.signals import on_signals
+
+    with on_signals(app.stop, lambda: app.stop(0)):
+        showing = asyncio.create_task(_show(lambda: app.statistics().tasks, order))
+        try:
+            await app.run(only=order.queues or None, concurrency=order.concurrency)
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+    if order.json:
+        _print_line(app.statistics().tasks)
+
+
+# In several.
+
+
+async def _supervise(app: "App", order: _Order) -> None:
+    from penstock.workers.scaling import Scaling
+    from penstock.workers.signals import on_signals
+    from penstock.workers.supervisor import Supervisor
+
+    supervisor = Supervisor(
+        order.child_command(),
+        Scaling(minimum=order.least, maximum=order.most),
+        look=lambda: _look(app, order),
+        on_line=_print_child_line if order.json else lambda _number, _line: None,
+    )
+    with on_signals(supervisor.stop, supervisor.kill):
+        quiet = dataclasses.replace(order, json=False)
+        showing = asyncio.create_task(_show(supervisor.statistics, quiet))
+        try:
+            await supervisor.run()
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+            await app.close()
+
+
+async def _look(app: "App", order: _Order) -> "Mapping[str, Depth]":
+    from penstock.workers.supervisor import Depth
+
+    client = await app.client()
+    depths = {}
+    for task in app.tasks:
+        if order.queues and not set(order.queues).intersection(task.options.queues):
+            continue
+        group = task.options.group
+        stats = [await client.queue(name, group=group).stats() for name in task.options.queues]
+        ages = [one.oldest_age for one in stats if one.oldest_age is not None]
+        depths[task.name] = Depth(
+            sent=sum(one.sent for one in stats),
+            backlog=sum(one.visible for one in stats),
+            oldest_seconds=max(ages, default=None),
+        )
+    return depths
+
+
+# What is shown.
+
+
+async def _show(rows: "Callable[[], Sequence[WorkerStatistics]]", order: _Order) -> None:
+    if order.json:
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            _print_line(rows())
+    if not order.watch:
+        return
+    console = Console()
+    if not console.is_terminal:
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            console.print(draw(rows()))
+    with Live(draw(rows()), console=console, transient=True) as live:
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            live.update(draw(rows()))
+
+
+def _print_line(rows: "Sequence[WorkerStatistics]") -> None:
+    line = msgspec.json.encode({"pid": os.getpid(), "tasks": list(rows)}).decode()
+    print(line, flush=True)
+
+
+def _print_child_line(number: int, line: bytes) -> None:
+    try:
+        document = msgspec.json.decode(line, type=dict[str, object])
+    except msgspec.DecodeError:
+        return  # Something that the application printed itself.
+    print(msgspec.json.encode({"process": number, **document}).decode(), flush=True)
+
+
+HEADS = (
+    "TASK", "QUEUE", "WORKERS", "DONE", "FAILED", "RETRIED", "REJECTED", "RETURNED", "STOLEN",
+    "BUSY", "MEAN", "P95",
+)  # fmt: skip
+
+
+def draw(rows: "Sequence[WorkerStatistics]") -> Table:
+    """What the workers have done so far, a row for each task."""
+    table = Table(box=None, pad_edge=False)
+    for number, head in enumerate(HEADS):
+        table.add_column(head, justify="left" if number < 2 else "right", no_wrap=True)
+    for row in rows:
+        counts = (row.workers, row.processed, row.failed, row.retried, row.rejected, row.returned,
+                  row.stolen)  # fmt: skip
+        table.add_row(
+            row.worker, row.queue, *map(str, counts), f"{row.busy_seconds:.1f} s",
+            _milliseconds(row.mean_seconds), _milliseconds(row.p95_seconds),
+        )  # fmt: skip
+    return table
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1_000:.1f} ms"

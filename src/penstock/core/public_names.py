@@ -1,0 +1,54 @@
+"""The public names of the package, and where each is: imported when it is first asked for.
+
+`import penstock` costs nothing this way, and whoever needs only the command line, the broker or one
+of its modules does not pay for the client, the workers and all they need.
+"""
+
+import sys
+from importlib import import_module
+
+_MODULES = {
+    "penstock.client.client": "Client",
+    "penstock.client.codecs": "Codec JSON",
+    "penstock.client.compression": "Compression",
+    "penstock.client.consumer": "Consumer",
+    "penstock.client.descriptions": "ClusterDescription QueueDescription QueueStats"
+    " TopicDescription TopicSummary",
+    "penstock.client.group_descriptions": "GroupDescription GroupSummary",
+    "penstock.client.guarantees": "Guarantee",
+    "penstock.client.message": "Message",
+    "penstock.client.outgoing": "Outgoing",
+    "penstock.client.partitioners": "HashPartitioner Partitioner RangePartitioner"
+    " RoundRobinPartitioner StickyPartitioner",
+    "penstock.client.peeked": "PeekedMessage",
+    "penstock.client.processed": "DatabaseProcessed ProcessedStore SqliteProcessed",
+    "penstock.client.queue": "Queue",
+    "penstock.client.record": "Record",
+    "penstock.client.sent": "Sent SentMany",
+    "penstock.client.settings": "Batching ClientSettings",
+    "penstock.client.statistics": "ClientStatistics",
+    "penstock.client.subscription": "Subscription",
+    "penstock.client.topic": "Topic",
+    "penstock.core.errors": "DeadlinePassed InvalidBody LeaseLost"
+    " OutcomeUnknown PenstockError Unavailable",
+    "penstock.embedded.connecting": "connect",
+    "penstock.workers": "App CircuitBreaker NonRetryable Pool Reject"
+    " Retry RetryLater Scaling worker",
+}
+PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def load(name: str) -> object:
+    """What `penstock.<name>` is; kept there, so that it is asked for once."""
+    package = sys.modules["penstock"]
+    module = PLACES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value: object = getattr(import_module(module), name)
+    setattr(package, name, value)
+    return value
+
+
+def names() -> list[str]:
+    """For `dir(penstock)` and whoever completes what is typed."""
+    return sorted({*PLACES, *vars(sys.modules["penstock"])})
