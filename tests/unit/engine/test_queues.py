@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from penstock.core import card
-from penstock.core.errors import InvalidReceipt, TooManyInFlight, UnknownWork
+from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight, UnknownWork
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, Offset
+from penstock.engine.batcher import Answer, Promise
 from penstock.engine.queue_requests import Delivery, Receipt
 from penstock.engine.queues import EARLIEST, LATEST, Queues
 from penstock.machines.catalog import Topic
+from penstock.machines.machine import Reply, Request
 from penstock.machines.queue_commands import Outcome, Verdict
 from tests.unit.engine.nodes import Nodes, until
 
@@ -281,5 +283,35 @@ def test_what_was_leased_for_somebody_who_has_gone_goes_back(tmp_path: Path) -> 
         await until(lambda: work.epoch == 1 and not work.in_flight)
         got = await queues.receive(topic, messages_max=2)
         assert [one.deliveries for one in got] == [1, 1]
+
+    on_one_node(tmp_path, story)
+
+
+def test_what_was_granted_in_the_moment_of_going_goes_back_too(tmp_path: Path) -> None:
+    async def story(nodes: Nodes, queues: Queues, topic: Topic) -> None:
+        await queues.send(topic, numbered(3))
+        await queues.receive(topic, messages_max=1)
+        shard = nodes[1].engine.led_shard(topic.partitions[0])
+        submit = shard.submit
+
+        def submit_and_go(request: Request, answer: Answer, promise: Promise) -> None:
+            """Whoever asked is cancelled in the very turn in which the answer comes."""
+
+            def answer_and_go(reply: Reply | PenstockError) -> None:
+                answer(reply)
+                asking.cancel()
+
+            submit(request, answer_and_go, promise)
+
+        shard.submit = submit_and_go  # type: ignore[method-assign]
+        asking = asyncio.create_task(queues.acquire_here(topic, 0, "queue", 2))
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        shard.submit = submit  # type: ignore[method-assign]
+        work = queues.work_here(topic, 0, "queue")
+        assert work is not None
+        await until(lambda: work.in_flight == 1)
+        again = await queues.receive(topic, messages_max=3)
+        assert [one.deliveries for one in again] == [1, 1]
 
     on_one_node(tmp_path, story)
