@@ -1,7 +1,7 @@
 """Measure Penstock:  make bench ARGS="--quick"
 
     --quick          a minute instead of eight; fewer rounds, smaller logs
-    --only NAME      one benchmark, or all of "log" or of "broker"; may be repeated
+    --only NAME      one benchmark, or all of "log", of "broker" or of "native"; may be repeated
     --record         renew docs/benchmarks
     --json PATH      where the numbers go; the tables and the profile go beside them
     --data DIR       where the logs to be measured are made, and removed again
@@ -11,6 +11,8 @@
                      broker-start, broker-partitions
     sqs              the SQS API, beside moto's server
     backlog          queues that are full: ten million messages waiting, a million delayed or FIFO
+    native           native-throughput, native-latency: the client's queues, over the wire and
+                     embedded, beside Redis Streams, RabbitMQ and PostgreSQL where they are found
 
 The tables go to stdout, progress to stderr. Nothing is asserted: a number is no verdict.
 Benchmarks run one after the other, and what is to be compared is interleaved within each. One that
@@ -45,6 +47,8 @@ from benchmarks.broker.small_requests import measure_small_requests
 from benchmarks.broker.starts import measure_starts
 from benchmarks.broker.throughput import measure_throughput
 from benchmarks.machine import describe_machine
+from benchmarks.native.latency import measure_native_latency
+from benchmarks.native.throughput import measure_native_throughput
 from benchmarks.read import measure_read
 from benchmarks.report import Finding, Progress, show
 from benchmarks.simulator import measure_simulator
@@ -164,8 +168,12 @@ SQS: dict[str, Benchmark] = {
     "sqs": _plain(measure_sqs),
     "backlog": _plain(measure_backlog),
 }
-GROUPS = {"log": LOG, "broker": BROKER}
-BENCHMARKS = {**BROKER, **SQS, **LOG}
+NATIVE: dict[str, Benchmark] = {
+    "native-throughput": _plain(measure_native_throughput),
+    "native-latency": _plain(measure_native_latency),
+}
+GROUPS = {"log": LOG, "broker": BROKER, "native": NATIVE}
+BENCHMARKS = {**BROKER, **SQS, **NATIVE, **LOG}
 
 
 def _chosen(only: list[str]) -> dict[str, Benchmark]:

@@ -76,12 +76,17 @@ class Directory:
             self._topics.pop(name, None)
             self._cluster = None
 
+    def _answered(self, key: str, task: "asyncio.Task[object]") -> None:
+        self._asking.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # Whoever asked may have gone.
+
     async def _once(self, key: str, ask: Callable[[], Coroutine[object, object, T]]) -> T:
         """Everybody who asks the same at the same time gets the same answer."""
         task = self._asking.get(key)
         if task is None:
             task = asyncio.create_task(ask())
             self._asking[key] = task
-            task.add_done_callback(lambda _: self._asking.pop(key, None))
+            task.add_done_callback(lambda task: self._answered(key, task))
         result: T = await asyncio.shield(task)  # type: ignore[arg-type]
         return result

@@ -71,6 +71,7 @@ class HandOut(Generic[T]):
                 self._messages = None
                 return None
         except InvalidBatch as error:
+            self.drop()
             raise unreadable(place, error) from error
         place.position = offset + 1
         if self._done_at_once:
@@ -138,6 +139,16 @@ class HandOut(Generic[T]):
         self._in_hand.clear()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+    def take_back(self, place: Place, offset: int) -> None:
+        """What was handed out of a place from this offset on has not reached the program."""
+        version, _ = self._in_hand.pop(place, (-1, 0))
+        if place.version == version:
+            place.position = offset
+            place.done = min(place.done, offset)
+            place.rewind()
+            if self._place is place:
+                self._messages = None
 
     async def wait_idle(self, seconds: float) -> None:
         """Return when nothing is in hand, or when the time is up."""

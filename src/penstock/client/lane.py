@@ -22,13 +22,17 @@ from penstock.client.asking import Asking
 from penstock.client.room import Room
 from penstock.core.clock import Clock
 from penstock.core.errors import (
+    BatchTooLarge,
     ClientClosed,
     DeadlinePassed,
+    InvalidBatch,
+    InvalidTimestamp,
     LocalError,
     OutcomeUnknown,
     OutOfOrderSequence,
     PenstockError,
     ProducerFenced,
+    UnsupportedBatch,
 )
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import frame_records, pack_messages
@@ -46,6 +50,8 @@ from penstock.wire.requests import (
 RECORD_OVERHEAD_BYTES: Final = 40
 """At most what a record has besides its parts, near enough to fill a batch."""
 SEQUENCES: Final = 1 << 31
+_REFUSED_MESSAGES: Final = (BatchTooLarge, InvalidBatch, InvalidTimestamp, UnsupportedBatch)
+"""A batch is refused so for what is in it, and not for where it goes."""
 
 Places = tuple[Sequence[int], frozenset[int], bytes]
 """Offsets, which of them were duplicates, and the topic's id."""
@@ -207,6 +213,12 @@ class Lane:
                 places = await self._append(batch, deadline)
         except PenstockError as error:
             self._producer = None  # The next batch's number may not follow.
+            if isinstance(error, _REFUSED_MESSAGES) and len(batch) > 1:
+                # Nothing of it is stored, for what one of them has done: the others go without it.
+                middle = len(batch) // 2
+                await self._send(batch[:middle])
+                await self._send(batch[middle:])
+                return
             for entry in batch:
                 self._fail(entry, error)
             return
@@ -222,8 +234,8 @@ class Lane:
         self._on_batch(self._index, at, sum(entry.size for entry in batch))
 
     def _fail(self, entry: Entry, error: PenstockError) -> None:
-        self._room.leave(entry.size)
         if not entry.done.done():
+            self._room.leave(entry.size)
             entry.done.set_exception(error)
             entry.done.exception()  # Whoever waited may have gone.
 

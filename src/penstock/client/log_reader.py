@@ -32,6 +32,7 @@ from penstock.client.topic_watch import Topics, TopicSight, TopicWatch
 from penstock.core.errors import (
     ClientClosed,
     DeadlinePassed,
+    InvalidBatch,
     OffsetOutOfRange,
     OutcomeUnknown,
     PenstockError,
@@ -60,6 +61,7 @@ class LogReader(Generic[T]):
         self.watch = TopicWatch(asking, topics, patience=patience)
         self.places: dict[TopicPartition, Place] = {}
         self._at_most_once = options.guarantee is Guarantee.AT_MOST_ONCE
+        self._commits_by_itself = options.auto_commit or self._at_most_once
         self.out: HandOut[T] = HandOut(codec, done_at_once=self._at_most_once)
         self.link = None if options.group is None else GroupLink(asking, options.group)
         self._starting = Starting(asking, StartRule(options.start), self.link)
@@ -84,6 +86,7 @@ class LogReader(Generic[T]):
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._opening: asyncio.Task[None] | None = None
+        self._is_started = False
         self._is_closed = False
         self._is_revoked = self.membership is not None
         self._is_suspended = False
@@ -103,22 +106,31 @@ class LogReader(Generic[T]):
             await asyncio.wait([self._opening])
         if self._opening.cancelled():
             raise ClientClosed("the subscription is closed")
-        self._opening.result()
+        problem = self._opening.exception()
+        if problem is not None:
+            self._opening = None  # The next time it may go better.
+            raise problem
 
     async def _open(self) -> None:
         deadline = self.asking.deadline(None)
+        if not self._is_started:
+            await self._start(deadline)
+        await self._wait_settled(deadline)
+
+    async def _start(self, deadline: float) -> None:
         sights = await self.watch.look(deadline)
+        names = await self.watch.names(deadline)
+        self._is_started = True
         self._starting.known = {name: sight.partitions for name, sight in sights.items()}
         self.prefetch.start()
         if self.membership is None:
-            self._follow(sights, await self.watch.names(deadline))
+            self._follow(sights, names)
         else:
-            self._is_missing = sights.keys() < await self.watch.names(deadline)
+            self._is_missing = sights.keys() < names
             self.membership.start()
             if self.options.auto_commit and not self._at_most_once:
                 self._begin(self._commit_now_and_then())
         self._begin(self._watch_topics())
-        await self._wait_settled(deadline)
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
         """Let something go on in the background; if it breaks, whoever reads is told."""
@@ -155,7 +167,7 @@ class LogReader(Generic[T]):
         self._is_closed = True
         self._news.set()
         try:
-            if self.committing is not None and self.options.auto_commit:
+            if self.committing is not None and self._commits_by_itself:
                 await self._commit_at_the_end(self.committing)
         finally:
             tasks = [*self._tasks, *([] if self._opening is None else [self._opening])]
@@ -219,15 +231,31 @@ class LogReader(Generic[T]):
     async def fetch(self, max_records: int, deadline: float) -> list[Record[T]]:
         """Up to so many records; waits for the first only."""
         records: list[Record[T]] = []
-        while len(records) < max_records:
-            record = None if self.is_held_back else self.out.next_now()
-            if record is not None:
-                records.append(record)
-            elif (
-                records and (self.is_held_back or not self.out.has_batches)
-            ) or not await self.advance(deadline):
-                break
+        try:
+            while len(records) < max_records:
+                record = None if self.is_held_back else self.out.next_now()
+                if record is not None:
+                    records.append(record)
+                    continue
+                if records and (self.is_held_back or not self.out.has_batches):
+                    break
+                if not await self.advance(deadline):
+                    break
+        except InvalidBatch:
+            if not records:
+                raise
+            # Those before it are good; the next call comes to it again.
+        except BaseException:
+            self._take_back(records)
+            raise
         return records
+
+    def _take_back(self, records: list[Record[T]]) -> None:
+        """Whoever asked for these is gone before he got them: they are handed out again."""
+        firsts = {record.place: record.offset for record in reversed(records)}
+        for part, offset in firsts.items():
+            if part in self.places:
+                self.out.take_back(self.places[part], offset)
 
     async def _commit_ahead(self, place: Place, batch: StoredBatch) -> bool:
         """At most once: what is handed out from here on was committed before."""
@@ -271,7 +299,7 @@ class LogReader(Generic[T]):
             return  # What was finished since the last commit is done again by others.
         patience = self.options.seconds("rebalance_timeout") / 2
         await self.out.wait_idle(patience)
-        if self.options.auto_commit:
+        if self._commits_by_itself:
             deadline = asyncio.get_running_loop().time() + patience / 2
             try:
                 await self.committing.commit_done(deadline=deadline)

@@ -118,6 +118,7 @@ class Prefetch:
         unsettled: dict[object, list[Place]] = {}
         by_node: dict[int, list[Place]] = {}
         self._forget_gone()
+        is_full = self._is_full()
         for place in self._places.values():
             if place in self._busy or self._resting.get(place, 0.0) > now:
                 continue
@@ -126,7 +127,7 @@ class Prefetch:
                 # leader cannot be reached keeps no other from beginning.
                 key = place if place in self._backoffs else place.part.topic
                 unsettled.setdefault(key, []).append(place)
-            elif self._wants_more(place):
+            elif not is_full and self._wants_more(place):
                 node = self._leader(place)
                 if node:
                     by_node.setdefault(node, []).append(place)
@@ -140,6 +141,14 @@ class Prefetch:
                 self._requests[node] += 1
                 self._send_off(part, self._fetch(node, part), node)
         self._wake_later(now)
+
+    def _is_full(self) -> bool:
+        """Nothing more is fetched until some of what is here was handed out."""
+        places = self._places.values()
+        return (
+            sum(place.buffered_bytes for place in places) >= self._bytes_max
+            or sum(place.buffered_messages for place in places) >= self._messages_max
+        )
 
     def _wants_more(self, place: Place) -> bool:
         if place.is_paused:
@@ -249,7 +258,7 @@ class Prefetch:
                 continue
             self._succeed([place])
             place.log_start, place.end = row.log_start, row.high_watermark
-            if row.size:
+            if row.size and not place.is_paused:
                 before = place.buffered_messages
                 place.add(data)
                 count = place.buffered_messages - before

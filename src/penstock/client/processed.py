@@ -84,6 +84,9 @@ class ProcessedStore(Protocol[ConnectionT_co]):
 class DatabaseProcessed(TransactionalStore[ConnectionT]):
     """Ids in any database with a DB-API 2 driver: PostgreSQL, MySQL, DuckDB and so on.
 
+        DatabaseProcessed(lambda: psycopg.connect("dbname=shop"))            # PostgreSQL
+        DatabaseProcessed(pool.getconn, paramstyle=psycopg2.paramstyle)
+
     `connect` opens a connection that is not in autocommit mode, or takes one from your pool; up to
     `connections_max` are kept. A connection on which anything failed is closed. `INSERT … ON
     CONFLICT DO NOTHING` is what PostgreSQL and SQLite understand; for databases that do not, name

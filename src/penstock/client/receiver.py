@@ -9,6 +9,7 @@ compacted away: it is acked, or it would come back for ever.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
@@ -216,8 +217,9 @@ class Receiver(Generic[T]):
 
     def _read(self, lease: Lease, part: TakenPart, payload: Buffer) -> list[Message[T]]:
         found: list[Message[T]] = []
+        runs = Runs(part.runs)
         for batch in iter_batches(payload):
-            found += _open(lease, part.runs, batch)
+            found += _open(lease, runs, batch)
         wanted = sum(end - first for first, end, _, _ in part.runs)
         if len(found) != wanted:
             there = {message.offset for message in found}
@@ -263,12 +265,29 @@ def _in_turn(found: list[Message[T]], runs: Sequence[Run]) -> list[Message[T]]:
     ]
 
 
-def _open(lease: Lease, runs: Sequence[Run], batch: memoryview) -> list[Message[Any]]:
+class Runs:
+    """Runs by offset, of which there may be thousands, for batch after batch."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = sorted(runs)
+        self._ends = [run[1] for run in self._runs]
+
+    def between(self, first: int, end: int) -> list[Run]:
+        """Those that have something between two offsets."""
+        at = bisect_right(self._ends, first)
+        found: list[Run] = []
+        while at < len(self._runs) and self._runs[at][0] < end:
+            found.append(self._runs[at])
+            at += 1
+        return found
+
+
+def _open(lease: Lease, runs: Runs, batch: memoryview) -> list[Message[Any]]:
     """The leased messages of a batch."""
     header = read_header(batch)
     base, count = header.base_offset, header.record_count
     end = base + header.last_offset_delta + 1
-    inside = [run for run in runs if run[0] < end and run[1] > base]
+    inside = runs.between(base, end)
     found: list[Message[Any]] = []
     try:
         records = unpack_body(batch, header.attributes, count)

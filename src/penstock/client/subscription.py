@@ -8,8 +8,9 @@ With a group, its members share the partitions, and how far each has got is comm
 next goes on from there. Without one, all partitions are read here, from where `start` says.
 
 A record counts as done when the next one is asked for; only what is done is committed by itself, so
-a program that dies in the middle of one gets it again. Messages are fetched ahead of time, within
-bounds.
+a program that dies in the middle of one gets it again. Who leaves the loop with `break` says so by
+`await subscription.commit()`, or gets the last record again. Messages are fetched ahead of time,
+within bounds.
 
 A subscription survives what passes by itself: leaders and coordinators that die or move, nodes that
 are cut off, members that come and go, topics that do not exist yet. What it raises is what a
@@ -219,6 +220,7 @@ class Subscription(Generic[T]):
         """Hand nothing out of these partitions, or of all if none is named, until `resume`."""
         for place in self._chosen(partitions, topic):
             place.is_paused = True
+            place.rewind()  # What was fetched of it would take others' room.
             self._reader.paused.add(place.part)
 
     def resume(self, *partitions: int, topic: str | None = None) -> None:

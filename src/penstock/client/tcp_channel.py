@@ -56,23 +56,25 @@ class TcpChannel:
     async def _ask_any(
         self, request: Request, payload: Buffer, timeout: float
     ) -> tuple[Answer, Buffer]:
-        """Whoever was asked last is asked again, as long as it can be reached; then the next."""
+        """Whoever was asked last is asked again, as long as it can be reached; then the next, as
+        long as there is time. The next question begins where this one has ended."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
         places = list(dict.fromkeys((*self._hosts, *self._nodes.values())))
-        problem: Unavailable | None = None
+        first = self._turn
         for number in range(len(places)):
-            place = places[(self._turn + number) % len(places)]
+            self._turn = (first + number) % len(places)
             try:
-                answer = await self._ask(place, request, payload, timeout)
-            except Unavailable as error:
-                problem = error
+                seconds = max(0.001, end - loop.time())
+                return await self._ask(places[self._turn], request, payload, seconds)
+            except Unavailable:
+                if number + 1 == len(places) or loop.time() >= end:
+                    self._turn += 1
+                    raise
             except OutcomeUnknown:
-                self._turn += number + 1
+                self._turn += 1
                 raise
-            else:
-                self._turn = (self._turn + number) % len(places)
-                return answer
-        assert problem is not None, "there is at least one place"
-        raise problem
+        raise AssertionError("there is at least one place")
 
     async def _ask(
         self, place: Place, request: Request, payload: Buffer, timeout: float

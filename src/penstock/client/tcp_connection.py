@@ -44,7 +44,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport | None = None
         self._ids = count(1)
-        self._waiting: dict[int, _Waiter] = {}
+        self._waiting: dict[int, tuple[_Waiter, Request]] = {}
         self._writable = asyncio.Event()
         self._writable.set()
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         head = codec.encode(request)
         ask_id = next(self._ids) % _IDS
         waiter: _Waiter = asyncio.get_running_loop().create_future()
-        self._waiting[ask_id] = waiter
+        self._waiting[ask_id] = waiter, request
         prefix = write_prefix(Kind.REQUEST, ask_id, len(head), len(payload))
         if payload:
             self._transport.writelines((prefix + head, payload))
@@ -86,7 +86,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._transport.write(prefix + head)
         try:
             async with asyncio.timeout(timeout):
-                return await waiter
+                return await self._answer_to(request, waiter)
         except TimeoutError:
             raise OutcomeUnknown(
                 f"{self._name} did not answer {type(request).__name__} within {timeout:.1f} s"
@@ -96,6 +96,15 @@ class TcpConnection(asyncio.BufferedProtocol):
             if self._waiting.pop(ask_id, None) is not None and self.is_open:
                 self._withdrawn[ask_id] = request
                 self._transport.write(write_prefix(Kind.WITHDRAWAL, ask_id, 0, 0))
+
+    async def _answer_to(self, request: Request, waiter: _Waiter) -> tuple[Answer, Buffer]:
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled() and waiter.exception() is None:
+                # The answer came at the very moment its caller left, and nobody will look at it.
+                self._on_late(request, waiter.result()[0])
+            raise
 
     # The transport's calls.
 
@@ -131,12 +140,15 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._end(f"the connection to {self._name} was lost" + (f": {exc}" if exc else ""))
 
     def _take(self, frame: Frame) -> None:
-        waiter = self._waiting.get(frame.id)
-        if waiter is None or waiter.done():
+        waiting = self._waiting.get(frame.id)
+        if waiting is None:
             # It was withdrawn while its answer was under way. Every request has one answer.
-            request = self._withdrawn.pop(frame.id, None)
-            if request is not None and frame.kind is Kind.ANSWER:
-                self._on_late(request, codec.decode_answer(frame.head))
+            self._take_late(frame, self._withdrawn.pop(frame.id, None))
+            return
+        waiter, request = waiting
+        if waiter.done():  # Whoever waits is being cancelled and has not noticed yet.
+            del self._waiting[frame.id]
+            self._take_late(frame, request)
             return
         # What cannot be read ends the connection, and with it everybody who still waits here.
         if frame.kind is Kind.ANSWER:
@@ -146,6 +158,10 @@ class TcpConnection(asyncio.BufferedProtocol):
         else:
             raise InvalidFrame(f"a {frame.kind.name} where an answer was expected")
         del self._waiting[frame.id]
+
+    def _take_late(self, frame: Frame, request: Request | None) -> None:
+        if request is not None and frame.kind is Kind.ANSWER:
+            self._on_late(request, codec.decode_answer(frame.head))
 
     # Ending.
 
@@ -164,7 +180,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self.greeted.set_exception(Unavailable(reason))
             self.greeted.exception()  # Somebody may have stopped waiting for it.
         waiting, self._waiting = self._waiting, {}
-        for waiter in waiting.values():
+        for waiter, _ in waiting.values():
             if not waiter.done():
                 waiter.set_exception(OutcomeUnknown(f"{reason} while a request was under way"))
 

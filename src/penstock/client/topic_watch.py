@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 from penstock.client.asking import Asking
 from penstock.core.errors import InvalidRequest, UnknownTopic
-from penstock.wire.requests import AskTopic, AskTopics, TopicInfo, TopicRows
+from penstock.wire.requests import AskTopic, AskTopics, TopicInfo, TopicRow, TopicRows
+
+FEW_TOPICS = 16
+"""So many are asked about one by one; more are looked up in the list of all."""
 
 Topics = str | Iterable[str] | re.Pattern[str]
 """A name, several, or a pattern for whole names."""
@@ -63,8 +66,13 @@ class TopicWatch:
 
     async def look_at(self, names: Iterable[str], deadline: float) -> dict[str, TopicSight]:
         """Those of these topics that exist, as they are now."""
-        found: dict[str, TopicSight] = {}
         names = sorted(names)
+        if len(names) > FEW_TOPICS:
+            wanted = set(names)
+            rows = (row for row in await self._rows(deadline) if row.name in wanted)
+            found = {row.name: TopicSight(row.topic_id, row.partitions) for row in rows}
+            return self._believe(found, wanted)
+        found = {}
         for name in names:
             try:
                 info = await self._asking.ask(AskTopic(name), TopicInfo, deadline=deadline)
@@ -77,13 +85,12 @@ class TopicWatch:
 
     async def _match(self, deadline: float) -> dict[str, TopicSight]:
         assert self._pattern is not None
-        answer = await self._asking.ask(AskTopics(), TopicRows, deadline=deadline)
-        found = {
-            row.name: TopicSight(row.topic_id, row.partitions)
-            for row in answer.rows
-            if self._pattern.fullmatch(row.name)
-        }
+        rows = (row for row in await self._rows(deadline) if self._pattern.fullmatch(row.name))
+        found = {row.name: TopicSight(row.topic_id, row.partitions) for row in rows}
         return self._believe(found, {name for name in self._seen if self._pattern.fullmatch(name)})
+
+    async def _rows(self, deadline: float) -> tuple[TopicRow, ...]:
+        return (await self._asking.ask(AskTopics(), TopicRows, deadline=deadline)).rows
 
     def _believe(self, found: dict[str, TopicSight], names: set[str]) -> dict[str, TopicSight]:
         """What a node has said of topics, and what was known of these before."""

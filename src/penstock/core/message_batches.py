@@ -129,20 +129,22 @@ class OpenBatch:
             raise InvalidBatch("the records end in the middle of one") from None
 
 
-def cut_batch(batch: Bytes, first: int, end: int, marks: "Marks") -> bytearray | None:
-    """The batch with only the records from offset `first` up to `end`, of which none is looked
-    into; None if they cannot be told apart without that: it is compressed, or lacks records."""
+def cut_batch(batch: Bytes, spans: Sequence[tuple[int, int]], marks: "Marks") -> bytearray | None:
+    """The batch with only the records of these offsets (from, up to), in order, of which none is
+    looked into; None if they cannot be told apart without that: it is compressed, or lacks
+    records."""
     attributes = _ATTRIBUTES.unpack_from(batch)[0]
     if attributes & CODEC_MASK:
         return None
     opened = OpenBatch(batch, marks)
-    if not opened.complete or end - 1 > opened.last:
+    if not opened.complete or spans[-1][1] - 1 > opened.last:
         return None
     base, _, _, base_ms, max_ms, _ = _FIELDS.unpack_from(batch)
-    records = opened.cut(first - base, end - base)
-    # The records keep their numbers, so the offsets before the first one are a gap.
-    made = frame_records(records, end - first, base_ms=base_ms, max_ms=max_ms)
-    _TO_SPAN.pack_into(made, _ATTRIBUTES_AT, attributes, end - 1 - base)
+    records = b"".join([opened.cut(first - base, end - base) for first, end in spans])
+    count = sum(end - first for first, end in spans)
+    # The records keep their numbers, so the offsets that are left out are gaps.
+    made = frame_records(records, count, base_ms=base_ms, max_ms=max_ms)
+    _TO_SPAN.pack_into(made, _ATTRIBUTES_AT, attributes, spans[-1][1] - 1 - base)
     _OFFSET.pack_into(made, 0, base)
     _CRC.pack_into(made, _CRC_AT, crc32c(memoryview(made)[_CRC_FROM:]))
     return made

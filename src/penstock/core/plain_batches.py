@@ -18,8 +18,10 @@ from typing import Final
 
 from penstock.core.record_bodies import encode_varint
 
-SIZES_REMEMBERED: Final = 16
-RECORDS_MAX: Final = 16_384
+SIZES_REMEMBERED: Final = 32
+STEPS: Final = (16, 128, 1_024, 4_096, 16_384)
+"""Rows are made for so many records at a time: a few cost next to nothing."""
+RECORDS_MAX: Final = STEPS[-1]
 """What is kept for one size is bounded by this: about a megabyte."""
 BODY_BYTES_MAX: Final = 64 * 1024
 """Larger bodies cost more to copy than to go through."""
@@ -28,12 +30,16 @@ _NO_HEADERS: Final = b"\0"
 _NO_KEY: Final = encode_varint(-1)
 
 
+def _rows(size: int, count: int) -> tuple[bytes, ...]:
+    """What stands before each body, from the end of the one before on; of so many or more."""
+    return _made_rows(size, next(step for step in STEPS if step >= count))
+
+
 @lru_cache(maxsize=SIZES_REMEMBERED)
-def _rows(size: int) -> tuple[bytes, ...]:
-    """What stands before each body, from the end of the one before on."""
+def _made_rows(size: int, count: int) -> tuple[bytes, ...]:
     written = encode_varint(size)
     rows = []
-    for number in range(RECORDS_MAX):
+    for number in range(count):
         inner = b"\0\0" + encode_varint(number) + _NO_KEY + written
         length = encode_varint(len(inner) + size + len(_NO_HEADERS))
         rows.append((_NO_HEADERS if number else b"") + length + inner)
@@ -46,7 +52,7 @@ def pack_plain(bodies: Sequence[bytes], first: int = 0) -> bytes | None:
     size, end = len(bodies[0]), first + len(bodies)
     if size > BODY_BYTES_MAX or end > RECORDS_MAX or len(set(map(len, bodies))) > 1:
         return None
-    rows = _rows(size)
+    rows = _rows(size, end)
     joined = b"".join(chain.from_iterable(zip(rows[first:end], bodies, strict=True)))
     return (joined[len(_NO_HEADERS) :] if first else joined) + _NO_HEADERS
 
@@ -59,7 +65,7 @@ def unpack_plain(records: bytes, count: int, first: int = 0) -> list[bytes] | No
     size = _size_of_first(records)
     if size < 0 or size > BODY_BYTES_MAX:
         return None
-    rows = _rows(size)
+    rows = _rows(size, first + count)
     bodies: list[bytes] = []
     # The first row lacks the end of the record before it.
     position, number, end = -len(_NO_HEADERS) if first else 0, first, first + count

@@ -68,6 +68,7 @@ class Taking:
         clock = self._engine.clock
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
         deadline_ms = clock.monotonic_ms() + wait_ms
+        looked_twice = False
         while True:
             topic = self._desk.topic(request.topic_id)
             parts = await self._look(topic, request)
@@ -75,6 +76,10 @@ class Taking:
             if parts or left_ms <= 0:
                 payload = parts[0][1] if len(parts) == 1 else b"".join(part[1] for part in parts)
                 return Taken(tuple(part[0] for part in parts), clock.wall_ms()), payload
+            if not looked_twice and self._has_more(topic, request.group):
+                looked_twice = True  # It came to where nobody was looking any more.
+                continue
+            looked_twice = False
             await self._wait(topic, request.group, left_ms)
 
     def give_back(self, request: Take, taken: Taken) -> None:
@@ -207,12 +212,11 @@ class Taking:
                 self._marks.pop(next(iter(self._marks)))
         self._marks[key] = marks
         try:
-            cuts = [cut_batch(batch.data, first, end, marks) for first, end in spans]
+            cut = cut_batch(batch.data, spans, marks)
         except InvalidBatch:
             return [batch.data]  # The client says what is wrong with it.
-        found = [cut for cut in cuts if cut is not None]
-        if len(found) == len(cuts):
-            return list(found)
+        if cut is not None:
+            return [cut]
         if wanted * SMALL_SHARE < total:  # It is compressed.
             return self._rebuilt(topic, index, spans)
         return [batch.data]
@@ -253,6 +257,14 @@ class Taking:
         finally:
             if not len(room) and self._rooms.get(key) is room:
                 del self._rooms[key]
+
+    def _has_more(self, topic: Topic, group: str) -> bool:
+        """Something came while others were looked at: whoever waits is not called for that."""
+        try:
+            here = self._engine.queues.here
+            return any(here.may_have(topic.partitions[one], group) for one in self._led(topic))
+        except PenstockError:
+            return False
 
     def _ready(self, topic: Topic, group: str) -> int:
         """How many of those who wait should ask now; all of them if something else is new."""

@@ -199,6 +199,27 @@ def test_a_receive_that_is_cancelled_takes_nothing_with_it() -> None:
     play(scene)
 
 
+def test_a_receive_may_be_cancelled_at_any_moment() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        queue = client.queue("orders", codec=str)
+        await queue.create(partitions=2, lease=600)
+        for steps in range(60):
+            await queue.send(f"{steps}")
+            taking = asyncio.create_task(queue.receive(10, wait=30))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            taking.cancel()
+            try:
+                messages = await taking
+            except asyncio.CancelledError:
+                messages = await queue.receive(10, wait=30)
+            assert [message.body for message in messages] == [f"{steps}"]
+            assert [message.deliveries for message in messages] == [1]
+            assert await queue.ack(messages) == 1
+
+    play(scene)
+
+
 def test_groups_work_independently() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await client.create_queue("orders", partitions=1, settings={"queue.delete.acked": "false"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -12,8 +13,18 @@ from penstock.client.compression import Compression
 from penstock.client.positions import TopicPartition
 from penstock.client.record import Record
 from penstock.client.subscription import Subscription
-from penstock.core.errors import ClientClosed, InvalidRequest, OffsetOutOfRange
+from penstock.core.errors import (
+    ClientClosed,
+    DeadlinePassed,
+    InvalidBatch,
+    InvalidRequest,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+)
+from penstock.core.records import BATCH_HEADER_BYTES
 from penstock.testing.clock import ManualClock
+from penstock.wire.requests import Append, Appended
+from tests.batches import build_batch, with_bytes
 from tests.unit.client.memory_play import play
 from tests.unit.engine.nodes import until
 
@@ -80,6 +91,21 @@ def test_iterating_opens_it_and_closing_ends_the_loop() -> None:
     play(scene)
 
 
+def test_a_broker_that_cannot_be_reached_at_first_is_asked_again() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=1)
+        await fill(client, "orders", range(3))
+        subscription = client.subscribe("orders", codec=str)
+        settings = client._core.asking.settings
+        client._core.asking.settings = replace(settings, timeout=1e-9)
+        with pytest.raises((DeadlinePassed, OutcomeUnknown)):
+            await subscription.fetch(3)
+        client._core.asking.settings = settings
+        assert bodies(await take(subscription, 3)) == [0, 1, 2]
+
+    play(scene)
+
+
 def test_a_record_tells_everything_about_a_message() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         topic = client.topic("orders")
@@ -123,8 +149,9 @@ def test_a_time_begins_with_the_first_message_as_late() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await client.create_topic("orders", partitions=2)
         begin = datetime.fromtimestamp(clock.wall_ms() / 1_000, UTC)
-        outgoing = [Outgoing(str(n), timestamp=begin + timedelta(seconds=n)) for n in range(10)]
-        await client.topic("orders", codec=str).send_many(outgoing, partition=1)
+        times = [begin + timedelta(seconds=number) for number in range(10)]
+        outgoing = [Outgoing(str(n), partition=1, timestamp=times[n]) for n in range(10)]
+        await client.topic("orders", codec=str).send_many(outgoing)
         start = begin + timedelta(seconds=7)
         async with client.subscribe("orders", codec=str, start=start) as subscription:
             assert bodies(await take(subscription, 3)) == [7, 8, 9]
@@ -378,3 +405,83 @@ def test_compressed_batches_are_opened() -> None:
             assert subscription.statistics().buffered_bytes == 0
 
     play(scene, settings=ClientSettings(compression=Compression()))
+
+
+def test_a_batch_nobody_can_read_is_told_of_and_can_be_passed() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=1)
+        await fill(client, "orders", range(3))
+        bad = with_bytes(build_batch(2), BATCH_HEADER_BYTES, b"\xff\xff")
+        asking = client._core.asking
+        await asking.ask_leader(
+            "orders",
+            0,
+            lambda info: (Append(info.topic_id, 0), bad),
+            Appended,
+            deadline=asking.deadline(None),
+        )
+        await fill(client, "orders", range(5, 7))
+        async with client.subscribe("orders", codec=str) as subscription:
+            assert bodies(await subscription.fetch(10, wait=10)) == [0, 1, 2]
+            for _ in range(2):
+                with pytest.raises(InvalidBatch, match="orders cannot be read at offset 3"):
+                    await subscription.fetch(1, wait=10)
+            await subscription.seek(0, 5)
+            assert bodies(await take(subscription, 2)) == [5, 6]
+        with pytest.raises(InvalidBatch, match="at offset 3"):
+            _ = [one async for one in client.read("orders")]
+
+    play(scene)
+
+
+def test_a_fetch_that_is_cancelled_hands_out_nothing() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=2)
+        for number in range(20):
+            texts = [f"{number}-{n} " + f"{n}" * 3_000 for n in range(10)]
+            await client.topic("orders", codec=str).send_many(texts, partition=number % 2)
+        seen: list[tuple[int, int]] = []
+        async with client.subscribe("orders", codec=str) as subscription:
+            for turn in count():
+                fetching = asyncio.ensure_future(subscription.fetch(35, wait=10))
+                for _ in range(turn % 6):
+                    await asyncio.sleep(0)
+                if turn % 7:
+                    fetching.cancel()
+                await asyncio.wait([fetching])
+                if not fetching.cancelled():
+                    seen += [(one.partition, one.offset) for one in fetching.result()]
+                if len(seen) == 200:
+                    break
+        assert sorted(seen) == [(index, offset) for index in range(2) for offset in range(100)]
+        for index in range(2):
+            own = [offset for partition, offset in seen if partition == index]
+            assert own == list(range(100))
+
+    play(scene, settings=ClientSettings(compression=Compression()))
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_whoever_is_cancelled_while_he_waits_loses_nothing(is_compressed: bool) -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=1)
+        for number in range(30):
+            texts = [f"{number}-{n} " + f"{n}" * 3_000 for n in range(10)]
+            await client.topic("orders", codec=str).send_many(texts)
+        offsets: list[int] = []
+        async with client.subscribe("orders", codec=str) as subscription:
+            for turn in count():
+                asking = asyncio.ensure_future(anext(subscription))
+                for _ in range(turn % 5):
+                    await asyncio.sleep(0)
+                if turn % 7:
+                    asking.cancel()
+                await asyncio.wait([asking])
+                if not asking.cancelled():
+                    offsets.append(asking.result().offset)
+                if len(offsets) == 300:
+                    break
+        assert offsets == list(range(300))
+
+    compression = Compression() if is_compressed else Compression(threshold_bytes=None)
+    play(scene, settings=ClientSettings(compression=compression))

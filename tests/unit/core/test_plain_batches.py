@@ -1,5 +1,8 @@
 """The fast way in and out of a batch gives exactly what the slow one does."""
 
+from itertools import pairwise
+
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +15,7 @@ from penstock.core.message_batches import (
     read_messages,
 )
 from penstock.core.plain_batches import RECORDS_MAX, pack_plain, unpack_plain
+from penstock.core.records import read_header
 
 
 def _bodies(size: int, count: int) -> list[bytes]:
@@ -98,7 +102,7 @@ def test_records_from_the_middle_are_read_by_their_numbers(
     end = data.draw(st.integers(first + 1, total))
     batch = build_messages([NewMessage(body) for body in bodies], 5)
 
-    cut = cut_batch(batch, first, end, new_marks())
+    cut = cut_batch(batch, [(first, end)], new_marks())
 
     assert cut is not None
     assert [one.value for one in read_messages(cut)] == bodies[first:end]
@@ -107,3 +111,27 @@ def test_records_from_the_middle_are_read_by_their_numbers(
     assert pack_plain(bodies[first:end], first) == records
     if end - first > 1:
         assert unpack_plain(records, end - first, first) == bodies[first:end]
+
+
+@given(spans=st.lists(st.integers(0, 300), min_size=2, max_size=12, unique=True))
+def test_several_rows_are_cut_out_as_one_batch(spans: list[int]) -> None:
+    places = sorted(spans)
+    rows = [(one, other) for one, other in pairwise(places) if places.index(one) % 2 == 0]
+    messages = [NewMessage(b"%d" % number, key=b"k" * (number % 3)) for number in range(300)]
+    batch = build_messages(messages, 5)
+
+    cut = cut_batch(batch, rows, new_marks())
+
+    assert cut is not None
+    wanted = [offset for first, end in rows for offset in range(first, end)]
+    read = read_messages(cut)
+    assert [one.offset for one in read] == wanted
+    assert [one.value for one in read] == [b"%d" % offset for offset in wanted]
+    check_batch_but_gaps(cut)
+
+
+def check_batch_but_gaps(batch: bytearray) -> None:
+    """Its checksum is right, and it says how long it is."""
+    header = read_header(batch)
+    assert header.size == len(batch)
+    assert crc32c(memoryview(batch)[21:]) == header.crc

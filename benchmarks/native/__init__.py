@@ -1,0 +1,1 @@
+"""Benchmarks of the native client, beside other systems' queues."""

@@ -1,0 +1,1 @@
+"""Benchmarks of other brokers' queues, in the shapes in which ours are measured."""
