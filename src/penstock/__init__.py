@@ -43,6 +43,7 @@ from penstock.core import errors
 from penstock.core.version import __version__
 
 if TYPE_CHECKING:
+    from penstock import blocking
     from penstock.client.client import Client
     from penstock.client.codecs import JSON, Codec
     from penstock.client.compression import Compression
@@ -147,6 +148,7 @@ __all__ = [
     "TopicSummary",
     "Unavailable",
     "__version__",
+    "blocking",
     "connect",
     "errors",
     "worker",

@@ -12,6 +12,7 @@ Every task belongs to this reader, which awaits it when it is closed.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Final, Generic, TypeVar
@@ -47,6 +48,9 @@ CLOSE_SECONDS: Final = 5.0
 """How long a reader that is closed tries to commit."""
 MISSING_SECONDS: Final = 1.0
 """How often a topic is looked for that does not exist."""
+
+_CLOSING: Final[set[asyncio.Task[None]]] = set()
+"""Readers that nobody holds any more, and that are just being closed."""
 
 
 class LogReader(Generic[T]):
@@ -87,6 +91,7 @@ class LogReader(Generic[T]):
         self._tasks: list[asyncio.Task[None]] = []
         self._opening: asyncio.Task[None] | None = None
         self._is_started = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._is_revoked = self.membership is not None
         self._is_suspended = False
@@ -101,6 +106,7 @@ class LogReader(Generic[T]):
         if self._is_closed:
             raise ClientClosed("the subscription is closed")
         if self._opening is None:
+            self._loop = asyncio.get_running_loop()
             self._opening = asyncio.create_task(self._open())
         if not self._opening.done():
             await asyncio.wait([self._opening])
@@ -178,6 +184,19 @@ class LogReader(Generic[T]):
             await self.prefetch.close()
             if self.membership is not None:
                 await self.membership.close()
+
+    def let_go(self) -> None:
+        """Nobody holds the subscription any more: close it, so that no member stays behind that
+        has partitions and reads nothing. Called by the collector, on whichever thread it runs."""
+        loop = self._loop
+        if loop is not None and not self._is_closed and not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # It was closed just now.
+                loop.call_soon_threadsafe(self._close_soon)
+
+    def _close_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self.close())
+        _CLOSING.add(task)
+        task.add_done_callback(_CLOSING.discard)
 
     async def _commit_at_the_end(self, committing: Committing) -> None:
         deadline = asyncio.get_running_loop().time() + CLOSE_SECONDS
@@ -277,7 +296,7 @@ class LogReader(Generic[T]):
 
     async def _commit_now_and_then(self) -> None:
         assert self.committing is not None, "there is no group to commit for"
-        while True:
+        while self._failure is None:
             await asyncio.sleep(self.options.seconds("commit_interval"))
             await self.committing.try_to_commit()
 

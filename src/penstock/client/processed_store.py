@@ -194,13 +194,11 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
     def close(self) -> None:
         """Close the connections and threads that were opened. Transactions must have ended."""
         with self._lock:
-            idle, self._idle = self._idle, []
             lanes = list(self._lanes.values())
             self._lanes.clear()
         for lane in lanes:
             lane.threads.shutdown(wait=True)
-        for connection in idle:
-            self._discard(connection)
+        self._drop_idle()
 
     def __enter__(self) -> Self:
         return self
@@ -211,12 +209,24 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
     # Transactions.
 
     def _begin(self, message: Identified) -> Transaction[ConnectionT]:
+        with self._lock:
+            has_idle = bool(self._idle)
+        try:
+            return self._begin_once(message)
+        except Exception:
+            if not has_idle or self._turn is not None:
+                raise
+            # Kept connections die with their server. Nothing has been done yet: try a new one.
+            self._drop_idle()
+            return self._begin_once(message)
+
+    def _begin_once(self, message: Identified) -> Transaction[ConnectionT]:
         id_ = processed_id(message)
         connection = self._take()
         try:
             self._start(connection)
             cursor = connection.cursor()
-            values = {
+            values: dict[str, object] = {
                 "consumer": message.group,
                 "id": id_,
                 "processed_ms": self._clock.wall_ms(),
@@ -357,6 +367,12 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
                 self._discard(connection)
         finally:
             self._pass_turn()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self._discard(connection)
 
     def _pass_turn(self) -> None:
         if self._turn is not None:

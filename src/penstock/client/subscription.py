@@ -19,6 +19,7 @@ there.
 """
 
 import asyncio
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +69,7 @@ class Subscription(Generic[T]):
         self.options = options
         self._asking = asking
         self._reader: LogReader[T] = LogReader(asking, topics, codec, options)
+        weakref.finalize(self, self._reader.let_go).atexit = False
         self._out = self._reader.out
         self._places = self._reader.places
 

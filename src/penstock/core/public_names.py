@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 _MODULES = {
+    "penstock": "blocking",
     "penstock.client.client": "Client",
     "penstock.client.codecs": "Codec JSON",
     "penstock.client.compression": "Compression",
@@ -44,7 +45,11 @@ def load(name: str) -> object:
     module = PLACES.get(name)
     if module is None:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    value: object = getattr(import_module(module), name)
+    value: object
+    if module == package.__name__:
+        value = import_module(f"{module}.{name}")  # A module of its own.
+    else:
+        value = getattr(import_module(module), name)
     setattr(package, name, value)
     return value
 

@@ -64,6 +64,8 @@ RECEIVE_BYTES_MAX = 16 * MIB
 """What one receive hands out, and one message more; the rest goes back."""
 RECALL_MS = 5_000
 """How long a receive waits for a group that is told what old messages say, if it must."""
+LOOKS_MAX = 10
+"""How often a receiver looks in vain, although there may be something, before it waits again."""
 _MESSAGE_OVERHEAD_BYTES = 80
 
 
@@ -198,6 +200,7 @@ class LedQueues:
         """Lease messages and read them; waits for some if there are none."""
         partition = topic.partitions[index]
         began_ms = self._clock.monotonic_ms()
+        looks = 0
         while True:
             if self.may_have(partition, group):
                 acquired = await self.acquire(topic, index, group, messages_max, lease_ms)
@@ -207,6 +210,10 @@ class LedQueues:
                 deliveries = self._read(topic, index, group, acquired)
                 if deliveries:
                     return deliveries
+                looks += 1
+                if wait_ms and looks < LOOKS_MAX:
+                    continue  # Others were faster; what came meanwhile calls nobody who looks.
+            looks = 0
             patience_ms = self._patience_ms(partition, group, wait_ms)
             left_ms = began_ms + patience_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
@@ -214,6 +221,18 @@ class LedQueues:
                     self._refuse_if_full(partition, group)
                 return []
             await self._wait(partition, group, left_ms)
+
+    def may_have_some(self, topic: Topic, group: str) -> bool:
+        """Whether it is worth asking for messages of the partitions that this node leads."""
+        led = [
+            partition
+            for partition in topic.partitions
+            if self._engine.leader(self._engine.shard_of(partition)).node == self._engine.node_id
+        ]
+        try:
+            return any(self.may_have(partition, group) for partition in led)
+        except PenstockError:
+            return False  # Somebody else leads by now.
 
     def may_have(self, partition: PartitionId, group: str) -> bool:
         """Whether it is worth asking for messages."""

@@ -33,7 +33,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
 from penstock.engine.engine import Engine
 from penstock.engine.forwarding import Forwarding, decode_body
-from penstock.engine.led_queues import ALL_STATES, LedQueues
+from penstock.engine.led_queues import ALL_STATES, LOOKS_MAX, LedQueues
 from penstock.engine.links import Links
 from penstock.engine.partitioning import Partitioner
 from penstock.engine.queue_forwards import (
@@ -149,12 +149,17 @@ class Queues:
         if len(topic.partitions) == 1:
             return await self._receive(topic, 0, group, most, lease_ms, wait_ms)
         deadline_ms = self._clock.monotonic_ms() + wait_ms
+        looks = 0
         while True:
             found = await self._receive_some(topic, group, most, lease_ms)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if found or left_ms <= 0:
                 return found
-            await self._wait(topic, left_ms)
+            # What comes to one partition while another is looked at calls nobody.
+            looks += 1
+            if looks >= LOOKS_MAX or not self.here.may_have_some(topic, group):
+                looks = 0
+                await self._wait(topic, left_ms)
 
     async def _have_key(self) -> None:
         """Nothing is leased for which no receipt could be signed: a cluster that was founded a

@@ -20,6 +20,8 @@ from penstock.native.handling import Buffer
 from penstock.wire import codec
 from penstock.wire.failures import describe_error
 from penstock.wire.frames import Kind, greet, write_prefix
+from penstock.wire.group_requests import JoinGroup, SyncGroup
+from penstock.wire.read_requests import Fetch
 from penstock.wire.requests import Request, Take
 from penstock.wire.stream import Frame, FrameStream
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from penstock.native.guests import NativeGuests
 
 log = logging.getLogger("penstock.native")
+
+WAITING = (Fetch, JoinGroup, SyncGroup, Take)
+"""Requests that may wait for something to happen: they end when the node stops."""
 
 
 class NativeConnection(asyncio.BufferedProtocol):
@@ -185,7 +190,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._retiring = True
         self._look_at_bounds()
         for task, request, _ in list(self._under_way.values()):
-            if isinstance(request, Take):
+            if isinstance(request, WAITING):
                 task.cancel()
         if not self._under_way and self._transport is not None:
             self._transport.close()

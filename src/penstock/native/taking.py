@@ -22,6 +22,7 @@ from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
 from penstock.core.types import Offset, PartitionId, TopicId
+from penstock.engine.led_queues import LOOKS_MAX
 from penstock.engine.queue_duties import work_rules
 from penstock.engine.stored_batches import (
     Range,
@@ -68,7 +69,7 @@ class Taking:
         clock = self._engine.clock
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
         deadline_ms = clock.monotonic_ms() + wait_ms
-        looked_twice = False
+        looks = 0
         while True:
             topic = self._desk.topic(request.topic_id)
             parts = await self._look(topic, request)
@@ -76,11 +77,12 @@ class Taking:
             if parts or left_ms <= 0:
                 payload = parts[0][1] if len(parts) == 1 else b"".join(part[1] for part in parts)
                 return Taken(tuple(part[0] for part in parts), clock.wall_ms()), payload
-            if not looked_twice and self._has_more(topic, request.group):
-                looked_twice = True  # It came to where nobody was looking any more.
-                continue
-            looked_twice = False
-            await self._wait(topic, request.group, left_ms)
+            # What comes to one partition while another is looked at calls nobody.
+            looks += 1
+            here = self._engine.queues.here
+            if looks >= LOOKS_MAX or not here.may_have_some(topic, request.group):
+                looks = 0
+                await self._wait(topic, request.group, left_ms)
 
     def give_back(self, request: Take, taken: Taken) -> None:
         """Nobody is there any more to take these messages."""
@@ -257,14 +259,6 @@ class Taking:
         finally:
             if not len(room) and self._rooms.get(key) is room:
                 del self._rooms[key]
-
-    def _has_more(self, topic: Topic, group: str) -> bool:
-        """Something came while others were looked at: whoever waits is not called for that."""
-        try:
-            here = self._engine.queues.here
-            return any(here.may_have(topic.partitions[one], group) for one in self._led(topic))
-        except PenstockError:
-            return False
 
     def _ready(self, topic: Topic, group: str) -> int:
         """How many of those who wait should ask now; all of them if something else is new."""

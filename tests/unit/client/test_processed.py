@@ -258,6 +258,28 @@ def test_killed_around_the_commit(tmp_path: Path, moment: str, balance: int) -> 
     assert bank.balance() == 10
 
 
+WORKS = """
+import sys
+from penstock.client.processed import SqliteProcessed
+from tests.unit.client.test_processed import Letter
+add = "UPDATE account SET balance = balance + 10"
+with SqliteProcessed(sys.argv[1]) as store:
+    news = [store.apply(Letter(str(n)), lambda t: t.connection.execute(add)) for n in range(50)]
+print(sum(news))
+"""
+
+
+@pytest.mark.slow
+def test_several_processes_at_once(tmp_path: Path) -> None:
+    bank = _bank_of("sqlite", tmp_path)
+    command = [sys.executable, "-c", WORKS, str(tmp_path / "bank.db")]
+    working = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+    news = [int(process.communicate(timeout=60)[0]) for process in working]
+    assert [process.returncode for process in working] == [0, 0, 0]
+    assert sum(news) == 50
+    assert bank.balance() == 500
+
+
 def test_which_id_counts() -> None:
     assert processed_id(Letter("a")) == "a"
     assert processed_id(Letter("a", dedup_id="order 7")) == "orders#order 7"
@@ -416,6 +438,21 @@ def test_a_failure_leaves_nothing_in(bank: Bank) -> None:
             store.apply(Letter("failing"), _spoil)
         assert bank.deposit(store, Letter("failing"))
     assert bank.balance() == before + 10
+
+
+@pytest.mark.slow
+def test_postgresql_comes_back(postgresql: str) -> None:
+    """Connections that were kept die with their server; the next message does not notice."""
+    psycopg = pytest.importorskip("psycopg")
+    with DatabaseProcessed(lambda: psycopg.connect(postgresql), table="coming_back") as store:
+        assert store.apply(Letter("a"), lambda _: None)
+        with psycopg.connect(postgresql) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE pid <> pg_backend_pid() AND usename = 'penstock'"
+            )
+        assert not store.apply(Letter("a"), lambda _: None)
+        assert store.apply(Letter("b"), lambda _: None)
 
 
 @pytest.mark.slow

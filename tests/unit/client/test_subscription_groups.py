@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -405,6 +406,22 @@ def test_a_static_member_whose_place_was_taken_is_told() -> None:
                 await first.fetch(1, wait=10)
             await fill(client, range(1))
             assert len(await take(second, 1)) == 1
+
+    play(scene)
+
+
+def test_a_subscription_that_nobody_holds_any_more_leaves_the_group() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=1)
+        await fill(client, range(5))
+        async for record in member(client):
+            if record.offset == 3:
+                break
+        gc.collect()
+        while (await client.describe_group("g")).members:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        async with member(client) as subscription:
+            assert bodies(await take(subscription, 2)) == [3, 4]
 
     play(scene)
 
