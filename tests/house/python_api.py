@@ -28,10 +28,12 @@ PACKAGES = (
 )
 """In the order of the page. One that is not there, or exports nothing, has no section; a name that
 several export is told of once, in the last of them."""
+TWINS = "penstock.blocking"
+"""Its classes have the methods of others, without `await`: signatures are enough."""
 FAKES = "penstock.testing"
 """A fake does what the real thing does; what its methods are for is told there."""
 
-POINTER = "See the top of this module"
+POINTER = "see the top of this module"
 """What a class says that its module is all about; the page then has what is said there."""
 
 INTRODUCTION = """\
@@ -63,8 +65,9 @@ class Name:
             own = inspect.cleandoc(self.value.__doc__ or "")
             if own.startswith(f"{self.name}("):
                 return ""  # Made up by `dataclass` for those who wrote none.
-            if own.startswith(POINTER):
-                return _module_docstring(self.value)
+            if POINTER in own.lower():
+                rest = own.partition("\n\n")[2]
+                return "\n\n".join(part for part in (_module_docstring(self.value), rest) if part)
             return own
         return _constant_docstring(self.package, self.name)
 
@@ -97,7 +100,7 @@ def undocumented_names() -> Iterator[str]:
         for one in names:
             if not one.docstring:
                 yield f"{package}.{one.name}"
-            if isinstance(one.value, type) and not one.is_error and package != FAKES:
+            if isinstance(one.value, type) and not one.is_error and package not in (FAKES, TWINS):
                 for method in _methods(one.value):
                     if not ast.get_docstring(method) and method.name not in explained:
                         yield f"{package}.{one.name}.{method.name}"
@@ -153,6 +156,9 @@ def _errors(names: list[Name]) -> str:
 
 def _entry(one: Name) -> str:
     if inspect.isclass(one.value):
+        if one.package == TWINS:
+            signatures = "\n".join(_signature(method) for method in _methods(one.value))
+            return f"### {one.name}\n\n{as_markdown(one.docstring)}\n\n{_fenced(signatures)}"
         return _class_entry(one.name, one.value, one.docstring)
     if inspect.isroutine(one.value):
         node = _definition(one.value)
@@ -258,7 +264,7 @@ def _constant_docstring(package: str, name: str) -> str:
     """What stands below a constant, in the package or in the module it was imported from."""
     package_tree = ast.parse(inspect.getsource(sys.modules[package]))
     module = package
-    for node in package_tree.body:
+    for node in ast.walk(package_tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             if any((alias.asname or alias.name) == name for alias in node.names):
                 module = node.module

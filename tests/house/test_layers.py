@@ -48,6 +48,7 @@ def make_package(directory: Path) -> Path:
                 (folder / "__init__.py").touch()
                 (folder / "thing.py").touch()
     (package / "core" / "clock.py").write_text("import time\n")
+    (package / "storage" / "memory_disk.py").write_text("import threading\n")
     return package
 
 
@@ -69,6 +70,9 @@ BROKEN = [
     ("storage", "import penstock.engine.thing", "Arrows point down"),
     ("engine", "import penstock.testing.thing", "Arrows point down"),
     ("cli", "import penstock.testing.thing", "Arrows point down"),
+    ("native", "import penstock.client.thing", "Arrows point down"),
+    ("client", "import penstock.engine.thing", "A client needs no engine"),
+    ("wire", "import asyncio", "The pure layers never touch"),
     ("raft", "import asyncio", "The pure layers never touch"),
     ("machines", "from time import monotonic", "The pure layers never touch"),
     ("core", "import random", "The pure layers never touch"),

@@ -1,0 +1,395 @@
+"""All workers of one task in this process, and what keeps them busy.
+
+    queue ──► feeder ──► shares ──► workers ──► verdicts
+                ▲                      │
+                └──── room ────────────┘
+
+One feeder per queue leases messages for all workers together and lays them into their shares (see
+`shares`), as long as there is room. A worker takes the next one, works on it (see `performance`)
+and says what became of it. Nothing is ever in the crew but in a share or in a hand, so nothing can
+be forgotten: what is in a share goes back uncounted when the crew pauses or ends.
+
+Order. In a FIFO queue the messages of a message group are a lane: one hand at a time, in order. If
+one of them fails, those behind it go back too, uncounted, and wait behind it in the queue.
+
+Pauses. While the task's circuit is open nothing is taken, and what lies in the shares goes back; a
+half-open circuit gets as many messages as it lets through.
+
+Ending. `stop` ends feeding and gives the shares back; workers finish what is in their hands. Those
+that have not finished when the grace is over are cancelled, and their messages go back uncounted,
+but for threads, which nobody can stop: their messages come again when the lease runs out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from random import Random
+from typing import Any
+
+from penstock.client.client import Client
+from penstock.client.message import Message
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError
+from penstock.workers.breaker import State
+from penstock.workers.options import POOL, PREFETCH_PER_WORKER
+from penstock.workers.pauses import Item, Pauses
+from penstock.workers.performance import Ended, Outcome, Performance
+from penstock.workers.poison import Suspicion
+from penstock.workers.pools import SUSPECTS, level_of
+from penstock.workers.retry import Retry, broker
+from penstock.workers.scaling import Gauge, Scaler
+from penstock.workers.shares import Shares, Taken
+from penstock.workers.solitude import Solitude
+from penstock.workers.source import Source
+from penstock.workers.statistics import Tally, WorkerStatistics, add_up
+from penstock.workers.task import Task
+
+_log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 5.0
+"""How long a feeder waits for messages before it looks up."""
+LOOK_SECONDS_MIN = 0.05
+LOOK_SECONDS_MAX = 1.0
+"""How often it looks for messages of a pool that has room while another has none."""
+TROUBLE_SECONDS = 1.0
+"""How long it waits after the broker refused."""
+HALF_OPEN_SECONDS = 0.1
+"""How soon a crew looks again at a half-open circuit whose probes others have."""
+
+
+class _Worker:
+    """One of the crew."""
+
+    def __init__(self, number: int, pool: str, tally: Tally) -> None:
+        self.number = number
+        self.pool = pool
+        self.tally = tally
+        self.wake = asyncio.Event()
+        self.retires = False
+        self.held: Item | None = None
+        """What is in its hand."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class Crew:
+    """See the top of this module."""
+
+    def __init__(
+        self,
+        task: Task[Callable[..., object]],
+        client: Client,
+        *,
+        solitude: Solitude,
+        clock: Clock,
+        chance: Random,
+    ) -> None:
+        self.task = task
+        self._options = task.options
+        self._clock = clock
+        self._solitude = solitude
+        self._chance = chance
+        self._layout = self._options.layout()
+        self._sources = [Source(client, queue, task) for queue in self._options.queues]
+        self._threads = None
+        if not task.is_async:
+            self._threads = ThreadPoolExecutor(self._options.workers_max, f"penstock-{task.name}")
+        self._performance: Performance | None = None
+        self._shares: Shares[Item] = Shares()
+        self._workers: dict[int, _Worker] = {}
+        self._retired: list[WorkerStatistics] = []
+        self._numbers = count(1)
+        self.ready = asyncio.Event()
+        """All workers are there."""
+        self._room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._grace = 0.0
+        self._pauses = Pauses(self._sources, self._shares, self._wake_all)
+        self._failure: BaseException | None = None
+        self.abandoned = 0
+        """Threads that were still at work when the grace was over."""
+
+    # Running.
+
+    async def run(self) -> None:
+        """Work until `stop`; raises what makes work impossible."""
+        try:
+            for source in self._sources:
+                await source.open()
+            self._solitude.join(self._pauses.clear, self._pauses.end_clearing)
+            await self._work_until_stopped()
+        finally:
+            for source in self._sources:
+                await source.close()
+            if self._threads is not None:
+                self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _work_until_stopped(self) -> None:
+        self._performance = Performance(
+            self.task,
+            threads=self._threads,
+            solitude=self._solitude,
+            retry=self._retry(),
+            chance=self._chance,
+            clock=self._clock,
+        )
+        for name, pool in self._layout.pools.items():
+            for _ in range(pool.workers):
+                self._hire(name)
+        duties = [self._feed(index, source) for index, source in enumerate(self._sources)]
+        if self._options.scaling is not None:
+            duties.append(self._scale(Scaler(self._options.scaling, self._clock)))
+        tasks = [asyncio.create_task(duty) for duty in duties]
+        self.ready.set()
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._stopping.set()
+            await _end([*tasks, stopping])
+            await self._finish()
+        for task in tasks:
+            if not task.cancelled():
+                task.result()  # A duty ends by itself only with an error of our own.
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, grace: float) -> None:
+        """Take nothing more, and finish what is in hand within so many seconds. Said again, with
+        less, it counts anew."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._grace = grace
+        self._stopping.set()
+
+    async def _finish(self) -> None:
+        await self._pauses.end()
+        self._wake_all()
+        tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
+        hurry = asyncio.create_task(self._hurry.wait())
+        everybody = asyncio.create_task(_all_done(tasks))
+        await asyncio.wait(
+            [everybody, hurry], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
+        )
+        await _end([hurry, everybody, *tasks])
+        for worker in self._workers.values():
+            if worker.held is None or worker.held.message.settled:
+                continue
+            if self._threads is None:
+                worker.tally.returned += await self._pauses.give_back([worker.held])
+            else:
+                self.abandoned += 1
+                _log.error(
+                    "%s is still at work on message %s of %s, and a thread cannot be cancelled; the"
+                    " message is delivered again when its lease has run out",
+                    self.task.name, worker.held.message.id, worker.held.message.queue,
+                )  # fmt: skip
+
+    def _retry(self) -> Retry:
+        """As declared; else as the queues are set; else with jitter, which is never wrong."""
+        if self._options.retry is not None:
+            return self._options.retry
+        if all(source.retries for source in self._sources):
+            return Retry(default=broker)
+        return Retry()
+
+    # Workers.
+
+    def _hire(self, pool: str) -> None:
+        number = next(self._numbers)
+        worker = _Worker(number, pool, Tally(self.task.queue, f"{self.task.name}-{number}"))
+        self._workers[number] = worker
+        self._shares.join(number, lambda level: self._layout.accepts(pool, level))
+        worker.task = asyncio.create_task(self._work(worker))
+        worker.task.add_done_callback(self._ended)
+        self._room.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A worker ends when it is told to; any other end is an error of our own."""
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+            self._stopping.set()
+
+    def _retire(self, worker: _Worker) -> None:
+        for heir in self._shares.leave(worker.number):
+            self._workers[heir].wake.set()
+        del self._workers[worker.number]
+        self._retired = [add_up([*self._retired, worker.tally.statistics()], "retired")]
+
+    def _wake_all(self) -> None:
+        self._room.set()
+        for worker in self._workers.values():
+            worker.wake.set()
+
+    async def _work(self, worker: _Worker) -> None:
+        while not self._stopping.is_set():
+            if worker.retires:
+                self._retire(worker)
+                return
+            taken = None if self._pauses.holds else self._shares.take(worker.number)
+            if taken is None:
+                await worker.wake.wait()
+                worker.wake.clear()
+                continue
+            self._room.set()
+            worker.tally.stolen += taken.stolen
+            worker.held = taken.item
+            await self._perform(worker, taken)
+
+    async def _perform(self, worker: _Worker, taken: Taken[Item]) -> None:
+        assert self._performance is not None, "the crew is at work"
+        message, source = taken.item
+        breaker = self._options.breaker
+        permit = None if breaker is None else breaker.permit()
+        if breaker is not None and permit is None:
+            worker.tally.returned += await self._pauses.give_back([taken.item])
+            seconds = breaker.retry_after() or HALF_OPEN_SECONDS
+            ended = Ended(Outcome.CIRCUIT_OPEN, seconds)
+        else:
+            ended = await self._performance.perform(message, source, worker.tally, permit)
+        worker.held = None
+        if taken.lane is not None and ended.outcome is not Outcome.SETTLED:
+            # What is behind it in the lane goes back too. First what waits at the consumer: it must
+            # not come into the lane after that was emptied.
+            await source.hold()
+            rest = self._shares.take_lane(taken.lane)
+            worker.tally.returned += await self._pauses.give_back(rest)
+            self._pauses.go_on(source)
+            self._room.set()
+        self._shares.finish(worker.number)
+        if breaker is not None and breaker.state is State.OPEN:
+            ended = Ended(Outcome.CIRCUIT_OPEN, breaker.retry_after())
+        if ended.outcome is Outcome.CIRCUIT_OPEN:
+            await self._pauses.pause(ended.retry_after)
+
+    # Feeding.
+
+    async def _feed(self, index: int, source: Source) -> None:
+        look_seconds = LOOK_SECONDS_MIN
+        while True:
+            self._room.clear()
+            most, full = await self._wanted(index)
+            if not most:
+                await self._room.wait()
+                continue
+            try:
+                messages = await source.take(most, WAIT_SECONDS)
+            except PenstockError as problem:
+                _log.warning("nothing can be received from %s: %s", source.name, problem)
+                await asyncio.sleep(TROUBLE_SECONDS)
+                continue
+            surplus = self._place(index, source, messages, full)
+            if not surplus:
+                look_seconds = LOOK_SECONDS_MIN
+                continue
+            await source.hold()
+            await self._pauses.give_back(surplus)
+            await asyncio.sleep(look_seconds)
+            look_seconds = min(look_seconds * 2, LOOK_SECONDS_MAX)
+            self._pauses.go_on(source)
+
+    async def _wanted(self, index: int) -> tuple[int, list[str]]:
+        """How many messages of a queue there is room for, and in which pools there is none."""
+        breaker = self._options.breaker
+        if breaker is not None and breaker.state is State.OPEN:
+            await self._pauses.pause(breaker.retry_after())
+        if self._pauses.holds:
+            return 0, []
+        rooms = {pool: self._room_in(pool) for pool in self._layout.homes_of(index)}
+        most = min((room for room in rooms.values() if room > 0), default=0)
+        if breaker is not None and breaker.state is State.HALF_OPEN:
+            most = min(most, breaker.probes)
+        return most, [pool for pool, room in rooms.items() if room <= 0]
+
+    def _room_in(self, pool: str) -> int:
+        """How many messages a pool has room for; none at all unless it is half empty, so that one
+        request brings many."""
+        count = sum(worker.pool == pool for worker in self._workers.values())
+        most = max(1, count * PREFETCH_PER_WORKER // 2)
+        if self._options.prefetch is not None:
+            most = max(1, self._options.prefetch * count // (2 * max(1, len(self._workers))))
+        room = most - self._shares.waiting(lambda level: self._layout.home_of(level) == pool)
+        return room if room * 2 >= most else 0
+
+    def _place(
+        self, index: int, source: Source, messages: list[Message[Any]], full: list[str]
+    ) -> list[Item]:
+        """Lay messages into shares; returns those whose pool is full."""
+        surplus: list[Item] = []
+        barred: set[object] = set()
+        for message in messages:
+            level = self._level(index, source, message)
+            lane = source.lane_of(message)
+            item = Item(message, source)
+            # Whoever stands behind somebody who was sent back goes back too: order is order.
+            if self._pauses.holds or self._layout.home_of(level) in full or lane in barred:
+                surplus.append(item)
+                if lane is not None:
+                    barred.add(lane)
+                continue
+            woken = self._shares.put(item, level=level, lane=lane)
+            if woken is not None:
+                self._workers[woken].wake.set()
+        return surplus
+
+    def _level(self, index: int, source: Source, message: Message[Any]) -> int:
+        """By queue and priority; suspects go before everybody, so that they do not lie about."""
+        assert self._performance is not None, "the crew is at work"
+        if message.deliveries > 1:
+            if self._performance.suspicion(message, source) is not Suspicion.NONE:
+                return SUSPECTS
+        return level_of(index, message.priority)
+
+    # Scaling and numbers.
+
+    async def _scale(self, scaler: Scaler) -> None:
+        loop, gauge = asyncio.get_running_loop(), Gauge()
+        while True:
+            try:
+                stats = [await source.stats() for source in self._sources]
+            except PenstockError as problem:
+                _log.warning("the load of %s is not known: %s", self.task.queue, problem)
+            else:
+                load = gauge.read(
+                    loop.time(),
+                    sent=sum(one.sent for one in stats),
+                    service_seconds=add_up(self.statistics()).mean_seconds,
+                    backlog=sum(one.visible for one in stats) + self._shares.waiting(),
+                    oldest_seconds=max((one.oldest_age or 0.0 for one in stats), default=None),
+                )
+                if load is not None:
+                    self._resize(scaler.next_count(load, self._active))
+            await asyncio.sleep(scaler.scaling.interval)
+
+    @property
+    def _active(self) -> int:
+        return sum(not worker.retires for worker in self._workers.values())
+
+    def _resize(self, wanted: int) -> None:
+        if wanted != self._active:
+            _log.info("%s goes from %d workers to %d", self.task.name, self._active, wanted)
+        for _ in range(wanted - self._active):
+            self._hire(POOL)
+        surplus = self._active - wanted
+        for worker in list(self._workers.values()) if surplus > 0 else ():
+            if surplus and not worker.retires:
+                worker.retires = True
+                worker.wake.set()
+                surplus -= 1
+
+    def statistics(self) -> list[WorkerStatistics]:
+        """Of every worker, and of those that have retired together."""
+        return [*(one.tally.statistics() for one in self._workers.values()), *self._retired]
+
+
+async def _all_done(tasks: Sequence[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,14 @@
+"""The application of programs that do not name one.
+
+`@penstock.worker("queue")` declares a worker in it, and `penstock work module` runs it. It is one
+per process, so whatever modules a program imports, their workers are together.
+"""
+
+import os
+
+from penstock.workers.app import DEFAULT_URL, App
+
+default_app = App(os.environ.get("PENSTOCK_URL", DEFAULT_URL))
+
+worker = default_app.worker
+"""`App.worker` of the default application."""

@@ -1,0 +1,86 @@
+"""From `module:app` on a command line to an application.
+
+    shop.orders:app     the `App` of that name in that module
+    shop.orders         the module's only `App`, or the default application, if importing the
+                        module declared workers in it
+
+The working directory is looked in first, as `python -m` does. What cannot be found is said in one
+sentence; an error inside of the module is told with the place it happened at.
+"""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from penstock.core.errors import LocalError
+from penstock.workers.app import App
+from penstock.workers.default import default_app
+
+
+def load_app(target: str, *, directory: Path | None = None) -> App:
+    """Import what `target` names; raises `LocalError` if it is not an application."""
+    place = str((directory or Path.cwd()).resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    name, colon, attribute = target.partition(":")
+    if not name or (colon and not attribute):
+        raise LocalError(f'"{target}" must be MODULE or MODULE:APP, such as shop.orders:app')
+    module = _import(name.removesuffix(".py").replace("/", ".") if "/" in name else name, place)
+    return _named(module, attribute) if attribute else _only(module)
+
+
+def _import(name: str, place: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        missing = problem.name or ""
+        if missing and f"{name}.".startswith(f"{missing}."):
+            raise LocalError(
+                f"there is no module {name} in {place} or among the installed ones"
+            ) from problem
+        raise LocalError(_broken(name, problem)) from problem
+    except Exception as problem:
+        raise LocalError(_broken(name, problem)) from problem
+
+
+def _broken(name: str, problem: Exception) -> str:
+    frames = traceback.extract_tb(problem.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"module {name} cannot be imported: {type(problem).__name__}: {problem}{where}"
+
+
+def _named(module: ModuleType, attribute: str) -> App:
+    found: object = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, App):
+        return found
+    if found is None:
+        apps = ", ".join(sorted(_apps(module))) or "none"
+        raise LocalError(f"module {module.__name__} has no {attribute}; applications in it: {apps}")
+    raise LocalError(
+        f"{attribute} of module {module.__name__} is a {type(found).__name__}, not a penstock.App"
+    )
+
+
+def _only(module: ModuleType) -> App:
+    apps = _apps(module)
+    distinct = list({id(app): app for app in apps.values()}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    if len(distinct) > 1:
+        names = ", ".join(f"{module.__name__}:{name}" for name in sorted(apps))
+        raise LocalError(f"module {module.__name__} has several applications; name one: {names}")
+    if default_app.tasks:
+        return default_app
+    raise LocalError(
+        f"module {module.__name__} has no penstock.App, and declares no worker with"
+        " @penstock.worker(...)"
+    )
+
+
+def _apps(module: ModuleType) -> dict[str, App]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, App)}

@@ -1,0 +1,106 @@
+"""When a crew takes nothing, and how what it holds goes back.
+
+There are two reasons to take nothing: a dependency is not to be asked until some time (`pause`),
+and somebody in this process has to work alone (`clear`). In both cases what lies in shares, or
+waits at the consumers, goes back to its queue uncounted: it would only wait here, on leases, while
+other processes might want it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from penstock.client.message import Message
+from penstock.core.errors import PenstockError
+from penstock.workers.shares import Shares
+from penstock.workers.source import Source
+
+_log = logging.getLogger(__name__)
+
+
+class Item(NamedTuple):
+    """A message, and where it came from."""
+
+    message: Message[Any]
+    source: Source
+
+
+class Pauses:
+    """Of one crew; `on_resume` is called whenever there may be something to do again."""
+
+    def __init__(
+        self, sources: Sequence[Source], shares: Shares[Item], on_resume: Callable[[], None]
+    ) -> None:
+        self._sources = sources
+        self._shares = shares
+        self._on_resume = on_resume
+        self._until = 0.0
+        self._is_cleared = False
+        self._is_over = False
+        self._returning = 0
+        """How many requests that give messages back are under way."""
+        self._returned = asyncio.Event()
+
+    @property
+    def holds(self) -> bool:
+        """Nothing is to be taken now."""
+        return self._is_cleared or asyncio.get_running_loop().time() < self._until
+
+    async def pause(self, seconds: float) -> None:
+        """Take nothing for so long."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        if until > self._until:
+            self._until = until
+            loop.call_at(until, self._resume)
+        await self._let_go()
+
+    async def clear(self) -> None:
+        """Take nothing until `end_clearing`; returns when nothing is here but what is in hand."""
+        self._is_cleared = True
+        await self._let_go()
+        while self._returning:
+            self._returned.clear()
+            await self._returned.wait()
+
+    def end_clearing(self) -> None:
+        """Whoever was alone has finished."""
+        self._is_cleared = False
+        self._resume()
+
+    async def end(self) -> None:
+        """Take nothing any more."""
+        self._is_over = True
+        await self._let_go()
+
+    def go_on(self, source: Source) -> None:
+        """Receive from this one again, unless there is another reason not to."""
+        if not self.holds and not self._is_over:
+            source.resume()
+
+    def _resume(self) -> None:
+        for source in self._sources:
+            self.go_on(source)
+        self._on_resume()
+
+    async def _let_go(self) -> None:
+        for source in self._sources:
+            await source.hold()
+        await self.give_back(self._shares.take_all())
+
+    async def give_back(self, items: Sequence[Item]) -> int:
+        """Uncounted, as if they had never been here; what cannot be said now, the lease says."""
+        by_source: dict[Source, list[Message[Any]]] = {}
+        for item in items:
+            by_source.setdefault(item.source, []).append(item.message)
+        for source, messages in by_source.items():
+            self._returning += 1
+            try:
+                await source.give_back(messages)
+            except PenstockError as problem:
+                _log.warning("messages of %s could not be given back: %s", source.name, problem)
+            finally:
+                self._returning -= 1
+                self._returned.set()
+        return len(items)
