@@ -7,6 +7,14 @@ import sys
 from collections.abc import Sequence
 
 SNIPPETS = """\
+# Python; with asyncio it is penstock.connect, and await
+from penstock import blocking
+client = blocking.connect("penstock://{kafka}")
+client.send("orders", {{"order": 7}})
+for message in client.receive("orders", wait=5):
+    print(message.body)
+    message.ack()
+
 # kafka-python
 from kafka import KafkaProducer
 producer = KafkaProducer(bootstrap_servers="{kafka}")
@@ -19,9 +27,9 @@ consumer = Consumer({{"bootstrap.servers": "{kafka}", "group.id": "readers",
 consumer.subscribe(["greetings"])
 print(consumer.poll(10).value())
 
-# kcat
-echo hello | kcat -b {kafka} -t greetings -P
-kcat -b {kafka} -t greetings -C -e"""
+# the command line
+echo hello | penstock produce greetings --create topic --url penstock://{kafka}
+penstock consume greetings --exit --url penstock://{kafka}"""
 
 SQS_SNIPPETS = """\
 # AWS SDKs and the aws command: any key and any region will do

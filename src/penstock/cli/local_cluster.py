@@ -199,7 +199,11 @@ class _LocalCluster:
     def _print_box(self) -> None:
         bootstrap = ",".join(plan.kafka for plan in self._plans)
         sqs = f"http://{self._plans[0].http}"
-        rows = [("Kafka", bootstrap), ("SQS", f"{sqs}, or at any other node")]
+        rows = [
+            ("Python", f"penstock://{bootstrap}"),
+            ("Kafka", bootstrap),
+            ("SQS", f"{sqs}, or at any other node"),
+        ]
         for plan in self._plans:
             pid = self._children[plan.node].pid
             rows.append((f"node {plan.node}", f"http://{plan.http}  pid {pid}  {plan.directory}"))

@@ -106,9 +106,10 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
         from penstock.cli.box import print_box
 
         kept = f"{places.data} (removed at the end)" if temporary else places.data
-        rows = [("Kafka", places.kafka), ("HTTP", f"http://{places.http}"), ("Data", kept)]
+        rows = [("Python", f"penstock://{places.kafka}"), ("Kafka", places.kafka)]
         if places.sqs:
-            rows.insert(1, ("SQS", places.sqs))
+            rows.append(("SQS", places.sqs))
+        rows += [("HTTP", f"http://{places.http}"), ("Data", kept)]
         print_box("Penstock is running", rows, kafka=places.kafka, sqs=places.sqs, remarks=remarks)
 
     return run_broker(loaded, on_ready=show)

@@ -27,6 +27,7 @@ from penstock.server.logs import configure_logs
 
 if TYPE_CHECKING:
     from penstock.workers.app import App
+    from penstock.workers.scaling import Scaling
     from penstock.workers.statistics import WorkerStatistics
     from penstock.workers.supervisor import Depth
 
@@ -37,39 +38,11 @@ _NUMBERS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 Level = Literal["debug", "info", "warning", "error"]
 
 
+@Parameter(name="*")
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """What was typed."""
+class WorkFlags:
+    """The flags, as they were typed."""
 
-    target: str
-    url: str | None
-    concurrency: int | None
-    least: int
-    most: int
-    queues: tuple[str, ...]
-    grace: float | None
-    watch: bool
-    json: bool
-    log_level: str
-
-    def child_command(self) -> list[str]:
-        """The command line of one process: the same for one process, which reports in JSON."""
-        command = [sys.executable, "-m", "penstock.cli.main", "work", self.target, "--json"]
-        command += ["--log-level", self.log_level]
-        command += [] if self.url is None else ["--url", self.url]
-        command += [] if self.concurrency is None else ["--concurrency", str(self.concurrency)]
-        command += [] if self.grace is None else ["--grace", str(self.grace)]
-        for queue in self.queues:
-            command += ["--queue", queue]
-        return command
-
-
-def work(
-    target: Annotated[
-        str, Parameter(metavar="MODULE[:APP]", help="The module, and the App in it.")
-    ],
-    /,
-    *,
     url: Annotated[
         str | None,
         Parameter(
@@ -80,16 +53,15 @@ def work(
             help="Where the broker is, instead of where the application says; also from the"
             " variable PENSTOCK_URL.",
         ),
-    ] = None,
+    ] = None
     concurrency: Annotated[
         int | None,
         Parameter(
             name=["--concurrency", "-c"],
             metavar="N",
-            help="How many messages each worker function works on at once, instead of what it"
-            " says.",
+            help="How many messages each function works on at once, instead of what it says.",
         ),
-    ] = None,
+    ] = None
     processes: Annotated[
         str,
         Parameter(
@@ -97,7 +69,7 @@ def work(
             metavar="N[..M]",
             help="How many processes; from N to M, by the lag of the queues.",
         ),
-    ] = "1",
+    ] = "1"
     queue: Annotated[
         tuple[str, ...],
         Parameter(
@@ -107,26 +79,63 @@ def work(
             show_default=False,
             help="Work off only this one; may be repeated.",
         ),
-    ] = (),
+    ] = ()
     grace: Annotated[
         float | None,
         Parameter(
             metavar="SECONDS",
             help="How long to finish what is in hand when it is to end. [default: 30]",
         ),
-    ] = None,
+    ] = None
     watch: Annotated[
         bool, Parameter(negative="", show_default=False, help="Show what the workers do.")
-    ] = False,
+    ] = False
     json: Annotated[
         bool,
         Parameter(
             negative="", show_default=False, help="Print statistics every second, a line of JSON."
         ),
-    ] = False,
+    ] = False
     log_level: Annotated[
         Level, Parameter(help="The least important log lines to write to stderr.")
-    ] = "info",
+    ] = "info"
+
+    def check(self) -> None:
+        """Refuse what cannot be, as typed wrongly."""
+        processes_of(self.processes)
+        if self.concurrency is not None and self.concurrency < 1:
+            raise CycloptsError(
+                msg=f"--concurrency {self.concurrency}: at least one worker is needed."
+            )
+        if self.grace is not None and self.grace < 0:
+            raise CycloptsError(msg=f"--grace {self.grace}: it is a time, 0 or more seconds.")
+        if self.watch and self.json:
+            raise CycloptsError(
+                msg="--watch is for people and --json for programs: give one of them."
+            )
+
+    def child_command(self, target: str) -> list[str]:
+        """The command line of one process: the same for one process, which reports in JSON."""
+        command = [sys.executable, "-m", "penstock.cli.main", "work", target, "--json"]
+        command += ["--log-level", self.log_level]
+        command += [] if self.url is None else ["--url", self.url]
+        command += [] if self.concurrency is None else ["--concurrency", str(self.concurrency)]
+        command += [] if self.grace is None else ["--grace", str(self.grace)]
+        for queue in self.queue:
+            command += ["--queue", queue]
+        return command
+
+
+PLAIN = WorkFlags()
+
+
+def work(
+    target: Annotated[
+        str, Parameter(metavar="MODULE[:APP]", help="The module, and the App in it.")
+    ],
+    /,
+    *,
+    flags: WorkFlags = PLAIN,
 ) -> int:
     """Run the workers of an application until it is told to end.
 
@@ -145,23 +154,14 @@ def work(
     penstock work shop.orders:app --queue payments --url penstock://127.0.0.1:9092 --grace 60
     penstock work shop.orders:app --json --log-level warning
     """
-    least, most = _numbers(processes)
-    if concurrency is not None and concurrency < 1:
-        raise CycloptsError(msg=f"--concurrency {concurrency}: at least one worker is needed.")
-    if grace is not None and grace < 0:
-        raise CycloptsError(msg=f"--grace {grace}: it is a time, 0 or more seconds.")
-    if watch and json:
-        raise CycloptsError(msg="--watch is for people and --json for programs: give one of them.")
-    order = _Order(
-        target=target, url=url, concurrency=concurrency, least=least, most=most, queues=queue,
-        grace=grace, watch=watch, json=json, log_level=log_level,
-    )  # fmt: skip
+    flags.check()
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    configure_logs(Log(level=log_level), colour=colour)
-    return _run(order)
+    configure_logs(Log(level=flags.log_level), colour=colour)
+    return _run(target, flags)
 
 
-def _numbers(written: str) -> tuple[int, int]:
+def processes_of(written: str) -> tuple[int, int]:
+    """The least and the most of `N` or `N..M`."""
     found = _NUMBERS.fullmatch(written.strip())
     least = int(found[1]) if found else 0
     most = int(found[2] or found[1]) if found else 0
@@ -173,15 +173,17 @@ def _numbers(written: str) -> tuple[int, int]:
     return least, most
 
 
-def _run(order: _Order) -> int:
+def _run(target: str, flags: WorkFlags) -> int:
     from penstock.workers.loading import load_app
+    from penstock.workers.scaling import Scaling
 
-    app = load_app(order.target)
-    if order.url is not None:
-        app.url = order.url
-    if order.grace is not None:
-        app.grace = order.grace
-    if order.most > 1 and not isinstance(parse_url(app.url), Remote):
+    app = load_app(target)
+    if flags.url is not None:
+        app.url = flags.url
+    if flags.grace is not None:
+        app.grace = flags.grace
+    least, most = processes_of(flags.processes)
+    if most > 1 and not isinstance(parse_url(app.url), Remote):
         raise LocalError(
             f"{app.url} is an engine inside one process, so others cannot share it; run a broker"
             " with `penstock serve`, or one process"
@@ -192,10 +194,11 @@ def _run(order: _Order) -> int:
 
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        if order.most > 1:
-            runner.run(_supervise(app, order))
+        if most > 1:
+            scaling = Scaling(minimum=least, maximum=most)
+            runner.run(_supervise(app, flags, flags.child_command(target), scaling))
         else:
-            runner.run(_work(app, order))
+            runner.run(_work(app, flags))
     if app.abandoned:
         # Threads that are still at work would keep the process alive; whoever told it to end has
         # been patient for long enough.
@@ -208,36 +211,35 @@ def _run(order: _Order) -> int:
 # In this process.
 
 
-async def _work(app: "App", order: _Order) -> None:
-    from penstock.workers.signals import on_signals
+async def _work(app: "App", flags: WorkFlags) -> None:
+    from penstock.workers.signals import on_orphaned, on_signals
 
-    with on_signals(app.stop, lambda: app.stop(0)):
-        showing = asyncio.create_task(_show(lambda: app.statistics().tasks, order))
+    with on_signals(app.stop, lambda: app.stop(0)), on_orphaned(app.stop):
+        showing = asyncio.create_task(_show(lambda: app.statistics().tasks, flags))
         try:
-            await app.run(only=order.queues or None, concurrency=order.concurrency)
+            await app.run(only=flags.queue or None, concurrency=flags.concurrency)
         finally:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
-    if order.json:
+    if flags.json:
         _print_line(app.statistics().tasks)
 
 
 # In several.
 
 
-async def _supervise(app: "App", order: _Order) -> None:
-    from penstock.workers.scaling import Scaling
+async def _supervise(app: "App", flags: WorkFlags, command: list[str], scaling: "Scaling") -> None:
     from penstock.workers.signals import on_signals
     from penstock.workers.supervisor import Supervisor
 
     supervisor = Supervisor(
-        order.child_command(),
-        Scaling(minimum=order.least, maximum=order.most),
-        look=lambda: _look(app, order),
-        on_line=_print_child_line if order.json else lambda _number, _line: None,
+        command,
+        scaling,
+        look=lambda: _look(app, flags),
+        on_line=_print_child_line if flags.json else lambda _number, _line: None,
     )
     with on_signals(supervisor.stop, supervisor.kill):
-        quiet = dataclasses.replace(order, json=False)
+        quiet = dataclasses.replace(flags, json=False)
         showing = asyncio.create_task(_show(supervisor.statistics, quiet))
         try:
             await supervisor.run()
@@ -247,13 +249,13 @@ async def _supervise(app: "App", order: _Order) -> None:
             await app.close()
 
 
-async def _look(app: "App", order: _Order) -> "Mapping[str, Depth]":
+async def _look(app: "App", flags: WorkFlags) -> "Mapping[str, Depth]":
     from penstock.workers.supervisor import Depth
 
     client = await app.client()
     depths = {}
     for task in app.tasks:
-        if order.queues and not set(order.queues).intersection(task.options.queues):
+        if flags.queue and not set(flags.queue).intersection(task.options.queues):
             continue
         group = task.options.group
         stats = [await client.queue(name, group=group).stats() for name in task.options.queues]
@@ -269,12 +271,12 @@ async def _look(app: "App", order: _Order) -> "Mapping[str, Depth]":
 # What is shown.
 
 
-async def _show(rows: "Callable[[], Sequence[WorkerStatistics]]", order: _Order) -> None:
-    if order.json:
+async def _show(rows: "Callable[[], Sequence[WorkerStatistics]]", flags: WorkFlags) -> None:
+    if flags.json:
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             _print_line(rows())
-    if not order.watch:
+    if not flags.watch:
         return
     console = Console()
     if not console.is_terminal:

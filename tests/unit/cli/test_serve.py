@@ -62,10 +62,11 @@ def test_the_box() -> None:
     for snippet in (
         "KafkaProducer(bootstrap_servers=",
         '"bootstrap.servers": "h:1"',
-        "kcat -b h:1",
+        'blocking.connect("penstock://h:1")',
+        "penstock produce greetings --create topic --url penstock://h:1",
     ):
         assert snippet in text
-    python = text.split("# kcat")[0].split("# kafka-python")[1]
+    python = text.split("# the command line")[0].split("# Python")[1].partition("\n")[2]
     compile(python, "box", "exec")
     assert "boto3" not in text
 
