@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from penstock.client.peeked import PeekedMessage
     from penstock.client.processed import DatabaseProcessed, ProcessedStore, SqliteProcessed
+    from penstock.client.processed_store import Transaction
     from penstock.client.queue import Queue
     from penstock.client.record import Record
     from penstock.client.sent import Sent, SentMany
@@ -146,6 +147,7 @@ __all__ = [
     "Topic",
     "TopicDescription",
     "TopicSummary",
+    "Transaction",
     "Unavailable",
     "__version__",
     "blocking",

@@ -67,7 +67,10 @@ OpenChannel = Callable[[], Awaitable[Channel]]
 
 
 class Client(GroupAdmin):
-    """See the top of this module; made by `penstock.connect`."""
+    """A connection to a broker, a cluster, or an engine inside this process: queues, topics,
+    groups, the cluster. One is enough for a program; made by `penstock.connect`.
+
+    See the top of this module."""
 
     def __init__(
         self,

@@ -201,6 +201,7 @@ AUTO: Codec[Any] = AutomaticCodec()
 BYTES: Codec[bytes] = BytesCodec()
 STR: Codec[str] = TextCodec()
 JSON: Codec[Any] = JsonCodec()
+"""Bodies that are JSON, whatever it says."""
 
 
 @overload

@@ -31,7 +31,10 @@ PREFETCH = 100
 
 
 class Consumer(Generic[T]):
-    """See the top of this module; made by `Queue.consume`."""
+    """Messages of a queue, fetched ahead and handed out one by one, their leases kept going until
+    they are settled; made by `Queue.consume`.
+
+    See the top of this module."""
 
     def __init__(
         self,

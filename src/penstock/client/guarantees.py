@@ -17,7 +17,9 @@ from enum import StrEnum
 
 
 class Guarantee(StrEnum):
-    """See the top of this module."""
+    """What holds when a worker dies in the middle of its work.
+
+    See the top of this module."""
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"

@@ -88,7 +88,10 @@ class Grant(NamedTuple):
 
 
 class Message(Generic[T]):
-    """See the top of this module."""
+    """A leased message: this worker's until its lease ends, or until it says `ack`, `release`,
+    `reject` or `extend`.
+
+    See the top of this module."""
 
     __slots__ = (
         "_body", "_grant", "_headers", "_value", "key", "offset", "settled", "timestamp_ms",

@@ -10,14 +10,19 @@ It is a light handle: making one asks nobody anything, and two of the same name 
 queue that does not exist is made when it is first used, if settings and broker allow it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar, Unpack
 
 from penstock.client.codecs import Codec
 from penstock.client.consumer import PREFETCH, Consumer
 from penstock.client.core import ClientCore
-from penstock.client.descriptions import MoveDescription, QueueDescription, QueueStats
+from penstock.client.descriptions import (
+    MoveDescription,
+    QueueDescription,
+    QueueStats,
+    TopicDescription,
+)
 from penstock.client.guarantees import Guarantee
 from penstock.client.message import Message
 from penstock.client.outgoing import Headers, Key, Outgoing
@@ -26,6 +31,7 @@ from penstock.client.peeked import PeekedMessage
 from penstock.client.queue_admin import (
     QueueOptions,
     browse,
+    configure_topic,
     count,
     create_queue,
     delete_topic,
@@ -45,7 +51,10 @@ Messages = Message[T] | Sequence[Message[T]]
 
 
 class Queue(Generic[T]):
-    """See the top of this module; made by `Client.queue`."""
+    """A queue as senders and workers see it: send, receive, consume, settle, look, look after. A
+    light handle; made by `Client.queue`.
+
+    See the top of this module."""
 
     def __init__(
         self,
@@ -217,6 +226,10 @@ class Queue(Generic[T]):
     async def create(self, **options: Unpack[QueueOptions]) -> QueueDescription:
         """Make it, with options as `Client.create_queue` takes them."""
         return await create_queue(self._core.asking, self.name, options)
+
+    async def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
+        """Change its configs (`queue.*` and a topic's); None takes one back to its default."""
+        return await configure_topic(self._core.asking, self.name, changes)
 
     async def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""

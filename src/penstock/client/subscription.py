@@ -61,7 +61,10 @@ class SubscriptionStatistics:
 
 
 class Subscription(Generic[T]):
-    """See the top of this module; made by `client.subscribe`."""
+    """Records of some topics in order, alone or as a member of a consumer group; made by
+    `Client.subscribe`.
+
+    See the top of this module."""
 
     def __init__(
         self, asking: Asking, topics: Topics, codec: Codec[T], options: SubscriptionOptions

@@ -8,8 +8,9 @@ async for record in topic.read(start=yesterday):
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
+from penstock.client.call_options import SubscribeOptions
 from penstock.client.codecs import Codec
 from penstock.client.core import ClientCore
 from penstock.client.descriptions import TopicDescription
@@ -29,12 +30,16 @@ from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.sender import Sender
 from penstock.client.sent import Sent, SentMany
 from penstock.client.starting import Start
+from penstock.client.subscription import Subscription
+from penstock.client.subscription_options import SubscriptionOptions
 
 T = TypeVar("T")
 
 
 class Topic(Generic[T]):
-    """See the top of this module; made by `Client.topic`."""
+    """A topic as a log: send, read, subscribe, describe. A light handle; made by `Client.topic`.
+
+    See the top of this module."""
 
     def __init__(
         self, core: ClientCore, name: str, codec: Codec[T], partitioner: Partitioner
@@ -97,6 +102,15 @@ class Topic(Generic[T]):
             end=end,
             partitions=partitions,
         )
+
+    def subscribe(self, **options: Unpack[SubscribeOptions]) -> Subscription[T]:
+        """Read it, alone or as a member of a group, and go on as messages come: see
+        `Subscription`."""
+        subscription = Subscription(
+            self._core.asking, self.name, self._codec, SubscriptionOptions(**options)
+        )
+        self._core.readers.add(subscription)
+        return subscription
 
     async def ends(self) -> Mapping[int, int]:
         """The offset that the next message gets, by partition."""

@@ -23,6 +23,7 @@ _MODULES = {
     " RoundRobinPartitioner StickyPartitioner",
     "penstock.client.peeked": "PeekedMessage",
     "penstock.client.processed": "DatabaseProcessed ProcessedStore SqliteProcessed",
+    "penstock.client.processed_store": "Transaction",
     "penstock.client.queue": "Queue",
     "penstock.client.record": "Record",
     "penstock.client.sent": "Sent SentMany",

@@ -7,7 +7,7 @@ for message in queue.receive(10, wait=20):
     message.ack()
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar, Unpack
 
@@ -15,7 +15,12 @@ from penstock.client.blocking.consumer import BlockingConsumer
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.client.blocking.message import BlockingMessage, unwrap
 from penstock.client.consumer import PREFETCH
-from penstock.client.descriptions import MoveDescription, QueueDescription, QueueStats
+from penstock.client.descriptions import (
+    MoveDescription,
+    QueueDescription,
+    QueueStats,
+    TopicDescription,
+)
 from penstock.client.guarantees import Guarantee
 from penstock.client.outgoing import Headers, Key, Outgoing
 from penstock.client.peeked import PeekedMessage
@@ -212,6 +217,10 @@ class BlockingQueue(Generic[T]):
     def create(self, **options: Unpack[QueueOptions]) -> QueueDescription:
         """Make it, with options as `Client.create_queue` takes them."""
         return self._thread.run(self._queue.create(**options))
+
+    def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
+        """Change its configs (`queue.*` and a topic's); None takes one back to its default."""
+        return self._thread.run(self._queue.configure(changes))
 
     def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""

@@ -8,10 +8,12 @@ for record in topic.read(start=yesterday):
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.client.blocking.stretches import iterate
+from penstock.client.blocking.subscription import BlockingSubscription
+from penstock.client.call_options import SubscribeOptions
 from penstock.client.descriptions import TopicDescription
 from penstock.client.outgoing import Headers, Key, Outgoing
 from penstock.client.record import Record
@@ -100,6 +102,12 @@ class BlockingTopic(Generic[T]):
             lambda: self._topic.read(start=start, end=end, partitions=partitions)
         )
         return iterate(records, self._thread)
+
+    def subscribe(self, **options: Unpack[SubscribeOptions]) -> BlockingSubscription[T]:
+        """Read it, alone or as a member of a group, and go on as messages come: see
+        `Subscription`."""
+        made = self._thread.call(lambda: self._topic.subscribe(**options))
+        return BlockingSubscription(made, self._thread)
 
     def ends(self) -> Mapping[int, int]:
         """The offset that the next message gets, by partition."""
