@@ -10,6 +10,8 @@ One round after the other until the time is up, each of another kind in turn:
     repair      a power cut at every disk operation of a repair
     cluster     real brokers and clients: 25 times kill -9 of a leader, then every other fault
     queues      the same with senders and workers, and a thousand messages leased at every strike
+    orders      the shop of `examples.orders`: two minutes of kill -9 of brokers and workers, with
+                one node and with three; every order is charged exactly once
 
 Every round has a seed of its own, drawn from `--seed`, and says one line. Everything goes to a
 directory: `history.jsonl` has a line for each round, `verdict.json` the sum. The exit code is 0 if
@@ -40,11 +42,13 @@ from tests.crash.power import FORGED_LATER, cut_power
 from tests.crash.processes import strace_missing
 from tests.crash.sweeps import CALLS, Sweep, sweep_errors, sweep_killed, sweep_memory
 from tests.simulation.run import Failure, simulate_many
+from tests.soak.orders import strike_shop
 
 CUTS_PER_ROUND = 25
 SEEDS_PER_ROUND = 200
 DAMAGES_PER_ROUND = 500
 KILLS_PER_ROUND = 25
+SHOP_SECONDS = 120.0
 
 
 @dataclass
@@ -152,6 +156,20 @@ def _strike(this: Round, options: argparse.Namespace, make: MakeWorkload) -> Non
             this.complaints.append(f"{outcome.describe()}\nhistory and logs: {directory}")
 
 
+def orders(this: Round, options: argparse.Namespace) -> None:
+    for nodes in (1, 3):
+        directory = Path(options.output) / f"{this.kind}-{this.seed}-{nodes}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        outcome = strike_shop(directory, seed=this.seed, seconds=SHOP_SECONDS, nodes=nodes)
+        this.counts.update(outcome.counts)
+        this.notes.append(f"{nodes} node(s): {outcome.describe()}")
+        if outcome.complaints:
+            this.complaints.append(f"books and logs: {directory}\n{outcome.describe()}")
+        else:
+            shutil.rmtree(directory)
+
+
 WORKS: dict[str, Work] = {
     "simulate": simulate,
     "power": power,
@@ -161,6 +179,7 @@ WORKS: dict[str, Work] = {
     "repair": repair,
     "cluster": cluster,
     "queues": queue_cluster,
+    "orders": orders,
 }
 
 

@@ -6,7 +6,9 @@ statistics as lines of JSON, which is also what `--json` shows.
 """
 
 import asyncio
+import contextlib
 import dataclasses
+import io
 import os
 import re
 import sys
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 1.0
 PROCESSES_MAX = 256
+PIPE_COLUMNS = 160
+"""Nobody counts them in a pipe, and no name should be cut."""
+_REPORT = b'{"pid":'
+"""How a line of statistics begins."""
 _NUMBERS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -157,6 +163,9 @@ def work(
     flags.check()
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     configure_logs(Log(level=flags.log_level), colour=colour)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a worker prints is to be seen when it is printed, in a container as on a terminal.
+        sys.stdout.reconfigure(line_buffering=True)
     return _run(target, flags)
 
 
@@ -236,7 +245,7 @@ async def _supervise(app: "App", flags: WorkFlags, command: list[str], scaling: 
         command,
         scaling,
         look=lambda: _look(app, flags),
-        on_line=_print_child_line if flags.json else lambda _number, _line: None,
+        on_line=_print_child_report if flags.json else _print_child_line,
     )
     with on_signals(supervisor.stop, supervisor.kill):
         quiet = dataclasses.replace(flags, json=False)
@@ -280,6 +289,7 @@ async def _show(rows: "Callable[[], Sequence[WorkerStatistics]]", flags: WorkFla
         return
     console = Console()
     if not console.is_terminal:
+        console.width = PIPE_COLUMNS
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             console.print(draw(rows()))
@@ -294,32 +304,33 @@ def _print_line(rows: "Sequence[WorkerStatistics]") -> None:
     print(line, flush=True)
 
 
-def _print_child_line(number: int, line: bytes) -> None:
-    try:
-        document = msgspec.json.decode(line, type=dict[str, object])
-    except msgspec.DecodeError:
-        return  # Something that the application printed itself.
-    print(msgspec.json.encode({"process": number, **document}).decode(), flush=True)
+def _print_child_report(number: int, line: bytes) -> None:
+    # A reader of our output that has gone, as `head` does, must not end the workers.
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        if line.startswith(_REPORT):
+            document = msgspec.json.decode(line, type=dict[str, object])
+            print(msgspec.json.encode({"process": number, **document}).decode(), flush=True)
 
 
-HEADS = (
-    "TASK", "QUEUE", "WORKERS", "DONE", "FAILED", "RETRIED", "REJECTED", "RETURNED", "STOLEN",
-    "BUSY", "MEAN", "P95",
-)  # fmt: skip
+def _print_child_line(_number: int, line: bytes) -> None:
+    """What the application prints itself goes on."""
+    with contextlib.suppress(OSError):
+        if not line.startswith(_REPORT):
+            print(line.decode(errors="replace"), end="", flush=True)
+
+
+HEADS = ("TASK", "QUEUE", "WORKERS", "DONE", "FAILED", "REJECTED", "BACK", "STOLEN", "MEAN", "P95")
 
 
 def draw(rows: "Sequence[WorkerStatistics]") -> Table:
-    """What the workers have done so far, a row for each task."""
-    table = Table(box=None, pad_edge=False)
+    """What the workers have done so far, a row for each task; `--json` has all the numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True)
     for number, head in enumerate(HEADS):
         table.add_column(head, justify="left" if number < 2 else "right", no_wrap=True)
     for row in rows:
-        counts = (row.workers, row.processed, row.failed, row.retried, row.rejected, row.returned,
-                  row.stolen)  # fmt: skip
-        table.add_row(
-            row.worker, row.queue, *map(str, counts), f"{row.busy_seconds:.1f} s",
-            _milliseconds(row.mean_seconds), _milliseconds(row.p95_seconds),
-        )  # fmt: skip
+        counts = row.workers, row.processed, row.failed, row.rejected, row.returned, row.stolen
+        times = _milliseconds(row.mean_seconds), _milliseconds(row.p95_seconds)
+        table.add_row(row.worker, row.queue, *map(str, counts), *times)
     return table
 
 

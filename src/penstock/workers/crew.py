@@ -48,8 +48,6 @@ from penstock.workers.task import Task
 
 _log = logging.getLogger(__name__)
 
-WAIT_SECONDS = 5.0
-"""How long a feeder waits for messages before it looks up."""
 LOOK_SECONDS_MIN = 0.05
 LOOK_SECONDS_MAX = 1.0
 """How often it looks for messages of a pool that has room while another has none."""
@@ -148,6 +146,7 @@ class Crew:
             await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stopping.set()
+            await self._pauses.end()
             await _end([*tasks, stopping])
             await self._finish()
         for task in tasks:
@@ -165,7 +164,6 @@ class Crew:
         self._stopping.set()
 
     async def _finish(self) -> None:
-        await self._pauses.end()
         self._wake_all()
         tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
         hurry = asyncio.create_task(self._hurry.wait())
@@ -251,12 +249,9 @@ class Crew:
             ended = await self._performance.perform(message, source, worker.tally, permit)
         worker.held = None
         if taken.lane is not None and ended.outcome is not Outcome.SETTLED:
-            # What is behind it in the lane goes back too. First what waits at the consumer: it must
-            # not come into the lane after that was emptied.
-            await source.hold()
+            # What is behind it in the lane goes back too, and waits behind it in the queue.
             rest = self._shares.take_lane(taken.lane)
             worker.tally.returned += await self._pauses.give_back(rest)
-            self._pauses.go_on(source)
             self._room.set()
         self._shares.finish(worker.number)
         if breaker is not None and breaker.state is State.OPEN:
@@ -275,7 +270,7 @@ class Crew:
                 await self._room.wait()
                 continue
             try:
-                messages = await source.take(most, WAIT_SECONDS)
+                messages = await source.take(most)
             except PenstockError as problem:
                 _log.warning("nothing can be received from %s: %s", source.name, problem)
                 await asyncio.sleep(TROUBLE_SECONDS)
@@ -284,11 +279,9 @@ class Crew:
             if not surplus:
                 look_seconds = LOOK_SECONDS_MIN
                 continue
-            await source.hold()
             await self._pauses.give_back(surplus)
             await asyncio.sleep(look_seconds)
             look_seconds = min(look_seconds * 2, LOOK_SECONDS_MAX)
-            self._pauses.go_on(source)
 
     async def _wanted(self, index: int) -> tuple[int, list[str]]:
         """How many messages of a queue there is room for, and in which pools there is none."""
@@ -307,9 +300,9 @@ class Crew:
         """How many messages a pool has room for; none at all unless it is half empty, so that one
         request brings many."""
         count = sum(worker.pool == pool for worker in self._workers.values())
-        most = max(1, count * PREFETCH_PER_WORKER // 2)
+        most = count * PREFETCH_PER_WORKER
         if self._options.prefetch is not None:
-            most = max(1, self._options.prefetch * count // (2 * max(1, len(self._workers))))
+            most = max(1, self._options.prefetch * count // max(1, len(self._workers)))
         room = most - self._shares.waiting(lambda level: self._layout.home_of(level) == pool)
         return room if room * 2 >= most else 0
 

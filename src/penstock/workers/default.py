@@ -9,6 +9,7 @@ import os
 from penstock.workers.app import DEFAULT_URL, App
 
 default_app = App(os.environ.get("PENSTOCK_URL", DEFAULT_URL))
+"""The application that `@penstock.worker(...)` declares workers in."""
 
 worker = default_app.worker
 """`App.worker` of the default application."""

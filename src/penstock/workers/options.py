@@ -85,14 +85,6 @@ class WorkerOptions:
         return Layout(self.queues, self.pools or {POOL: Pool(workers=count)})
 
     @property
-    def buffered(self) -> int:
-        """How many messages wait at the consumer; as many again lie in the workers' shares."""
-        if self.prefetch is not None:
-            return max(1, self.prefetch // 2)
-        count = sum(pool.workers for pool in self.layout().pools.values())
-        return min(PREFETCH_MAX, max(1, count * PREFETCH_PER_WORKER // 2))
-
-    @property
     def workers_max(self) -> int:
         """How many there can be at once."""
         if self.pools:

@@ -1,9 +1,9 @@
 """When a crew takes nothing, and how what it holds goes back.
 
 There are two reasons to take nothing: a dependency is not to be asked until some time (`pause`),
-and somebody in this process has to work alone (`clear`). In both cases what lies in shares, or
-waits at the consumers, goes back to its queue uncounted: it would only wait here, on leases, while
-other processes might want it.
+and somebody in this process has to work alone (`clear`). In both cases what lies in shares goes
+back to its queue uncounted: it would only wait here, on leases, while other processes might want
+it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Pauses:
     @property
     def holds(self) -> bool:
         """Nothing is to be taken now."""
-        return self._is_cleared or asyncio.get_running_loop().time() < self._until
+        return self._is_cleared or self._is_over or asyncio.get_running_loop().time() < self._until
 
     async def pause(self, seconds: float) -> None:
         """Take nothing for so long."""
@@ -53,41 +53,34 @@ class Pauses:
         until = loop.time() + seconds
         if until > self._until:
             self._until = until
-            loop.call_at(until, self._resume)
-        await self._let_go()
+            loop.call_at(until, self._on_resume)
+        await self.give_back(self._shares.take_all())
 
     async def clear(self) -> None:
         """Take nothing until `end_clearing`; returns when nothing is here but what is in hand."""
         self._is_cleared = True
         await self._let_go()
-        while self._returning:
-            self._returned.clear()
-            await self._returned.wait()
 
     def end_clearing(self) -> None:
         """Whoever was alone has finished."""
         self._is_cleared = False
-        self._resume()
+        if not self._is_over:
+            for source in self._sources:
+                source.resume()
+            self._on_resume()
 
     async def end(self) -> None:
-        """Take nothing any more."""
+        """Take nothing any more; returns when nothing is here but what is in hand."""
         self._is_over = True
         await self._let_go()
-
-    def go_on(self, source: Source) -> None:
-        """Receive from this one again, unless there is another reason not to."""
-        if not self.holds and not self._is_over:
-            source.resume()
-
-    def _resume(self) -> None:
-        for source in self._sources:
-            self.go_on(source)
-        self._on_resume()
 
     async def _let_go(self) -> None:
         for source in self._sources:
             await source.hold()
         await self.give_back(self._shares.take_all())
+        while self._returning:
+            self._returned.clear()
+            await self._returned.wait()
 
     async def give_back(self, items: Sequence[Item]) -> int:
         """Uncounted, as if they had never been here; what cannot be said now, the lease says."""

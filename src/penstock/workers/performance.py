@@ -111,7 +111,10 @@ class Performance:
                 return await self._reject(message, poison_reason(message.deliveries), tally)
             async with self._solitude.alone() if alone else self._solitude.together() as granted:
                 if granted:
-                    return await self._attempt(message, source, tally, permit)
+                    ended = await self._attempt(message, source, tally, permit)
+                    if alone:
+                        self._watch.survived()
+                    return ended
                 await source.give_back([message])
                 tally.returned += 1
                 return BACK

@@ -5,14 +5,11 @@ behind: the process dies (out of memory, a crash in native code), its lease runs
 process gets it and dies too. All that is left is a delivery count that grows without anybody having
 reported a failure. Such deliveries are *silent*, and they are counted:
 
-    silent = deliveries before this one − failures reported here,
+    silent = deliveries before this one, if no failure of the message was reported here,
              and no more than leases can have run out since the first delivery
 
-The second line matters where several processes share a queue: a failure that another process
-reported looks silent here, but a retry usually comes sooner than a lease runs out.
-
     silent < after − 1     ordinary
-    silent = after − 1     worked on alone: nothing else is in hand in this process meanwhile
+    silent = after − 1     worked on alone
     silent ≥ after         rejected, with a reason that begins with "poison"
 
 Alone, because whatever the process held beside the poison has silent deliveries too; so it gives
@@ -20,9 +17,13 @@ back everything else before (see `solitude`). An innocent message is done when i
 alone, and only the guilty one comes back again. So one bad message costs `after` processes, and
 never the queue, nor its neighbours.
 
-What this cannot know: where the waits between retries are longer than the lease and several
-processes take turns, their reported failures count as silent. Give such workers a larger
-`poison_after`, or none.
+The broker does not tell how a delivery ended. A failure that another process reported looks silent
+here, if the wait until the retry was longer than the lease. So a process learns: when some suspects
+in a row turned out to be innocent, the next ones are ordinary, and what would have been rejected is
+worked on alone. One that really is poison ends the process and all its trust; the process after it
+knows nothing yet, and rejects. What remains is that a fresh process may reject a message that
+others failed at loudly, with long waits, more often than `after`: where retries are meant to go on
+for that long, give the worker a larger `poison_after`, or none.
 """
 
 from collections import OrderedDict
@@ -32,7 +33,9 @@ from enum import Enum
 from penstock.core.errors import InvalidRequest
 
 REPORTED_MAX = 10_000
-"""So many messages' failures are remembered; the one that failed longest ago is forgotten."""
+"""So many failed messages are remembered; the one that failed longest ago is forgotten."""
+INNOCENT_ENOUGH = 5
+"""After so many innocent suspects a process trusts the next ones."""
 
 
 class Suspicion(Enum):
@@ -45,19 +48,21 @@ class Suspicion(Enum):
 
 @dataclass(slots=True)
 class PoisonWatch:
-    """Counts what was reported and judges what comes. One per queue and process."""
+    """Remembers what was reported and judges what comes. One per task and process."""
 
     after: int | None = 3
     """None: nothing is ever suspected."""
-    _reported: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _reported: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _innocent: int = 0
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 1:
             raise InvalidRequest(f"poison_after is {self.after}: it is at least 1, or None")
 
     def reported(self, message_id: str) -> None:
-        """A failure of this message was reported to the broker."""
-        self._reported[message_id] = self._reported.pop(message_id, 0) + 1
+        """A failure of this message was reported to the broker: it fails, it does not kill."""
+        self._reported.pop(message_id, None)
+        self._reported[message_id] = None
         if len(self._reported) > REPORTED_MAX:
             self._reported.popitem(last=False)
 
@@ -65,20 +70,23 @@ class PoisonWatch:
         """The message is dealt with."""
         self._reported.pop(message_id, None)
 
-    def silent(self, message_id: str, deliveries: int, *, age: float, lease: float) -> int:
-        """How many earlier deliveries ended without a word. `age` is the time since the first."""
-        unexplained = deliveries - 1 - self._reported.get(message_id, 0)
-        run_out = int(age / lease) if lease > 0 else unexplained
-        return max(0, min(unexplained, run_out))
+    def survived(self) -> None:
+        """A suspect was worked on alone, and here we are."""
+        self._innocent += 1
 
     def judge(self, message_id: str, deliveries: int, *, age: float, lease: float) -> Suspicion:
-        """How to treat a message that was just received."""
-        if self.after is None or deliveries == 1:
+        """How to treat a message that was just received. `age` is the time since it was first."""
+        if self.after is None or deliveries == 1 or message_id in self._reported:
             return Suspicion.NONE
-        silent = self.silent(message_id, deliveries, age=age, lease=lease)
+        silent = deliveries - 1
+        if lease > 0:
+            silent = min(silent, int(age / lease))
+        trusts = self._innocent >= INNOCENT_ENOUGH
         if silent >= self.after:
-            return Suspicion.POISON
-        return Suspicion.ALONE if silent and silent == self.after - 1 else Suspicion.NONE
+            return Suspicion.ALONE if trusts else Suspicion.POISON
+        if silent == 0 or silent < self.after - 1 or trusts:
+            return Suspicion.NONE
+        return Suspicion.ALONE
 
 
 def poison_reason(deliveries: int) -> str:

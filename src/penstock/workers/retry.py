@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from penstock.core.errors import InvalidBody
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX
 from penstock.workers.verdicts import NonRetryable, Reject, RetryLater
 
@@ -122,6 +123,8 @@ class Retry:
             return Refused(_short(error.reason))
         if isinstance(error, NonRetryable):
             return Refused(reason_of(error))
+        if isinstance(error, InvalidBody) and InvalidBody not in self.on:
+            return Refused(reason_of(error))  # It will not be better the next time.
         rule = self._rule(error)
         if rule is Rule.DEAD:
             return Refused(reason_of(error))

@@ -1,12 +1,13 @@
-"""One queue as a crew sees it: messages come, leases last, and what is not wanted goes back.
+"""One queue as a crew sees it: messages come when they are asked for, and their leases last.
 
-It is a `Consumer` with what a crew needs to know about the queue besides: whether order counts,
-whether the queue has a retry policy of its own, and how long a lease lasts.
+Nothing is fetched behind the crew's back. A consumer that fetches ahead would hold messages the
+crew does not know of, and whoever has to work alone, or in order, must know of every message this
+process has (see `solitude`); what waits for workers lies in their shares. So messages are asked for
+when there is room, by one request at a time, and `hold` withdraws it.
 
 Lanes. In a FIFO queue a message's lane is its message group, or else its key, as at the broker. All
 leased messages of a lane came in one answer, because the broker gives no more of a lane while one
-of its messages is leased. So when one of them fails, what is behind it is in the crew's hands or in
-the consumer's buffer, and `hold` followed by `resume` gets rid of the latter.
+of its messages is leased.
 """
 
 import asyncio
@@ -16,8 +17,8 @@ from typing import Any
 
 from penstock.client.client import Client
 from penstock.client.codecs import Codec
-from penstock.client.consumer import Consumer
 from penstock.client.descriptions import QueueDescription, QueueStats
+from penstock.client.lease_keeper import LeaseKeeper
 from penstock.client.message import Message
 from penstock.client.queue import Queue
 from penstock.client.settler import Settler
@@ -26,6 +27,8 @@ from penstock.workers.task import Task
 
 LEASE_SECONDS = 30.0
 """Of a queue that says nothing else."""
+WAIT_SECONDS = 10.0
+"""How long one request waits for messages."""
 OPEN_ATTEMPTS = 50
 OPEN_PAUSE_SECONDS = 0.05
 """A queue that is being made has its name before it has its partitions."""
@@ -37,28 +40,30 @@ class Source:
     def __init__(self, client: Client, name: str, task: Task[Callable[..., object]]) -> None:
         self.name = name
         self._client = client
-        self._options = task.options
+        self._lease = task.options.lease
         codec: Codec[Any] | type[Any] | None = task.codec  # type: ignore[assignment]
         self._queue: Queue[Any] = client.queue(name, codec=codec, group=task.options.group)
-        self._consumer: Consumer[Any] | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._asking: asyncio.Future[list[Message[Any]]] | None = None
+        self._quiet = asyncio.Event()
+        """No request for messages is under way."""
+        self._quiet.set()
+        self._open = asyncio.Event()
+        """Messages may be asked for."""
+        self._open.set()
         self.is_fifo = False
         self.retries = False
         """The queue says itself how long a message that failed waits."""
         self.lease_seconds = LEASE_SECONDS
 
     async def open(self) -> None:
-        """Begin to receive. Raises if there is no such queue and it cannot be made."""
+        """Look at the queue. Raises if there is none and it cannot be made."""
         configs = (await self._describe()).configs
         self.is_fifo = configs.get("queue.order") == "fifo"
         self.retries = configs.get("queue.retry.policy", "none") != "none"
-        lease = self._options.lease
-        if lease is None:
-            lease = int(configs.get("queue.lease.ms", LEASE_SECONDS * 1_000)) / 1_000
-        self.lease_seconds = lease
-        self._consumer = self._queue.consume(
-            prefetch=self._options.buffered, lease=self._options.lease, extend_leases=True
-        )
-        await self._consumer.__aenter__()
+        self.lease_seconds = int(configs.get("queue.lease.ms", LEASE_SECONDS * 1_000)) / 1_000
+        if self._lease is not None:
+            self.lease_seconds = self._lease
 
     async def _describe(self) -> QueueDescription:
         for _ in range(OPEN_ATTEMPTS):
@@ -74,42 +79,57 @@ class Source:
             await asyncio.sleep(OPEN_PAUSE_SECONDS)
         return await self._queue.describe()
 
-    @property
-    def _open(self) -> Consumer[Any]:
-        assert self._consumer is not None, f"{self.name} is open"
-        return self._consumer
+    async def take(self, most: int) -> list[Message[Any]]:
+        """Up to so many messages, and perhaps none; their leases are kept until they are settled.
+        Waits while it is held."""
+        await self._open.wait()
+        self._quiet.clear()
+        self._asking = asyncio.ensure_future(
+            self._queue.receive(most, wait=WAIT_SECONDS, lease=self._lease)
+        )
+        try:
+            await asyncio.wait([self._asking])
+            if self._asking.cancelled():
+                return []
+            messages = self._asking.result()
+            if messages:
+                self._keep(messages)
+            return messages
+        finally:
+            self._asking.cancel()
+            self._quiet.set()
 
-    async def take(self, most: int, wait: float) -> list[Message[Any]]:
-        """Up to so many messages. It may be cancelled: what has not been handed out stays."""
-        return await self._open.receive(most, wait=wait)
+    def _keep(self, messages: Sequence[Message[Any]]) -> None:
+        if self._keeper is None:
+            self._keeper = LeaseKeeper(_settler(messages[0]))
+        self._keeper.keep(messages)
 
     async def give_back(self, messages: Sequence[Message[Any]]) -> None:
         """Nobody has done anything with them: they go back, uncounted."""
-        for message in messages:
-            settler = message.lease.settling
-            assert isinstance(settler, Settler), "leases come from a client"
-            break
-        else:
-            return
-        await settler.give_back(messages)
+        if messages:
+            await _settler(messages[0]).give_back(messages)
 
     def let_go(self, message: Message[Any]) -> None:
         """Let the lease of one message run out."""
-        self._open.give_up(message)
+        if self._keeper is not None:
+            self._keeper.give_up(message)
 
     async def hold(self) -> None:
-        """Receive nothing more, and give back what nobody has taken yet."""
-        if self._consumer is not None:
-            await self._consumer.pause()
+        """Ask for nothing more; returns when nothing is being asked for. A request that waits for
+        messages is withdrawn, or it would get those that are given back now."""
+        self._open.clear()
+        if self._asking is not None:
+            self._asking.cancel()
+        await self._quiet.wait()
 
     def resume(self) -> None:
-        """Receive again."""
-        self._open.resume()
+        """Ask for messages again."""
+        self._open.set()
 
     async def close(self) -> None:
         """End; leases of messages that are still in a hand run out."""
-        if self._consumer is not None:
-            await self._consumer.close()
+        if self._keeper is not None:
+            await self._keeper.close()
 
     async def stats(self) -> QueueStats:
         """How much there is to do."""
@@ -122,3 +142,10 @@ class Source:
         group = message.message_group
         lane = group.encode() if group is not None else (message.key or b"")
         return (self.name, message.partition, lane)
+
+
+def _settler(message: Message[Any]) -> Settler:
+    """Who carries verdicts on this message: giving back is not among those a user can say."""
+    settler = message.lease.settling
+    assert isinstance(settler, Settler), "leases come from a client"
+    return settler

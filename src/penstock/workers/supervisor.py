@@ -15,6 +15,7 @@ when it ends, the supervisor has, and they end in good order too (`on_orphaned`)
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -62,7 +63,6 @@ Look = Callable[[], Awaitable[Mapping[str, Depth]]]
 class Restarts:
     """How long to wait before a process is started again."""
 
-    clock: Clock
     failures: int = 0
 
     def next_seconds(self, lived_ms: int) -> float:
@@ -183,7 +183,7 @@ class Supervisor:
             number = next(n for n in range(1, len(taken) + 2) if n not in taken)
             place = self._places.get(number)
             if place is None:
-                place = self._places[number] = _Place(number, Restarts(self._clock))
+                place = self._places[number] = _Place(number, Restarts())
             place.wanted = True
             place.task = asyncio.create_task(self._keep(place))
 
@@ -228,7 +228,7 @@ class Supervisor:
         try:
             if not place.is_wanted():
                 _signal(place, signal.SIGTERM)  # It was wanted when we began.
-            while line := await process.stdout.readline():
+            while line := await _read_line(process.stdout):
                 self._on_line(place.number, line)
                 self._note(place, line)
             return await process.wait()
@@ -240,10 +240,8 @@ class Supervisor:
             place.close_books()
 
     def _note(self, place: _Place, line: bytes) -> None:
-        try:
+        with contextlib.suppress(msgspec.DecodeError):  # The application prints, too.
             place.report = msgspec.json.decode(line, type=Report)
-        except msgspec.DecodeError:
-            _log.info("worker process %d: %s", place.number, line.decode(errors="replace").rstrip())
 
     async def _scale(self) -> None:
         assert self._look is not None, "somebody can be asked"
@@ -280,6 +278,14 @@ class Supervisor:
             else:
                 counts.append(scaler.next_count(load, self.running))
         return max(counts)
+
+
+async def _read_line(stream: asyncio.StreamReader) -> bytes:
+    while True:
+        try:
+            return await stream.readline()
+        except ValueError:
+            continue  # A line that nobody wants to keep; the next one may be shorter.
 
 
 def _signal(place: _Place, number: signal.Signals) -> None:

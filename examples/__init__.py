@@ -1,0 +1,1 @@
+"""Small programs that show Penstock at work; see README.md."""

@@ -1,0 +1,1 @@
+"""Image jobs with priorities, delays and retries."""

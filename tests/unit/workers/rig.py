@@ -1,0 +1,63 @@
+"""Applications that run in a test: on an engine in memory, with a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+import penstock
+from penstock.client.client import Client
+from penstock.client.peeked import PeekedMessage
+from penstock.testing.clock import ManualClock
+from penstock.workers.app import App
+
+T = TypeVar("T")
+
+WITHIN_SECONDS = 20.0
+_names = count(1)
+
+
+def play(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a test's story on a loop of its own."""
+    return asyncio.run(story())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let others go on until this holds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WITHIN_SECONDS
+    while not condition():
+        assert loop.time() < deadline, "it never came true"
+        await asyncio.sleep(0)
+
+
+class Rig:
+    """An application, a second client of its broker, and the clock of both."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.app = App(f"memory:workers-{next(_names)}", clock=self.clock, grace=5, seed=1)
+        self.client: Client = penstock.connect(self.app.url, clock=self.clock)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """While its workers work."""
+        async with self.client, self.app:
+            yield
+
+    async def dead(self, queue: str) -> list[PeekedMessage[Any]]:
+        """The dead letters that stayed in a queue."""
+        return await self.client.queue(queue).peek(100, states=["dead"])
+
+    async def until_stats(self, queue: str, **expected: int) -> None:
+        """Let others go on until the queue's counts are these."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WITHIN_SECONDS
+        while True:
+            stats = await self.client.queue(queue).stats()
+            found = {name: getattr(stats, name) for name in expected}
+            if found == expected:
+                return
+            assert loop.time() < deadline, f"{found} never became {expected}"
+            await asyncio.sleep(0)
