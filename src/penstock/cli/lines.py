@@ -20,6 +20,8 @@ from penstock.core.limits import MIB
 
 BLOCK_BYTES = MIB
 BLOCKS_AHEAD = 2
+LOOK_SECONDS = 0.5
+"""How often the thread looks whether there is still a loop."""
 LINE_BYTES_MAX = 64 * MIB
 """No message is as long; it bounds what an input without any line end can take."""
 
@@ -52,15 +54,30 @@ def _feed(
             block = os.read(descriptor, BLOCK_BYTES)
         except OSError as error:
             block = error
-        waiting = blocks.put(block)
-        try:
-            asyncio.run_coroutine_threadsafe(waiting, loop).result()
-        except (concurrent.futures.CancelledError, asyncio.CancelledError, RuntimeError):
-            # The loop has ended, and with it whoever would have wanted this. Closing a coroutine
-            # that runs elsewhere is refused, and then there is nothing to close.
-            with contextlib.suppress(RuntimeError, ValueError):
-                waiting.close()
+        if not _hand_over(blocks, block, loop):
             return
+
+
+def _hand_over(
+    blocks: asyncio.Queue[bytes | OSError], block: bytes | OSError, loop: asyncio.AbstractEventLoop
+) -> bool:
+    """Give the loop a block, and wait for room; False if the loop has ended, and with it whoever
+    would have wanted this."""
+    waiting = blocks.put(block)
+    try:
+        handed_over = asyncio.run_coroutine_threadsafe(waiting, loop)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                handed_over.result(LOOK_SECONDS)
+                return True
+            if loop.is_closed():  # It ended before it came to this.
+                break
+    except (concurrent.futures.CancelledError, asyncio.CancelledError, RuntimeError):
+        pass
+    # Closing a coroutine that runs elsewhere is refused, and then there is nothing to close.
+    with contextlib.suppress(RuntimeError, ValueError):
+        waiting.close()
+    return False
 
 
 async def split_lines(

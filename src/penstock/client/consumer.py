@@ -148,14 +148,14 @@ class Consumer(Generic[T]):
     # Fetching.
 
     def _start(self) -> None:
-        if self._task is None and not self._closed:
+        if self._task is None and not self._closed and not self._paused:
             self._task = asyncio.create_task(self._fetch())
 
     async def _fetch(self) -> None:
         try:
             while True:
                 room = self._prefetch - len(self._buffer)
-                if self._paused or room < 1 or self._buffered_bytes >= self._bytes_max:
+                if room < 1 or self._buffered_bytes >= self._bytes_max:
                     self._room.clear()
                     await self._room.wait()
                     continue
@@ -182,12 +182,14 @@ class Consumer(Generic[T]):
     async def pause(self) -> None:
         """Fetch no more, and give back what waits here, uncounted, until `resume`."""
         self._paused = True
+        await self._stop_fetching()  # It could lease again what is given back now.
         await self._give_back_buffer()
 
     def resume(self) -> None:
         """Fetch again."""
         self._paused = False
         self._room.set()
+        self._start()
 
     @property
     def paused(self) -> bool:
@@ -206,14 +208,17 @@ class Consumer(Generic[T]):
             return
         self._closed = True
         self._news.set()
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._stop_fetching()
         await self._give_back_buffer()
         if self._keeper is not None:
             await self._keeper.close()
         await self._receiver.close()
+
+    async def _stop_fetching(self) -> None:
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _give_back_buffer(self) -> None:
         waiting = list(self._buffer)

@@ -195,6 +195,10 @@ class Queue(Generic[T]):
         """They take longer: their lease ends so long from now."""
         return await self._core.settler.extend(_listed(messages), lease)
 
+    async def give_back(self, messages: Messages[T]) -> int:
+        """Nobody has done anything with them: they go back as if they had never been delivered."""
+        return await self._core.settler.give_back(_listed(messages))
+
     # Looking.
 
     async def peek(

@@ -34,7 +34,7 @@ from penstock.core.errors import (
     OutcomeUnknown,
     PenstockError,
     Unavailable,
-    UnknownTopicId,
+    UnknownPartition,
 )
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX
 from penstock.core.message import Message as StoredMessage
@@ -103,7 +103,7 @@ class Receiver(Generic[T]):
             )
             try:
                 found = await self._take(info, request, left)
-            except (Unavailable, OutcomeUnknown, UnknownTopicId) as error:
+            except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 # Nothing was leased, or it comes back by itself.
                 self._asking.directory.forget(self.queue, info)
                 pause = backoff.next(error)

@@ -6,9 +6,9 @@ Everything that came from outside, down to the name of a topic, goes through `es
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from penstock.core.version import __version__
 from penstock.core.errors import PenstockError
 from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.core.version import __version__
 from penstock.web.broker import Broker, Engine, Phase
 
 ROWS_MAX = 200

@@ -18,8 +18,7 @@ one client per event loop. If one crew cannot go on, the others finish what they
 """
 
 import asyncio
-import importlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 from types import TracebackType
@@ -38,6 +37,7 @@ from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.sent import Sent, SentMany
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import InvalidRequest
+from penstock.embedded.connecting import connect
 from penstock.workers.breaker import CircuitBreaker
 from penstock.workers.cron import Cron
 from penstock.workers.options import (
@@ -262,10 +262,6 @@ class App:
         return await asyncio.shield(connecting)
 
     async def _connect(self) -> Client:
-        # Which channel a URL needs, `penstock.connect` knows, and an engine inside this process is
-        # none of the workers' business: so it is not imported by name.
-        package = importlib.import_module("penstock")
-        connect: Callable[..., Awaitable[Client]] = package.connect
         return await connect(self.url, clock=self._given_clock)
 
     async def send(self, task: AnyTask, body: object, options: SendOptions) -> Sent:

@@ -107,7 +107,7 @@ class Source:
     async def give_back(self, messages: Sequence[Message[Any]]) -> None:
         """Nobody has done anything with them: they go back, uncounted."""
         if messages:
-            await _settler(messages[0]).give_back(messages)
+            await self._queue.give_back(messages)
 
     def let_go(self, message: Message[Any]) -> None:
         """Let the lease of one message run out."""
@@ -145,7 +145,7 @@ class Source:
 
 
 def _settler(message: Message[Any]) -> Settler:
-    """Who carries verdicts on this message: giving back is not among those a user can say."""
+    """Who carries verdicts on this message, and extends its lease."""
     settler = message.lease.settling
     assert isinstance(settler, Settler), "leases come from a client"
     return settler

@@ -183,3 +183,33 @@ def test_back_pressure_bounds_what_waits_to_be_sent() -> None:
         await client.send("orders", bytes(500_000))  # Larger than all the room: it goes alone.
 
     play(scene, settings=ClientSettings(buffer_bytes_max=100_000))
+
+
+def test_a_paused_consumer_takes_nothing_until_it_goes_on() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        queue = client.queue("orders", codec=str)
+        await queue.create(partitions=1)
+        async with queue.consume(prefetch=10) as consumer:
+            assert await consumer.receive(1, wait=0) == []  # It waits at the broker by now.
+            await consumer.pause()
+            await queue.send_many(["a", "b"])
+            assert (await queue.stats()).visible == 2
+            assert await consumer.receive(1, wait=0) == []
+            consumer.resume()
+            (message,) = await consumer.receive(1, wait=5)
+            assert (message.body, message.deliveries) == ("a", 1)
+            await consumer.pause()
+            assert (await queue.stats()).in_flight == 1, "what was not handed out is back"
+
+    play(scene)
+
+
+def test_what_nobody_has_looked_at_goes_back_uncounted() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        queue = client.queue("orders", codec=str)
+        await queue.create(partitions=1)
+        await queue.send_many(["a", "b"])
+        assert await queue.give_back(await queue.receive(2)) == 2
+        assert [one.deliveries for one in await queue.receive(2)] == [1, 1]
+
+    play(scene)

@@ -187,6 +187,10 @@ class BlockingQueue(Generic[T]):
         """They take longer: their lease ends so long from now."""
         return self._thread.run(self._queue.extend(unwrap(messages), lease))
 
+    def give_back(self, messages: BlockingMessages[T]) -> int:
+        """Nobody has done anything with them: they go back as if they had never been delivered."""
+        return self._thread.run(self._queue.give_back(unwrap(messages)))
+
     # Looking.
 
     def peek(
