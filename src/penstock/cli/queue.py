@@ -28,7 +28,7 @@ from penstock.core.configs import ConfigValue
 from penstock.core.errors import LocalError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.server.notation import format_duration_ms
-from penstock.web.queues import GroupCounts, QueueDetail, QueueLine, ResetPlace
+from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
 
 app = App(name="queue", help="Make and run queues, and look at the messages in them.")
 

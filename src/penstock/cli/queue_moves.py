@@ -15,7 +15,7 @@ from penstock.cli.queue_messages import Group, Name, parse_flag_time_ms, queue_p
 from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.web.queue_moves import MoveLine
+from penstock.web.queue_lines import MoveLine
 
 LOOK_SECONDS = 0.5
 OVER = ("completed", "cancelled", "failed")

@@ -14,7 +14,7 @@ from typing import Literal
 
 from penstock.engine.lag import GroupLag
 from penstock.engine.status import ClusterStatus
-from penstock.web.queues import GroupCounts, QueueLine
+from penstock.web.queue_lines import GroupCounts, QueueLine
 
 Sorting = Literal["trouble", "lag", "in", "name"]
 QueueKey = tuple[str, str]

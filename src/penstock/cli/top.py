@@ -29,7 +29,7 @@ from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import LocalError, Unavailable
 from penstock.engine.lag import GroupLag, GroupLine
 from penstock.engine.status import ClusterStatus
-from penstock.web.queues import QueueLine
+from penstock.web.queue_lines import QueueLine
 
 GROUPS_PER_TICK = 16
 GROUPS_MAX = 1_000

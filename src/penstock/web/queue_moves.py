@@ -30,6 +30,7 @@ from penstock.machines.moves import Move
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
+from penstock.web.queue_lines import MoveLine
 from penstock.web.requests import bounded, read_body
 
 
@@ -73,23 +74,6 @@ class DeadMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     group: str = DEFAULT_WORK_GROUP
     filter: Conditions = Conditions()
-
-
-class MoveLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A move of messages out of a queue."""
-
-    id: str
-    to: str
-    """Empty: each message goes back to where it died."""
-    state: str
-    to_move: int
-    moved: int
-    failed: int
-    """They cannot be moved, and stay where they are."""
-    rate: int
-    started_ms: int
-    ended_ms: int
-    failure: str
 
 
 def move_routes(broker: Broker) -> Sequence[Route]:

@@ -24,7 +24,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.core.configs import ConfigValue
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import Offset, PartitionId
@@ -36,7 +35,8 @@ from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
-from penstock.web.queue_moves import MoveLine, move_lines
+from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
+from penstock.web.queue_moves import move_lines
 from penstock.web.requests import bounded, read_body, whole_number
 from penstock.web.setting_names import (
     QUEUE_DEFAULTS,
@@ -85,56 +85,6 @@ class ResetQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     partition: int | None = None
     """None: all of them."""
     dry_run: bool = False
-
-
-class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages a work group has in which state."""
-
-    group: str
-    sent: int
-    visible: int
-    in_flight: int
-    delayed: int
-    dead: int
-    acked: int
-    moved: int
-    expired: int
-    purged: int
-    dropped: int
-    duplicates: int
-    accounted: int
-    """The sum of all states; equal to `sent`, or messages have been lost."""
-    oldest_age_ms: int | None
-
-
-class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in a list."""
-
-    name: str
-    kind: str
-    partitions: int
-    paused: bool
-    dead_letter_topic: str
-    groups: list[GroupCounts]
-
-
-class QueueDetail(QueueLine, frozen=True, kw_only=True):
-    """All about a queue."""
-
-    created_ms: int
-    settings: dict[str, ConfigValue]
-    moves: list[MoveLine]
-
-
-class ResetPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reset does to one partition."""
-
-    partition: int
-    was: int
-    """Everything below this offset was done."""
-    start: int
-    end: int
-    """One past the last message."""
 
 
 def queue_routes(broker: Broker) -> Sequence[Route]:

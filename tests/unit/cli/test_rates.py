@@ -5,7 +5,7 @@ import pytest
 from penstock.cli.rates import GroupLook, Level, Look, Sorting, make_frame
 from penstock.core.types import NodeId, Offset
 from penstock.engine.lag import GroupLag, PartitionLag
-from penstock.web.queues import GroupCounts, QueueLine
+from penstock.web.queue_lines import GroupCounts, QueueLine
 
 
 def counts(group: str = "queue", **states: int) -> GroupCounts:
