@@ -106,13 +106,12 @@ def test_a_key_goes_where_kafka_sends_it(served: Served) -> None:
     chosen = asyncio.run(send())
     producer = Producer({"bootstrap.servers": served.kafka, "partitioner": "murmur2_random"})
     found: dict[bytes, int] = {}
+
+    def note(_problem: object, message: Any) -> None:
+        found[message.key()] = message.partition()
+
     for key in chosen:
-        producer.produce(
-            "keyed",
-            b"y",
-            key,
-            on_delivery=lambda _, one: found.update({one.key(): one.partition()}),
-        )
+        producer.produce("keyed", b"y", key, on_delivery=note)
     assert producer.flush(SECONDS_MAX) == 0
     assert found == chosen
 
