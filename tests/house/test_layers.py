@@ -48,6 +48,7 @@ def make_package(directory: Path) -> Path:
                 (folder / "__init__.py").touch()
                 (folder / "thing.py").touch()
     (package / "core" / "clock.py").write_text("import time\n")
+    (package / "core" / "decoders.py").write_text("import threading\n")
     (package / "storage" / "memory_disk.py").write_text("import threading\n")
     return package
 

@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from cyclopts import Parameter
 
+from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError, Unavailable
 from penstock.server.notation import ADDRESS, Address
 
@@ -95,7 +96,7 @@ def ask_for(http: str, method: str, path: str, kind: type[T], body: object = Non
     """The answer as what it should be."""
     answer = ask(parse_http(http), method, path, body)
     try:
-        return msgspec.json.decode(answer, type=kind)
+        return decode_json(answer, kind)
     except msgspec.DecodeError as error:
         raise LocalError(
             f"what answers at {http} is not a broker of this version: {error}"
@@ -118,7 +119,7 @@ def print_json(document: object) -> None:
 
 def _refusal(address: Address, status: int, data: bytes) -> LocalError:
     try:
-        return LocalError(msgspec.json.decode(data, type=_Problem).message)
+        return LocalError(decode_json(data, _Problem).message)
     except msgspec.DecodeError:
         return LocalError(
             f"http://{address} answered {status} and is perhaps no Penstock broker; say where it"

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.cli.admin import ANSWER_BYTES_MAX, ask_for, parse_http
 from penstock.cli.diagnosis import Finding
+from penstock.core.decoders import decode_json
 from penstock.core.errors import PenstockError
 from penstock.core.version import __version__
 from penstock.engine.status import ClusterStatus
@@ -58,7 +59,7 @@ def _ready(address: str, status: int, body: bytes) -> Finding:
     if status == 200:
         return Finding("http", "ok", f"the broker at http://{address} is ready")
     try:
-        problems = "; ".join(msgspec.json.decode(body, type=_Health).problems)
+        problems = "; ".join(decode_json(body, _Health).problems)
     except msgspec.DecodeError:
         problems = ""
     told = f"http://{address} answers {status}" + (f": {problems}" if problems else "")

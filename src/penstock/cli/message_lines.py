@@ -17,6 +17,7 @@ import msgspec
 from penstock.cli.formats import Printable, is_tombstone
 from penstock.client.codecs import CONTENT_TYPE, JSON_TYPE
 from penstock.client.outgoing import Outgoing
+from penstock.core.decoders import json_decoder
 from penstock.core.errors import LocalError
 from penstock.server.notation import parse_duration_ms
 from penstock.web.queue_messages import Encoded, Text, data, text
@@ -46,7 +47,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     deliveries: object = None
 
 
-_DECODER = msgspec.json.Decoder(_Line)
+_DECODER = json_decoder(_Line)
 _ENCODER = msgspec.json.Encoder()
 
 

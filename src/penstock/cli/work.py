@@ -23,6 +23,7 @@ from rich.table import Table
 
 from penstock.cli.where import URL_VARIABLE
 from penstock.client.urls import Remote, parse_url
+from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError
 from penstock.server.config import Log
 from penstock.server.logs import configure_logs
@@ -308,7 +309,7 @@ def _print_child_report(number: int, line: bytes) -> None:
     # A reader of our output that has gone, as `head` does, must not end the workers.
     with contextlib.suppress(OSError, msgspec.DecodeError):
         if line.startswith(_REPORT):
-            document = msgspec.json.decode(line, type=dict[str, object])
+            document = decode_json(line, dict[str, object])
             print(msgspec.json.encode({"process": number, **document}).decode(), flush=True)
 
 

@@ -31,6 +31,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload, runtime_chec
 import msgspec
 
 from penstock.client.schemas import SCHEMA, schema_of, written_version
+from penstock.core.decoders import decode_json, json_decoder
 from penstock.core.errors import InvalidBody, InvalidRequest
 from penstock.core.message import Header
 
@@ -96,7 +97,7 @@ class JsonCodec(Generic[T]):
         try:
             if isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType):
                 raise TypeError("make it a dataclass or a msgspec.Struct")
-            self._decode = msgspec.json.Decoder(kind).decode
+            self._decode = json_decoder(kind).decode
         except (TypeError, ValueError) as problem:
             raise InvalidRequest(
                 f"{kind!r} is no codec and no type that JSON can be read as: {problem}."
@@ -130,7 +131,7 @@ class ClassCodec(Generic[T]):
             self._convert = _method(kind, "model_validate")
         else:
             try:
-                self._decode = msgspec.json.Decoder(kind).decode
+                self._decode = json_decoder(kind).decode
             except (TypeError, ValueError, NameError) as problem:
                 raise InvalidRequest(
                     f"Bodies cannot be read as {kind.__name__}: {problem}."
@@ -159,7 +160,7 @@ class ClassCodec(Generic[T]):
             raise InvalidBody(f"The body is no {self._schema}: {problem}.") from problem
 
     def _upgraded(self, data: bytes, version: int) -> object:
-        fields = msgspec.json.decode(data, type=dict[str, object])
+        fields = decode_json(data, dict[str, object])
         upgrade = _method(self._kind, "upgrade")
         try:
             return upgrade(fields, version)

@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.types import NO_INDEX, NO_NODE, NO_TERM, Index, NodeId, Term
 
 
@@ -81,4 +82,4 @@ def encode_membership(membership: Membership) -> bytes:
 
 def decode_membership(payload: bytes) -> Membership:
     """The membership a MEMBERSHIP entry carries."""
-    return msgspec.msgpack.decode(payload, type=Membership)
+    return decode_msgpack(payload, Membership)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     InvalidRequest,
     MembershipRefused,
@@ -184,7 +185,7 @@ class Cluster:
                 answer = await self._links.ask(
                     leader, SHARD_METHOD, msgspec.msgpack.encode(_Shard(shard)), timeout=ASK_SECONDS
                 )
-                return msgspec.msgpack.decode(answer, type=ShardStatus)
+                return decode_msgpack(answer, ShardStatus)
             except (PenstockError, msgspec.DecodeError):
                 pass  # What is known here is better than nothing.
         return self.local_shard(shard)

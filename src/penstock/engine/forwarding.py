@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.core.clock import Clock
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     InvalidRequest,
     NotLeader,
@@ -168,7 +169,7 @@ async def make_partitions(shard: Shard, partitions: Iterable[PartitionId]) -> No
 def decode_body(body: bytes, kind: type[T]) -> T:
     """What another node sent, if it is what it should be."""
     try:
-        return msgspec.msgpack.decode(body, type=kind)
+        return decode_msgpack(body, kind)
     except UNREADABLE as error:
         raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
 
@@ -182,11 +183,11 @@ def encode(shard: ShardId, value: msgspec.Struct) -> bytes:
 def decode(body: bytes, family: type[S]) -> tuple[ShardId, S]:
     """What another node sent: an instance of one of the family's classes, and nothing else."""
     try:
-        envelope = msgspec.msgpack.decode(body, type=_Envelope)
+        envelope = decode_msgpack(body, _Envelope)
         kind = _kinds(family).get(envelope.name)
         if kind is None:
             raise InvalidRequest(f"another node sent a {envelope.name}, which is not known here")
-        return envelope.shard, msgspec.msgpack.decode(envelope.body, type=kind)
+        return envelope.shard, decode_msgpack(envelope.body, kind)
     except UNREADABLE as error:
         raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
 

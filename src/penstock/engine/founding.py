@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import DirectoryRefused, PenstockError
 from penstock.core.types import NodeId
 from penstock.engine.node_file import NodeFile
@@ -143,7 +144,7 @@ async def _ask_all(
 
     async def ask_one(node: NodeId) -> tuple[NodeId, Welcome | None]:
         try:
-            return node, msgspec.msgpack.decode(await ask(node, body), type=Welcome)
+            return node, decode_msgpack(await ask(node, body), Welcome)
         except (PenstockError, msgspec.DecodeError):
             return node, None
 

@@ -27,6 +27,7 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 from crc32c import crc32c
 
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidFrame
 from penstock.core.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX
 from penstock.core.types import NodeId, ShardId
@@ -152,14 +153,14 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
 Parcel = tuple[ShardId, PeerMessage]
 """A message of a shard, as a MESSAGES frame carries it."""
 
-MESSAGES_DECODER = msgspec.msgpack.Decoder(list[Parcel])
-HELLO_DECODER = msgspec.msgpack.Decoder(Hello)
-REFUSED_DECODER = msgspec.msgpack.Decoder(Refused)
-REQUEST_DECODER = msgspec.msgpack.Decoder(Request)
-ANSWER_DECODER = msgspec.msgpack.Decoder(Answer)
-FAILURE_DECODER = msgspec.msgpack.Decoder(Failure)
-NOTICE_DECODER = msgspec.msgpack.Decoder(Notice)
-WITHDRAWAL_DECODER = msgspec.msgpack.Decoder(Withdrawal)
+MESSAGES_DECODER = msgpack_decoder(list[Parcel])
+HELLO_DECODER = msgpack_decoder(Hello)
+REFUSED_DECODER = msgpack_decoder(Refused)
+REQUEST_DECODER = msgpack_decoder(Request)
+ANSWER_DECODER = msgpack_decoder(Answer)
+FAILURE_DECODER = msgpack_decoder(Failure)
+NOTICE_DECODER = msgpack_decoder(Notice)
+WITHDRAWAL_DECODER = msgpack_decoder(Withdrawal)
 _ENCODER = msgspec.msgpack.Encoder()
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.types import NO_NODE, NO_TERM, NodeId, ShardId, Term
 
 
@@ -24,7 +25,7 @@ class Leader(NamedTuple):
 NOBODY = Leader(NO_NODE, NO_TERM)
 
 _Notice = list[tuple[ShardId, Term]]
-_DECODER: msgspec.msgpack.Decoder[_Notice] = msgspec.msgpack.Decoder(_Notice)
+_DECODER: msgspec.msgpack.Decoder[_Notice] = msgpack_decoder(_Notice)
 
 
 class Leaders:

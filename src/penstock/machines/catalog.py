@@ -30,6 +30,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     CatalogFull,
@@ -435,8 +436,8 @@ class Catalog:
 
     def restore(self, data: bytes) -> None:
         try:
-            self._check_version(msgspec.msgpack.decode(data, type=_SnapshotHead).version)
-            state = msgspec.msgpack.decode(data, type=_Snapshot)
+            self._check_version(decode_msgpack(data, _SnapshotHead).version)
+            state = decode_msgpack(data, _Snapshot)
             groups = GroupConfigTable(dict(state.group_configs))
         except (msgspec.DecodeError, InvalidConfig) as error:
             raise _unreadable(str(error)) from error

@@ -7,8 +7,7 @@ What must be drawn by chance (a topic's id, a node's incarnation) is drawn by wh
 in with the command: a machine draws nothing.
 """
 
-import msgspec
-
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import CATALOG_COMMAND_BYTES_MAX
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId, TopicId
 from penstock.machines.command_codec import CommandCodec, Stamped
@@ -144,7 +143,7 @@ CatalogCommand = (
 )
 
 _CODEC: CommandCodec[CatalogCommand] = CommandCodec(
-    msgspec.msgpack.Decoder(CatalogCommand), CATALOG_COMMAND_BYTES_MAX
+    msgpack_decoder(CatalogCommand), CATALOG_COMMAND_BYTES_MAX
 )
 encode_catalog_command = _CODEC.encode
 decode_catalog_command = _CODEC.decode

@@ -6,8 +6,7 @@ it, and `command_codec` writes it.
 Tags, and the order of fields, are on disk: never rename, reorder or reuse them.
 """
 
-import msgspec
-
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.types import Offset, PartitionId
 from penstock.machines.command_codec import CommandCodec, Stamped
 
@@ -45,6 +44,6 @@ class UseVersion(Stamped, frozen=True, kw_only=True, tag="use_version"):
 
 Command = CreatePartition | DeletePartition | TrimPartition | ExpireProducers | UseVersion
 
-_CODEC: CommandCodec[Command] = CommandCodec(msgspec.msgpack.Decoder(Command))
+_CODEC: CommandCodec[Command] = CommandCodec(msgpack_decoder(Command))
 encode_command = _CODEC.encode
 decode_command = _CODEC.decode

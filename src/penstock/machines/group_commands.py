@@ -8,8 +8,7 @@ Whatever chance decides (a member's id) and whatever is a setting of a node (how
 group may have) is in the command: applying it must come out the same everywhere.
 """
 
-import msgspec
-
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.types import TopicId
 from penstock.machines.command_codec import CommandCodec, Stamped
 
@@ -121,6 +120,6 @@ GroupCommand = (
     | UseGroupsVersion
 )
 
-_CODEC: CommandCodec[GroupCommand] = CommandCodec(msgspec.msgpack.Decoder(GroupCommand))
+_CODEC: CommandCodec[GroupCommand] = CommandCodec(msgpack_decoder(GroupCommand))
 encode_group_command = _CODEC.encode
 decode_group_command = _CODEC.decode

@@ -22,6 +22,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     FencedInstance,
@@ -445,8 +446,8 @@ class Groups:
 
     def restore(self, data: bytes) -> None:
         try:
-            self._check_version(msgspec.msgpack.decode(data, type=_SnapshotHead).version)
-            state = msgspec.msgpack.decode(data, type=_Snapshot)
+            self._check_version(decode_msgpack(data, _SnapshotHead).version)
+            state = decode_msgpack(data, _Snapshot)
         except msgspec.DecodeError as error:
             raise UnsupportedVersion(
                 f"this is no snapshot of groups that this build can read ({error}); start this"

@@ -9,8 +9,7 @@ starting the same move twice is starting it once.
 
 from enum import IntEnum
 
-import msgspec
-
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import MOVE_COMMAND_BYTES_MAX
 from penstock.core.move_filter import MoveFilter
 from penstock.core.types import Offset, TopicId
@@ -89,7 +88,7 @@ class UseMovesVersion(Stamped, frozen=True, kw_only=True, tag="use_moves_version
 MoveCommand = StartMove | ProgressMove | CancelMove | EndMove | ForgetMoves | UseMovesVersion
 
 _CODEC: CommandCodec[MoveCommand] = CommandCodec(
-    msgspec.msgpack.Decoder(MoveCommand), MOVE_COMMAND_BYTES_MAX
+    msgpack_decoder(MoveCommand), MOVE_COMMAND_BYTES_MAX
 )
 encode_move_command = _CODEC.encode
 decode_move_command = _CODEC.decode

@@ -21,6 +21,7 @@ from typing import get_args
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     InvalidRequest,
@@ -326,8 +327,8 @@ class Moves:
 
     def restore(self, data: bytes) -> None:
         try:
-            self._check_version(msgspec.msgpack.decode(data, type=_SnapshotHead).version)
-            state = msgspec.msgpack.decode(data, type=_Snapshot)
+            self._check_version(decode_msgpack(data, _SnapshotHead).version)
+            state = decode_msgpack(data, _Snapshot)
         except msgspec.DecodeError as error:
             raise UnsupportedVersion(
                 f"this is no snapshot of moves that this build can read ({error}); start this node"

@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from penstock.core.append_payload import Slice, decode_append
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     LocalError,
@@ -514,8 +515,8 @@ class Partitions:
 
     def restore(self, data: bytes) -> None:
         try:
-            self._check_version(msgspec.msgpack.decode(data, type=_SnapshotHead).version)
-            state = msgspec.msgpack.decode(data, type=_Snapshot)
+            self._check_version(decode_msgpack(data, _SnapshotHead).version)
+            state = decode_msgpack(data, _Snapshot)
         except msgspec.DecodeError as error:
             raise UnsupportedVersion(
                 f"this is no snapshot of partitions that this build can read ({error}); start this"

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import QUEUE_COMMAND_BYTES_MAX
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.types import Offset, PartitionId
@@ -174,7 +175,7 @@ QueueCommand = (
 )
 
 _CODEC: CommandCodec[QueueCommand] = CommandCodec(
-    msgspec.msgpack.Decoder(QueueCommand), QUEUE_COMMAND_BYTES_MAX
+    msgpack_decoder(QueueCommand), QUEUE_COMMAND_BYTES_MAX
 )
 encode_queue_command = _CODEC.encode
 decode_queue_command = _CODEC.decode

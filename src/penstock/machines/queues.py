@@ -23,6 +23,7 @@ from typing import get_args
 import msgspec
 
 from penstock.core.append_payload import Slice, decode_append
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     InvalidRequest,
@@ -514,7 +515,7 @@ class Queues:
 
     def restore(self, data: bytes) -> None:
         try:
-            state = msgspec.msgpack.decode(data, type=_Snapshot)
+            state = decode_msgpack(data, _Snapshot)
         except msgspec.DecodeError as error:
             raise UnsupportedVersion(
                 f"this is no snapshot of queues that this build can read ({error}); start this node"

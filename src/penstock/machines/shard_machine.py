@@ -16,6 +16,7 @@ from typing import get_args
 
 import msgspec
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import UnsupportedVersion
 from penstock.core.types import Offset, PartitionId, Term
@@ -139,7 +140,7 @@ class ShardMachine:
 
     def restore(self, data: bytes) -> None:
         try:
-            state = msgspec.msgpack.decode(data, type=_Snapshot)
+            state = decode_msgpack(data, _Snapshot)
         except msgspec.DecodeError as error:
             raise UnsupportedVersion(
                 f"this is no snapshot of a shard that this build can read ({error}); start this"

@@ -14,6 +14,7 @@ import msgspec
 from penstock.client.client import Client
 from penstock.client.database import Connection, Cursor, ParamStyle, run, table_name
 from penstock.client.record import Record
+from penstock.core.decoders import json_decoder
 from penstock.patterns.event_sourcing import StoredEvent
 from penstock.patterns.projection import Projection
 
@@ -47,7 +48,7 @@ class EventProjection(Projection[StoredEvent], Generic[E]):
             table=table,
         )
         self._show = show
-        self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(event)
+        self._decoder: msgspec.json.Decoder[E] = json_decoder(event)
         self._versions = table_name(versions_table)
 
     def _create(self, cursor: Cursor) -> None:

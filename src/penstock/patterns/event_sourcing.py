@@ -44,6 +44,7 @@ from penstock.client.client import Client
 from penstock.client.outgoing import Outgoing
 from penstock.client.record import Record
 from penstock.client.topic import Topic
+from penstock.core.decoders import json_decoder
 from penstock.core.errors import InvalidRequest, LocalError, Overloaded
 from penstock.patterns.followed_log import FollowedLog
 
@@ -110,8 +111,8 @@ class AggregateStore(Generic[E, S]):
         self.topic: Topic[StoredEvent] = client.topic(name, codec=StoredEvent)
         self.snapshots: Topic[Snapshot] = client.topic(f"{name}-snapshots", codec=Snapshot)
         self._client = client
-        self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(event)
-        self._state_type = state
+        self._decoder: msgspec.json.Decoder[E] = json_decoder(event)
+        self._state_decoder: msgspec.json.Decoder[S] = json_decoder(state)
         self._initial = initial
         self._fold = fold
         self._partitions = partitions
@@ -156,7 +157,7 @@ class AggregateStore(Generic[E, S]):
                 self._followed.positions.setdefault(partition, snapshot.offset)
             else:
                 name = key.removeprefix(_STATE)
-                state = msgspec.json.decode(snapshot.state, type=self._state_type)
+                state = self._state_decoder.decode(snapshot.state)
                 self._aggregates[name] = Aggregate(name, snapshot.version, state)
 
     async def load(self, aggregate_id: str) -> Aggregate[S]:

@@ -38,6 +38,7 @@ from penstock.client.database import Connection, Cursor, ParamStyle, run, table_
 from penstock.client.outgoing import Outgoing
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.core.clock import Clock, SystemClock
+from penstock.core.decoders import json_decoder
 from penstock.core.errors import InvalidRequest
 
 Dialect = Literal["sqlite", "postgresql", "mysql"]
@@ -58,6 +59,9 @@ class _Options(msgspec.Struct, frozen=True, omit_defaults=True):
     message_group: str | None = None
     deliver_at_ms: int | None = None
     expire_at_ms: int | None = None
+
+
+_options_decoder = json_decoder(_Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class Outbox:
 
 def _read(row: tuple[object, ...]) -> OutboxRow:
     position, row_id, destination, key, body, text = row
-    options = msgspec.json.decode(str(text), type=_Options)
+    options = _options_decoder.decode(str(text))
     headers = {
         name: None if value is None else b64decode(value) for name, value in options.headers.items()
     }

@@ -36,6 +36,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from penstock.core.decoders import json_decoder
 from penstock.core.errors import InvalidRequest
 
 STEPS_MAX = 100
@@ -163,6 +164,8 @@ class Saga(Generic[D]):
             raise InvalidRequest(f"saga {name}: 1 to {STEPS_MAX} steps, each with another name")
         self.name = name
         self.data = data
+        # Made here, once: msgspec must not meet a class for the first time in two threads at once.
+        self.decoder: msgspec.json.Decoder[D] = json_decoder(data)
         self.steps = tuple(steps)
 
     def step(self, name: str) -> Step[D]:

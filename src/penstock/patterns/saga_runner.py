@@ -345,7 +345,7 @@ class SagaRunner(Generic[D]):
             step=step.name,
             key=f"{key}/undo" if undoing else key,
             attempt=state.attempts + 1,
-            data=msgspec.json.decode(state.data, type=self.saga.data),
+            data=self.saga.decoder.decode(state.data),
             results=state.results,
         )
         if inspect.iscoroutinefunction(function):

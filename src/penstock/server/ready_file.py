@@ -9,6 +9,7 @@ import os
 
 import msgspec
 
+from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError
 
 BYTES_MAX = 65_536
@@ -35,7 +36,7 @@ def remove_old_ready_file(path: str) -> None:
     """Remove what a crashed broker left; that of a living one is not ours to remove."""
     try:
         with open(path, "rb") as file:
-            pid = msgspec.json.decode(file.read(BYTES_MAX), type=_Written).pid
+            pid = decode_json(file.read(BYTES_MAX), _Written).pid
     except FileNotFoundError:
         return
     except (OSError, msgspec.DecodeError):

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.core.decoders import decode_json
 from penstock.core.queue_rules import Dead, Deduplication
 from penstock.machines.catalog import Topic
 from penstock.sqs.errors import InvalidAttributeName, InvalidAttributeValue
@@ -140,7 +141,7 @@ def _check_value(name: str, text: str) -> str:
 
 def _check_map(name: str, text: str) -> None:
     try:
-        msgspec.json.decode(text, type=dict[str, object])
+        decode_json(text, dict[str, object])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidAttributeValue.of(name) from error
 

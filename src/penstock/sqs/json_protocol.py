@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from penstock.core.decoders import json_decoder
 from penstock.sqs.answers import Answer
 from penstock.sqs.errors import SqsError
 from penstock.sqs.protocol_errors import MalformedBody, UnknownAction
@@ -24,7 +25,7 @@ TARGET_PREFIX = b"AmazonSQS."
 
 _ENCODER = msgspec.json.Encoder()
 _READERS: dict[bytes, tuple[str, msgspec.json.Decoder[Request]]] = {
-    TARGET_PREFIX + name.encode(): (name, msgspec.json.Decoder(action.request))
+    TARGET_PREFIX + name.encode(): (name, json_decoder(action.request))
     for name, action in ACTIONS.items()
 }
 _HEADERS = b"Content-Type: application/x-amz-json-1.%b\r\nx-amzn-RequestId: %b\r\n"

@@ -25,6 +25,7 @@ from hashlib import md5
 import msgspec
 
 from penstock.core import card
+from penstock.core.decoders import json_decoder
 from penstock.core.message import Header
 from penstock.sqs.errors import FORBIDDEN_CHARACTERS, InvalidParameterValue, UnsupportedOperation
 from penstock.sqs.requests import MessageAttributeValue
@@ -48,7 +49,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMBER_MAX = 1e126
 _NUMBER_MIN = -1e128
 _TYPES_ENCODER = msgspec.json.Encoder()
-_TYPES_DECODER = msgspec.json.Decoder(dict[str, str])
+_TYPES_DECODER: msgspec.json.Decoder[dict[str, str]] = json_decoder(dict[str, str])
 
 
 # Checking.

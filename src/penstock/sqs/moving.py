@@ -9,6 +9,7 @@ from binascii import Error as NotBase64
 
 import msgspec
 
+from penstock.core.decoders import decode_json
 from penstock.core.errors import InvalidRequest, MoveRunning, UnknownMove
 from penstock.core.limits import MOVE_RATE
 from penstock.core.types import NO_TOPIC_ID
@@ -141,6 +142,6 @@ def _write_handle(move: Move, source: Topic, call: Call) -> str:
 
 def _read_handle(text: str) -> _Handle:
     try:
-        return msgspec.json.decode(b64decode(text.encode("ascii"), validate=True), type=_Handle)
+        return decode_json(b64decode(text.encode("ascii"), validate=True), _Handle)
     except (NotBase64, UnicodeError, ValueError) as error:
         raise InvalidParameterValue("Value for parameter TaskHandle is invalid.") from error

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.core.decoders import decode_json
 from penstock.sqs.answers import QueueAttributes
 from penstock.sqs.attributes import (
     ATTRIBUTE_NAMES,
@@ -191,7 +192,7 @@ def _read_policy(sqs: str, arn: str) -> dict[str, Any]:
     text = read_document(sqs).attributes.get(POLICY)
     policy: dict[str, Any] = {"Version": "2008-10-17", "Id": f"{arn}/SQSDefaultPolicy"}
     if text:
-        policy = msgspec.json.decode(text, type=dict[str, Any])
+        policy = decode_json(text, dict[str, Any])
     statements = policy.get("Statement", [])
     if isinstance(statements, dict):
         statements = [statements]

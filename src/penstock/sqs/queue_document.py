@@ -13,6 +13,8 @@ from functools import cached_property, lru_cache
 
 import msgspec
 
+from penstock.core.decoders import json_decoder
+
 MESSAGE_BYTES_MAX = 1_048_576
 DOCUMENTS_KEPT = 4_096
 MAXIMUM_MESSAGE_SIZE = "MaximumMessageSize"
@@ -37,7 +39,7 @@ class QueueDocument(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return msgspec.json.encode(self).decode()
 
 
-_DECODER = msgspec.json.Decoder(QueueDocument)
+_DECODER: msgspec.json.Decoder[QueueDocument] = json_decoder(QueueDocument)
 NO_DOCUMENT = QueueDocument()
 
 

@@ -10,6 +10,7 @@ seen here and the other way round; the second one only means something when the 
 
 import msgspec
 
+from penstock.core.decoders import decode_json
 from penstock.sqs.errors import InvalidAttributeValue, SqsError, invalid_value
 from penstock.sqs.names import name_of_arn, queue_arn
 
@@ -111,7 +112,7 @@ def _allowed(allow: str, source: str) -> bool:
 
 def _read_map(name: str, text: str, complaint: str) -> dict[str, object]:
     try:
-        return msgspec.json.decode(text, type=dict[str, object])
+        return decode_json(text, dict[str, object])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidAttributeValue.of(name, complaint) from error
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 from crc32c import crc32c
 
+from penstock.core.decoders import decode_json
 from penstock.storage.disk import Buffer, Disk
 
 ASIDE = ".new"
@@ -36,7 +37,7 @@ def unseal(data: bytes, kind: type[T]) -> T | None:
     if not line.endswith(b"\n") or checksum != b"%08x\n" % crc32c(line):
         return None
     try:
-        return msgspec.json.decode(line, type=kind)
+        return decode_json(line, kind)
     except msgspec.DecodeError:
         return None
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from crc32c import crc32c
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.types import Index, Offset, PartitionId, Term
 from penstock.storage.disk import Disk, File
 from penstock.storage.files import PAGE_BYTES, Files, PageDamaged, Pages
@@ -141,7 +142,7 @@ def read_index_header(file: File) -> tuple[IndexHeader, int] | None:
     if len(data) < length or crc32c(data) != checksum:
         return None
     try:
-        header = msgspec.msgpack.decode(data, type=IndexHeader)
+        header = decode_msgpack(data, IndexHeader)
     except msgspec.DecodeError:
         return None
     start = _PREFIX.size + length

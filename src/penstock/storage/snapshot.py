@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 from crc32c import crc32c
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import SnapshotMark
 from penstock.core.limits import SNAPSHOT_BYTES_MAX
 from penstock.storage.disk import Disk, File
@@ -76,7 +77,7 @@ def read_layout(file: File) -> SnapshotLayout | None:
     wanted = _CHECKSUM.unpack_from(head, _HEADER.size)[0]
     if crc32c(encoded, crc32c(head[: _HEADER.size])) != wanted:
         return None
-    mark = msgspec.msgpack.decode(encoded, type=SnapshotMark)
+    mark = decode_msgpack(encoded, SnapshotMark)
     return SnapshotLayout(mark, len(head) + mark_length, length, checksum)
 
 

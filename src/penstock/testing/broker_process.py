@@ -15,8 +15,7 @@ import signal
 import sys
 import threading
 
-import msgspec
-
+from penstock.core.decoders import decode_json
 from penstock.core.errors import PenstockError
 from penstock.server.logs import configure_logs
 from penstock.server.server import Server
@@ -26,7 +25,7 @@ from penstock.testing.broker_settings import load_settings
 
 def main() -> int:
     """Run until a signal, or the end of standard input."""
-    loaded = load_settings(msgspec.json.decode(sys.argv[1], type=dict[str, object]))
+    loaded = load_settings(decode_json(sys.argv[1], dict[str, object]))
     configure_logs(loaded.config.log, colour=False)
     threading.Thread(target=_hold_leash, name="leash", daemon=True).start()
     try:

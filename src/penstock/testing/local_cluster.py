@@ -24,6 +24,7 @@ from types import TracebackType
 import msgspec
 
 from penstock.core.clock import SystemClock
+from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError, Unavailable
 from penstock.testing.free_ports import free_ports
 
@@ -269,7 +270,7 @@ class LocalCluster:
     def _is_ready(self, node: _Node) -> bool:
         try:
             with open(node.ready_file, "rb") as file:
-                places = msgspec.json.decode(file.read(), type=_Ready)
+                places = decode_json(file.read(), _Ready)
         except (FileNotFoundError, msgspec.DecodeError):
             return False
         return node.process is not None and places.pid == node.process.pid

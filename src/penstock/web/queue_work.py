@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.core.decoders import decode_json
 from penstock.core.errors import InvalidReceipt, InvalidRequest, Unavailable, UnknownWork
 from penstock.core.limits import (
     BROWSE_STEPS_MAX,
@@ -240,7 +241,7 @@ async def _outgoing(request: Request) -> list[OutgoingMessage]:
     """One message or several, whichever the body is."""
     body = await request.body()
     try:
-        is_list = "messages" in msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        is_list = "messages" in decode_json(body, dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         is_list = False
     if not is_list:

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
+from penstock.core.decoders import decode_json
 from penstock.core.errors import InvalidRequest, OutcomeUnknown
 
 CHANGE_SECONDS_MAX = 30.0
@@ -18,7 +19,7 @@ T = TypeVar("T")
 async def read_body(request: Request, kind: type[S]) -> S:
     """The body as what it should be; one that is empty counts as `{}`."""
     try:
-        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+        return decode_json(await request.body() or b"{}", kind)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not what it should be: {error}") from error
 

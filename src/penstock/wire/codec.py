@@ -7,13 +7,14 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidFrame
 from penstock.wire import group_requests, read_requests
 from penstock.wire import requests as words
 from penstock.wire.failures import Described
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DESCRIBED: Final = msgspec.msgpack.Decoder(Described)
+_DESCRIBED: Final[msgspec.msgpack.Decoder[Described]] = msgpack_decoder(Described)
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -29,8 +30,8 @@ def _all_of(family: type[msgspec.Struct]) -> object:
     return union
 
 
-_REQUESTS: Final = msgspec.msgpack.Decoder(_all_of(words.Request))
-_ANSWERS: Final = msgspec.msgpack.Decoder(_all_of(words.Answer))
+_REQUESTS: Final = msgpack_decoder(_all_of(words.Request))
+_ANSWERS: Final = msgpack_decoder(_all_of(words.Answer))
 
 encode = _ENCODER.encode
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from penstock.core.clock import Clock, SystemClock
+from penstock.core.decoders import decode_json
 from penstock.core.errors import PenstockError
 from penstock.workers.scaling import Gauge, Scaler, Scaling
 from penstock.workers.signals import NUMBER_VARIABLE
@@ -241,7 +242,7 @@ class Supervisor:
 
     def _note(self, place: _Place, line: bytes) -> None:
         with contextlib.suppress(msgspec.DecodeError):  # The application prints, too.
-            place.report = msgspec.json.decode(line, type=Report)
+            place.report = decode_json(line, Report)
 
     async def _scale(self) -> None:
         assert self._look is not None, "somebody can be asked"
