@@ -180,6 +180,15 @@ def test_workers_outlive_their_broker(place: Place, broker: Served) -> None:
     assert set(place.trace("end")) == set(range(count))
 
 
+def test_workers_wait_for_a_broker_that_comes_later(place: Place, broker: Served) -> None:
+    place.send("plain", 5)
+    broker.cluster.kill(1)
+    with place.workers("--queue", "plain"):
+        wait(lambda: "trying again" in place.said(), "nobody answers")
+        broker.cluster.start(1)
+        wait(lambda: place.stats("plain").acked == 5, "every job is acknowledged")
+
+
 def test_a_graceful_end_loses_nothing_and_repeats_nothing(place: Place) -> None:
     count = 60
     place.send("plain", count)

@@ -227,7 +227,9 @@ async def _work(app: "App", flags: WorkFlags) -> None:
     with on_signals(app.stop, lambda: app.stop(0)), on_orphaned(app.stop):
         showing = asyncio.create_task(_show(lambda: app.statistics().tasks, flags))
         try:
-            await app.run(only=flags.queue or None, concurrency=flags.concurrency)
+            await app.run(
+                only=flags.queue or None, concurrency=flags.concurrency, waits_for_broker=True
+            )
         finally:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)

@@ -18,6 +18,7 @@ one client per event loop. If one crew cannot go on, the others finish what they
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
@@ -25,6 +26,7 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from penstock.client.backoff import Backoff
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.client.call_options import SendManyOptions, SendOptions
 from penstock.client.client import Client
@@ -36,7 +38,7 @@ from penstock.client.queue_admin import QueueOptions
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.sent import Sent, SentMany
 from penstock.core.clock import Clock, SystemClock
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, Unavailable
 from penstock.embedded.connecting import connect
 from penstock.workers.breaker import CircuitBreaker
 from penstock.workers.cron import Cron
@@ -53,6 +55,8 @@ from penstock.workers.scaling import Scaling
 from penstock.workers.schedules import Every, Missed, Schedule
 from penstock.workers.signature import signature_of
 from penstock.workers.task import Task
+
+_log = logging.getLogger("penstock.workers")
 
 DEFAULT_URL = "penstock://127.0.0.1:9092"
 GRACE_SECONDS = 30.0
@@ -291,16 +295,21 @@ class App:
     # Running.
 
     async def run(
-        self, *, only: Iterable[str] | None = None, concurrency: int | None = None
+        self,
+        *,
+        only: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        waits_for_broker: bool = False,
     ) -> None:
         """Work until `stop`, then finish what is in hand. `only` names queues to work off; a
-        concurrency counts for tasks that have neither pools nor scaling."""
+        concurrency counts for tasks that have neither pools nor scaling. If no broker answers at
+        the start, it raises, or waits for one."""
         if self._running is not None:
             raise InvalidRequest("the application is running already")
         self._stopped_early = False
         chosen = self._chosen(None if only is None else set(only), concurrency)
         queues = {task.queue for task in chosen}
-        client = await self.client()
+        client = await (self._reach() if waits_for_broker else self.client())
         running = self._running = Running(client, clock=self._clock, chance=self._chance)
         running.on_started = self._started.set
         if self._stopped_early:
@@ -312,6 +321,20 @@ class App:
             self._last = running.statistics()
             self._running = None
             await self.close()
+
+    async def _reach(self) -> Client:
+        """The client, once a broker answers. A service may be started before its broker, and must
+        not give up because of it; one that is to stop meanwhile does."""
+        backoff = Backoff(random=self._chance)
+        while True:
+            try:
+                return await self.client()
+            except Unavailable as problem:
+                if self._stopped_early:
+                    raise
+                seconds = backoff.next(problem)
+                _log.warning("%s; trying again", problem)
+                await asyncio.sleep(seconds)
 
     def _chosen(self, only: set[str] | None, concurrency: int | None) -> list[AnyTask]:
         if not self.tasks:
