@@ -153,14 +153,14 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
 Parcel = tuple[ShardId, PeerMessage]
 """A message of a shard, as a MESSAGES frame carries it."""
 
-MESSAGES_DECODER = msgpack_decoder(list[Parcel])
-HELLO_DECODER = msgpack_decoder(Hello)
-REFUSED_DECODER = msgpack_decoder(Refused)
-REQUEST_DECODER = msgpack_decoder(Request)
-ANSWER_DECODER = msgpack_decoder(Answer)
-FAILURE_DECODER = msgpack_decoder(Failure)
-NOTICE_DECODER = msgpack_decoder(Notice)
-WITHDRAWAL_DECODER = msgpack_decoder(Withdrawal)
+MESSAGES_DECODER: msgspec.msgpack.Decoder[list[Parcel]] = msgpack_decoder(list[Parcel])
+HELLO_DECODER: msgspec.msgpack.Decoder[Hello] = msgpack_decoder(Hello)
+REFUSED_DECODER: msgspec.msgpack.Decoder[Refused] = msgpack_decoder(Refused)
+REQUEST_DECODER: msgspec.msgpack.Decoder[Request] = msgpack_decoder(Request)
+ANSWER_DECODER: msgspec.msgpack.Decoder[Answer] = msgpack_decoder(Answer)
+FAILURE_DECODER: msgspec.msgpack.Decoder[Failure] = msgpack_decoder(Failure)
+NOTICE_DECODER: msgspec.msgpack.Decoder[Notice] = msgpack_decoder(Notice)
+WITHDRAWAL_DECODER: msgspec.msgpack.Decoder[Withdrawal] = msgpack_decoder(Withdrawal)
 _ENCODER = msgspec.msgpack.Encoder()
 
 T = TypeVar("T")
