@@ -246,12 +246,15 @@ class Lane:
         while True:
             info = await self._asking.find(self._name, self._create, deadline)
             _, producer_id, sequence = await self._numbered(info, deadline)
+            attempts: list[TopicInfo] = []
 
             def make(
                 now: TopicInfo,
                 topic_id: bytes = info.topic_id,
                 producer: tuple[int, int, int] = (producer_id, 0, sequence),
+                attempts: list[TopicInfo] = attempts,
             ) -> tuple[Append, bytearray]:
+                attempts.append(now)
                 if now.topic_id != topic_id:
                     raise ProducerFenced(f"{self._name} was deleted and made anew meanwhile")
                 framed = frame_records(
@@ -268,7 +271,12 @@ class Lane:
                 answer, _ = await self._asking.ask_leader(
                     self._name, self._index, make, Appended, deadline=deadline, create=self._create
                 )
-            except (OutOfOrderSequence, ProducerFenced):
+            except (OutOfOrderSequence, ProducerFenced) as error:
+                if isinstance(error, OutOfOrderSequence) and len(attempts) > 1:
+                    # An earlier attempt may have been heard; under a new id it would count anew.
+                    raise OutcomeUnknown(
+                        f"it is not known whether it is stored: {error}"
+                    ) from error
                 # The broker forgot this producer, or the topic is another one: nothing is stored.
                 self._producer = None
                 tries += 1
