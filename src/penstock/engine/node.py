@@ -403,18 +403,20 @@ class Node:
         await closing
 
     def hurry(self) -> None:
-        """Do now what the next tick would do: somebody moved the clock, or cannot wait. Only for a
-        cluster of one: in others, timeouts would end before their time."""
+        """Look after things now, as the next tick would: somebody moved the clock, or cannot wait.
+        Raft's own time passes no faster by that: on a slow disk an election would be over before
+        its vote is written, again and again, and never be won."""
         assert len(self.engine.alive()) == 1, "the others' time passes more slowly"
-        if self._timer is not None:
-            self._timer.cancel()
-        self._tick()
+        self._look_after()
         self.engine.waiting.move_on()
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
-        self._ticks += 1
         self._shards.tick()
+        self._look_after()
+
+    def _look_after(self) -> None:
+        self._ticks += 1
         for coordinator in self.engine.led_coordinators():
             coordinator.tick()
         self.engine.share_groups.tick()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from penstock.embedded.open_engines import Hold, OpenEngines
 from penstock.embedded.settings import MEMORY_SETTINGS, EmbeddedSettings
 from penstock.engine.moved_time import MovableClock
 from penstock.engine.node_file import NodeFile, store_node_file
-from penstock.storage import RealDisk
+from penstock.storage import RealDisk, memory_disk
 from penstock.storage.memory_disk import MemoryDisk, MemoryFile
 from penstock.testing.clock import ManualClock
 from penstock.wire.requests import AskCluster, ClusterInfo, DeleteTopic, Send
@@ -335,3 +336,25 @@ class TestFullMemory:
                         break
 
         play(story, settings=self.SETTINGS)
+
+
+class SlowFile(MemoryFile):
+    """Takes its time to sync, as a disk does that others are using."""
+
+    def sync(self) -> None:
+        threading.Event().wait(0.03)
+        super().sync()
+
+
+def test_a_slow_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vote that takes longer to write than an election lasts must not end the election."""
+    monkeypatch.setattr(memory_disk, "MemoryFile", SlowFile)
+
+    async def story() -> None:
+        async with asyncio.timeout(10):
+            engine = await EmbeddedEngine.open(None)
+            answer, _ = await engine.answer(AskCluster())
+            assert isinstance(answer, ClusterInfo)
+            await engine.close()
+
+    asyncio.run(story())
