@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from penstock.core.errors import (
         DeadlinePassed,
         InvalidBody,
-        LeaseLost,
         OutcomeUnknown,
         PenstockError,
         Unavailable,
@@ -119,7 +118,6 @@ __all__ = [
     "HashPartitioner",
     "InvalidBody",
     "JSON",
-    "LeaseLost",
     "Message",
     "NonRetryable",
     "OutcomeUnknown",

@@ -1,5 +1,6 @@
 """Looking after consumer groups: who is in them, how far they are, and where they go on."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -41,12 +42,13 @@ if TYPE_CHECKING:
 _DEAD = "Dead"
 
 
-class GroupAdmin:
+class GroupAdmin(ABC):
     """The part of a client that looks after groups."""
 
     @property
+    @abstractmethod
     def _core(self) -> "ClientCore":
-        raise NotImplementedError
+        """What the parts of a client share."""
 
     async def groups(self) -> list[GroupSummary]:
         """All consumer groups, by name."""

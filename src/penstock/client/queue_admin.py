@@ -226,7 +226,7 @@ async def redrive(
     """Deliver dead messages anew; how many, and the id of the move if there is one."""
     if rate is not None and rate < 1:
         raise InvalidRequest(f"rate is {rate}; move one message a second or more.")
-    request = Redrive(name, to or "", rate or 0, 0, dry_run)
+    request = Redrive(name, to or "", rate or 0, dry_run)
     answer = await asking.ask(request, Redriven, harmless=dry_run)
     return answer.count, answer.move_id
 

@@ -34,7 +34,6 @@
     │   ├── UnknownGroup
     │   │   └── UnknownWork        the queue has no such work group
     │   ├── InvalidReceipt         what was handed in to settle a message is no receipt of ours
-    │   ├── LeaseLost              the message is no longer this worker's to settle
     │   ├── QueueFull              a queue's own bound: its messages must be worked off first
     │   │   └── TooManyInFlight    so many messages are leased that no more may be
     │   ├── GroupNotEmpty          it has members, and what is asked needs it to have none
@@ -303,14 +302,6 @@ class InvalidReceipt(LocalError):
 
     kafka_code = 121  # INVALID_RECORD_STATE
     sqs_code = "ReceiptHandleIsInvalid"
-
-
-class LeaseLost(LocalError):
-    """The lease ran out, or the message was settled: it is not this worker's any more."""
-
-    kafka_code = 121  # INVALID_RECORD_STATE
-    sqs_code = "ReceiptHandleIsInvalid"
-    http_status = 409
 
 
 class QueueFull(LocalError):

@@ -31,8 +31,7 @@ _MODULES = {
     "penstock.client.statistics": "ClientStatistics",
     "penstock.client.subscription": "Subscription",
     "penstock.client.topic": "Topic",
-    "penstock.core.errors": "DeadlinePassed InvalidBody LeaseLost"
-    " OutcomeUnknown PenstockError Unavailable",
+    "penstock.core.errors": "DeadlinePassed InvalidBody OutcomeUnknown PenstockError Unavailable",
     "penstock.embedded.connecting": "connect",
     "penstock.workers": "App CircuitBreaker NonRetryable Pool Reject"
     " Retry RetryLater Scaling worker",

@@ -4,7 +4,6 @@ import msgspec
 
 from penstock.core.errors import InvalidRequest, UnknownMove
 from penstock.core.limits import BROWSE_STEPS_MAX
-from penstock.core.types import Offset
 from penstock.engine.queues import ALL_STATES
 from penstock.machines.catalog import Topic
 from penstock.native.handling import Desk, Handlers, Reply
@@ -14,17 +13,13 @@ from penstock.wire.requests import (
     Browse,
     Browsed,
     BrowsedOne,
-    Cancel,
-    CloseWork,
     Count,
     Counted,
     Done,
     MoveInfo,
-    OpenWork,
     Purge,
     Redrive,
     Redriven,
-    ResetWork,
     WorkGroups,
 )
 
@@ -75,39 +70,10 @@ async def answer_work_groups(desk: Desk, request: AskWorkGroups, _payload: memor
     return WorkGroups(tuple(sorted(names))), b""
 
 
-async def answer_open(desk: Desk, request: OpenWork, _payload: memoryview) -> Reply:
-    """Let a work group begin."""
-    topic = desk.engine.topic(request.name)
-    await desk.engine.queues.open(topic, request.group, start=request.start)
-    return Done(), b""
-
-
-async def answer_close(desk: Desk, request: CloseWork, _payload: memoryview) -> Reply:
-    """Forget a work group."""
-    await desk.engine.queues.close(desk.engine.topic(request.name), request.group)
-    return Done(), b""
-
-
-async def answer_reset(desk: Desk, request: ResetWork, _payload: memoryview) -> Reply:
-    """Let a work group go on from elsewhere."""
-    topic = desk.engine.topic(request.name)
-    await desk.engine.queues.reset(topic, request.group, start=request.start)
-    return Done(), b""
-
-
 async def answer_purge(desk: Desk, request: Purge, _payload: memoryview) -> Reply:
     """Drop what is left to do."""
     count = await desk.engine.queues.purge(desk.engine.topic(request.name), request.group)
     return Done(count), b""
-
-
-async def answer_cancel(desk: Desk, request: Cancel, _payload: memoryview) -> Reply:
-    """Call off messages."""
-    topic = desk.engine.topic(request.name)
-    places = [(index, Offset(offset)) for index, offset in request.places]
-    for index, _ in places:
-        _partition(topic, index)
-    return Done(await desk.engine.queues.cancel(topic, places, request.group)), b""
 
 
 async def answer_redrive(desk: Desk, request: Redrive, _payload: memoryview) -> Reply:
@@ -146,11 +112,7 @@ QUEUE_HANDLERS: Handlers = {
     AskMove: answer_move,
     AskWorkGroups: answer_work_groups,
     Browse: answer_browse,
-    Cancel: answer_cancel,
-    CloseWork: answer_close,
     Count: answer_count,
-    OpenWork: answer_open,
     Purge: answer_purge,
     Redrive: answer_redrive,
-    ResetWork: answer_reset,
 }

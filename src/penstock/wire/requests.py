@@ -278,42 +278,11 @@ class WorkGroups(Answer, frozen=True, tag="work_groups"):
     names: tuple[str, ...]
 
 
-class OpenWork(Request, frozen=True, tag="open_work"):
-    """Let a work group begin: at -2 the log's start, at -1 its end, or at an offset."""
-
-    name: str
-    group: str
-    start: int = -2
-
-
-class CloseWork(Request, frozen=True, tag="close_work"):
-    """Forget a work group and where it was."""
-
-    name: str
-    group: str
-
-
-class ResetWork(Request, frozen=True, tag="reset_work"):
-    """Let a work group go on from elsewhere; leases end."""
-
-    name: str
-    group: str
-    start: int
-
-
 class Purge(Request, frozen=True, tag="purge"):
     """Drop everything a work group has left to do."""
 
     name: str
     group: str
-
-
-class Cancel(Request, frozen=True, tag="cancel"):
-    """Call off messages that nobody has: (partition, offset)."""
-
-    name: str
-    group: str
-    places: tuple[tuple[int, int], ...]
 
 
 class Redrive(Request, frozen=True, tag="redrive"):
@@ -323,7 +292,6 @@ class Redrive(Request, frozen=True, tag="redrive"):
     name: str
     to: str = ""
     rate: int = 0
-    messages_max: int = 0
     dry_run: bool = False
 
 
