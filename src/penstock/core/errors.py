@@ -23,6 +23,7 @@
     │   ├── UnsupportedVersion     replicated state or a command of a later version
     │   ├── InvalidRequest         asked in a way that means nothing
     │   ├── InvalidUrl             an address that `connect` cannot read
+    │   ├── NotInstalled           a program or a package that this needs is not on this machine
     │   ├── InvalidBody            a message's body that its codec cannot write or read
     │   ├── ClientClosed           the client was closed: connect anew
     │   ├── MalformedRequest       a client sent bytes that are no request
@@ -49,6 +50,8 @@
     │   ├── OffsetMetadataTooLarge
     │   ├── UnknownMove            no such move of messages, or one that is over
     │   ├── MoveRunning            a queue's messages are moved by one move at a time
+    │   ├── PublicationConflict    a batch that another owner of the application has published
+    │   ├── StagingExpired         what is to be published was staged too long ago
     │   └── DirectoryRefused       this data directory cannot be used as asked
     │       ├── DirectoryInUse     another process has it open
     │       ├── ForeignDirectory   not a Penstock directory, or another cluster's or node's
@@ -242,6 +245,12 @@ class InvalidUrl(LocalError):
     """An address that `connect` cannot read, or one of another system."""
 
 
+class NotInstalled(LocalError):
+    """A program or a package that this needs is not on this machine; the message says which."""
+
+    http_status = 501
+
+
 class InvalidBody(LocalError):
     """A body that its codec cannot write, or bytes that it cannot read as what they should be."""
 
@@ -408,6 +417,18 @@ class MoveRunning(LocalError):
 
     sqs_code = "AWS.SimpleQueueService.UnsupportedOperation"
     http_status = 409
+
+
+class PublicationConflict(LocalError):
+    """The application's batch was published by another owner: it is not the same batch."""
+
+    http_status = 409
+
+
+class StagingExpired(LocalError):
+    """What is to be published was staged too long ago, and is gone: stage it again."""
+
+    http_status = 410
 
 
 class DirectoryRefused(LocalError):

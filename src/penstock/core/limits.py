@@ -242,6 +242,17 @@ DEDUPLICATION_IDS_MAX = 5_000_000
 ORIGIN_REMEMBERED_MS = 24 * 60 * 60 * 1000
 """How long a queue remembers where a moved message came from, so that it is not moved twice."""
 
+# Publishing batches of staged messages.
+PUBLICATION_COMMAND_BYTES_MAX = 4 * MIB
+PUBLICATION_RANGES_MAX = 50_000
+"""Of staged messages that one publication may be made of."""
+APPLICATION_NAME_BYTES_MAX = 255
+APPLICATIONS_PER_SHARD_MAX = 100_000
+APPLICATION_REMEMBERED_MS = 30 * 24 * 60 * 60 * 1000
+"""How long it is known which batch an application that is silent has published last."""
+STAGED_MS = 24 * 60 * 60 * 1000
+"""How long staged messages wait to be published."""
+
 # Moving messages from one queue to another.
 MOVE_COMMAND_BYTES_MAX = 1 * MIB
 MOVES_ACTIVE_PER_SHARD_MAX = 1_000
@@ -257,5 +268,9 @@ MOVE_FILTER_PLACES_MAX = 10_000
 MOVE_FAILURE_CHARACTERS_MAX = 1_000
 TURN_STEPS_MAX = 2_000
 """How many leases, delays and expiries one entry may end; the rest is for the next one."""
+COVER_STEPS_MAX = 5_000
+"""How many runs one entry may end that covers a range; the rest is for the next one."""
+COVER_DEAD_MAX = 1_000
+"""How many messages may die by one of them."""
 BROWSE_STEPS_MAX = 100_000
 """How many messages one look into a queue may pass over."""

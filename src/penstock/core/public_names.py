@@ -28,6 +28,8 @@ _MODULES = {
     "penstock.client.record": "Record",
     "penstock.client.sent": "Sent SentMany",
     "penstock.client.settings": "Batching ClientSettings",
+    "penstock.client.stage": "Stage",
+    "penstock.client.staged": "Publication Staged",
     "penstock.client.statistics": "ClientStatistics",
     "penstock.client.subscription": "Subscription",
     "penstock.client.topic": "Topic",

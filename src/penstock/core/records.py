@@ -38,6 +38,8 @@ _ATTRIBUTES = struct.Struct(">h")
 _CRC_AT = 17
 _CRC_FROM = 21
 _MAX_TIMESTAMP_AT = 35
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = 43
 _LOG_APPEND_TIME = 0x08
 _LENGTH_FROM = 12
 _SEQUENCES = 1 << 31
@@ -125,6 +127,14 @@ def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
     _ATTRIBUTES.pack_into(view, _CRC_FROM, attributes | _LOG_APPEND_TIME)
     _STAMP.pack_into(view, _MAX_TIMESTAMP_AT, now_ms)
     _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
+
+
+def number_batch(
+    batch: bytearray | memoryview, *, producer_id: ProducerId, epoch: int, sequence: int
+) -> None:
+    """Make a stored batch, whose checksum is right, that of an idempotent producer, in place."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, sequence)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
 
 
 def read_outline(data: bytes | memoryview, position: int) -> tuple[int, int, int, int, int]:

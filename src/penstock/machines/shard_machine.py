@@ -1,4 +1,4 @@
-"""The machine of one shard: partitions, queues, groups, moves and the catalog, side by side.
+"""The machine of one shard: partitions, queues, groups, moves, publications and the catalog.
 
 Machines that know nothing of each other share one log. An APPEND is for the partitions; a command
 is for the machine whose list of commands has its tag. Every shard has all of them: in data shards
@@ -35,12 +35,14 @@ from penstock.machines.partitions import (
     Partitions,
     PartitionTrimmed,
 )
+from penstock.machines.publication_commands import PublicationCommand
+from penstock.machines.publications import Publications
 from penstock.machines.queue_commands import QueueCommand
 from penstock.machines.queues import Queues
 
 _TAG_BYTES_MAX = 31
 _NOTHING = msgspec.msgpack.encode([1, 0, []])
-"""What a snapshot of before there were queues or moves stands for."""
+"""What a snapshot of before there were queues, moves or publications stands for."""
 
 
 class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -49,12 +51,22 @@ class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     catalog: bytes
     queues: bytes = b""
     moves: bytes = b""
+    publications: bytes = b""
 
 
 class ShardMachine:
     """Implements `Machine` by handing on."""
 
-    __slots__ = ("_by_request", "_by_tag", "catalog", "groups", "moves", "partitions", "queues")
+    __slots__ = (
+        "_by_request",
+        "_by_tag",
+        "catalog",
+        "groups",
+        "moves",
+        "partitions",
+        "publications",
+        "queues",
+    )
 
     def __init__(self) -> None:
         self.partitions = Partitions()
@@ -62,12 +74,14 @@ class ShardMachine:
         self.catalog = Catalog()
         self.queues = Queues(self.partitions.bounds)
         self.moves = Moves()
+        self.publications = Publications()
         owners: list[tuple[Machine, object]] = [
             (self.partitions, Command),
             (self.groups, GroupCommand),
             (self.catalog, CatalogCommand),
             (self.queues, QueueCommand),
             (self.moves, MoveCommand),
+            (self.publications, PublicationCommand),
         ]
         self._by_request: dict[type, Machine] = {AppendBatch: self.partitions}
         self._by_tag: dict[str, Machine] = {}
@@ -87,7 +101,14 @@ class ShardMachine:
         return max(machine.time_ms for machine in self._machines())
 
     def _machines(self) -> tuple[Machine, ...]:
-        return self.partitions, self.groups, self.catalog, self.queues, self.moves
+        return (
+            self.partitions,
+            self.groups,
+            self.catalog,
+            self.queues,
+            self.moves,
+            self.publications,
+        )
 
     def bounds(self, partition: PartitionId) -> Bounds:
         """Log start and high watermark."""
@@ -135,6 +156,7 @@ class ShardMachine:
                 self.catalog.snapshot(),
                 self.queues.snapshot(),
                 self.moves.snapshot(),
+                self.publications.snapshot(),
             )
         )
 
@@ -151,6 +173,7 @@ class ShardMachine:
         self.catalog.restore(state.catalog)
         self.queues.restore(state.queues or _NOTHING)
         self.moves.restore(state.moves or _NOTHING)
+        self.publications.restore(state.publications or _NOTHING)
 
 
 def command_tag(payload: bytes) -> str:

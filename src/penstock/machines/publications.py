@@ -1,0 +1,328 @@
+"""The publications of one shard: which batch each application published last, and which is under
+way.
+
+Whoever wants a batch of messages to be there once, in all its partitions or in none, first stages
+them: appended to staging partitions, where nobody reads them. Then it publishes: one command here
+says which staged messages the batch consists of. With that command the batch is decided; the node
+that leads this shard brings every partition its part (`engine.publications`), and a successor goes
+on where it stopped. A batch that is asked for again, by a caller who never got an answer, is found
+to be decided, and what was staged for it anew is left to expire.
+
+Rules that hold here:
+
+- `apply` decides; `plan` only stamps, encodes and keeps bounds. A refused command changes nothing
+  but log time and is answered with `Refused`.
+- The first decision about a batch stands. Batches of an application only go up: one that is not
+  above the last is not new.
+- One publication of an application is under way at a time, so all partitions see the batches of an
+  application in the same order.
+- An owner that is not the one that published last may go on, and may not repeat: its batch 3 is not
+  the other's batch 3, and to call it published would lose it.
+
+How a part is appended once: every publication is an epoch of a producer that belongs to the
+application, and numbers its messages from 0 in each partition. So a partition knows by itself how
+much of its part it has, and fences a leader that was replaced and does not know yet.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+import msgspec
+
+from penstock.core.decoders import decode_msgpack
+from penstock.core.entries import Entry, EntryKind
+from penstock.core.errors import (
+    InvalidRequest,
+    LocalError,
+    Overloaded,
+    PenstockError,
+    PublicationConflict,
+    Unavailable,
+    UnsupportedVersion,
+)
+from penstock.core.limits import (
+    APPLICATION_NAME_BYTES_MAX,
+    APPLICATIONS_PER_SHARD_MAX,
+    PUBLICATION_RANGES_MAX,
+)
+from penstock.core.types import NO_PRODUCER, Offset, PartitionId, ProducerId, Term
+from penstock.machines.machine import Applied, Plan, Propose, Reply, Request, refusal
+from penstock.machines.publication_commands import (
+    BeginPublication,
+    ForgetApplications,
+    PublicationCommand,
+    PublishedPart,
+    SettleParts,
+    decode_publication_command,
+    encode_publication_command,
+)
+
+EPOCH_MAX = (1 << 15) - 1
+"""An epoch has 16 bits with a sign; after the last one comes another producer."""
+BATCH_MAX = (1 << 63) - 1
+NOTHING_PUBLISHED = -1
+
+_COMMANDS = get_args(PublicationCommand)
+_VERSION = 1
+
+
+class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A batch that is decided and has not reached all its partitions yet."""
+
+    batch: int
+    producer_id: ProducerId
+    epoch: int
+    parts: tuple[PublishedPart, ...]
+    """Those that are not known to have arrived."""
+
+
+class Application(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is remembered of one application. The order of fields is in snapshots."""
+
+    name: str
+    owner: str
+    last_batch: int
+    """The last batch that is decided; `NOTHING_PUBLISHED` is never kept."""
+    producer_id: ProducerId
+    epoch: int
+    last_ms: int
+    under_way: Publication | None = None
+
+
+class PublicationReply(Reply, frozen=True):
+    """Whether the batch was decided just now, and the application as it is."""
+
+    is_new: bool
+    application: Application
+
+
+class PartsSettled(Reply, frozen=True):
+    """It is written down; whether the publication is over."""
+
+    is_over: bool
+
+
+class ApplicationsForgotten(Reply, frozen=True):
+    """So many."""
+
+    count: int
+
+
+class _SnapshotHead(msgspec.Struct, array_like=True):
+    version: int
+
+
+class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The layout belongs to the version, which comes first and is read before the rest."""
+
+    version: int
+    time_ms: int
+    applications: list[Application]
+
+
+class Publications:
+    """The machine of one shard's publications. Implements `Machine`."""
+
+    __slots__ = ("_applications", "_time_ms", "_time_planned_ms", "_under_way")
+
+    def __init__(self) -> None:
+        self._time_ms = 0
+        self._time_planned_ms = 0
+        self._applications: dict[str, Application] = {}
+        self._under_way: dict[str, None] = {}
+
+    # Reading.
+
+    @property
+    def version(self) -> int:
+        return _VERSION
+
+    @property
+    def time_ms(self) -> int:
+        return self._time_ms
+
+    def get(self, application: str) -> Application | None:
+        """What is remembered of an application."""
+        return self._applications.get(application)
+
+    def under_way(self) -> Iterator[Application]:
+        """The applications whose last batch has not reached all its partitions yet."""
+        return (self._applications[name] for name in list(self._under_way))
+
+    def log_starts(self) -> Mapping[PartitionId, Offset]:
+        return {}
+
+    def describe(self) -> str:
+        """`version 1 time 1700 applications 3 under way 1`."""
+        return (
+            f"version {_VERSION} time {self._time_ms} applications {len(self._applications)}"
+            f" under way {len(self._under_way)}"
+        )
+
+    # Planning: on the leader.
+
+    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
+        if not isinstance(request, _COMMANDS):
+            raise LocalError(f"{type(request).__name__} is no request to publications")
+        if isinstance(request, BeginPublication):
+            self._check_begin(request)
+        elif isinstance(request, ForgetApplications):
+            request = ForgetApplications(before_ms=min(request.before_ms, self._time_ms))
+        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
+        payload = encode_publication_command(request, stamp_ms=stamp_ms)
+        self._time_planned_ms = stamp_ms
+        return Propose(payload, stamp_ms)
+
+    def forget_plans(self) -> None:
+        self._time_planned_ms = self._time_ms
+
+    def _check_begin(self, command: BeginPublication) -> None:
+        check_application(command.application)
+        if not 0 <= command.batch <= BATCH_MAX:
+            raise InvalidRequest(f"batch {command.batch} of {command.application}: from 0 up")
+        ranges = 0
+        for part in command.parts:
+            ranges += len(part.ranges)
+            if not part.ranges or any(not 0 <= first < end for first, end in part.ranges):
+                raise InvalidRequest(f"{part} publishes nothing")
+        if len({part.partition for part in command.parts}) < len(command.parts):
+            raise InvalidRequest("a partition has one part in a publication")
+        if ranges > PUBLICATION_RANGES_MAX:
+            raise InvalidRequest(
+                f"{ranges} staged ranges in one publication, {PUBLICATION_RANGES_MAX} at most:"
+                " publish fewer messages at once, or stage them in larger batches"
+            )
+        known = command.application in self._applications
+        if not known and len(self._applications) >= APPLICATIONS_PER_SHARD_MAX:
+            raise Overloaded(
+                f"{APPLICATIONS_PER_SHARD_MAX} applications have published in this shard lately,"
+                " the most there may be; give fewer names",
+                retry_after_ms=60_000,
+            )
+
+    # Applying: on every replica; the only code that changes state.
+
+    def apply(self, entry: Entry) -> Applied:
+        if entry.kind is not EntryKind.COMMAND:
+            return Applied()
+        command = decode_publication_command(entry.payload)
+        assert command.stamp_ms >= self._time_ms, (
+            f"log time goes back from {self._time_ms} to {command.stamp_ms}"
+        )
+        self._time_ms = command.stamp_ms
+        try:
+            return Applied((self._carry_out(command),))
+        except PenstockError as error:
+            return Applied((refusal(error),))
+
+    def _carry_out(self, command: PublicationCommand) -> Reply:
+        match command:
+            case BeginPublication():
+                return self._begin(command)
+            case SettleParts():
+                return self._settle(command)
+            case ForgetApplications(before_ms=before_ms):
+                return self._forget(before_ms)
+
+    def _begin(self, command: BeginPublication) -> Reply:
+        known = self._applications.get(command.application)
+        if known is not None:
+            if command.batch <= known.last_batch:
+                if command.owner != known.owner:
+                    raise PublicationConflict(
+                        f"application {known.name} has published up to batch {known.last_batch} for"
+                        f" another owner ({known.owner or 'none'}), and batch {command.batch} is"
+                        " not above it: it would be taken for the other's and be lost. Go on with a"
+                        " higher batch, or use another name"
+                    )
+                return PublicationReply(False, known)
+            if known.under_way is not None:
+                raise Unavailable(
+                    f"batch {known.last_batch} of {known.name} is still on its way",
+                )
+        producer_id, epoch = self._next_epoch(known, command.producer_id)
+        under_way = None
+        if command.parts:
+            under_way = Publication(command.batch, producer_id, epoch, command.parts)
+        decided = Application(
+            name=command.application,
+            owner=command.owner,
+            last_batch=command.batch,
+            producer_id=producer_id,
+            epoch=epoch,
+            last_ms=self._time_ms,
+            under_way=under_way,
+        )
+        self._keep(decided)
+        return PublicationReply(True, decided)
+
+    def _next_epoch(
+        self, known: Application | None, producer_id: ProducerId
+    ) -> tuple[ProducerId, int]:
+        if known is not None and known.epoch < EPOCH_MAX:
+            return known.producer_id, known.epoch + 1
+        if producer_id == NO_PRODUCER:
+            raise Unavailable("the application needs another producer id; ask again with one")
+        return producer_id, 0
+
+    def _settle(self, command: SettleParts) -> Reply:
+        known = self._applications.get(command.application)
+        if known is None or known.under_way is None or known.under_way.batch != command.batch:
+            return PartsSettled(True)  # Somebody else was faster.
+        arrived = set(command.partitions)
+        left = tuple(part for part in known.under_way.parts if part.partition not in arrived)
+        under_way = msgspec.structs.replace(known.under_way, parts=left) if left else None
+        self._keep(msgspec.structs.replace(known, under_way=under_way))
+        return PartsSettled(under_way is None)
+
+    def _forget(self, before_ms: int) -> Reply:
+        idle = [
+            one.name
+            for one in self._applications.values()
+            if one.last_ms < before_ms and one.under_way is None
+        ]
+        for name in idle:
+            del self._applications[name]
+        return ApplicationsForgotten(len(idle))
+
+    def _keep(self, application: Application) -> None:
+        self._applications[application.name] = application
+        if application.under_way is None:
+            self._under_way.pop(application.name, None)
+        else:
+            self._under_way[application.name] = None
+
+    # Snapshots.
+
+    def snapshot(self) -> bytes:
+        applications = [self._applications[name] for name in sorted(self._applications)]
+        return msgspec.msgpack.encode(_Snapshot(_VERSION, self._time_ms, applications))
+
+    def restore(self, data: bytes) -> None:
+        try:
+            version = decode_msgpack(data, _SnapshotHead).version
+            if version != _VERSION:
+                raise UnsupportedVersion(
+                    f"publications of version {version} are in a snapshot, this build knows"
+                    f" {_VERSION}: start this node with a later version of Penstock"
+                )
+            state = decode_msgpack(data, _Snapshot)
+        except msgspec.DecodeError as error:
+            raise UnsupportedVersion(
+                f"this is no snapshot of publications that this build can read ({error}); start"
+                " this node with the version of Penstock that wrote it or a newer one"
+            ) from error
+        self._time_ms = state.time_ms
+        self._applications, self._under_way = {}, {}
+        for application in state.applications:
+            self._keep(application)
+        self.forget_plans()
+
+
+def check_application(name: str) -> None:
+    """A name that an application can have."""
+    if not name or len(name.encode()) > APPLICATION_NAME_BYTES_MAX:
+        raise InvalidRequest(
+            f"an application's name has 1 to {APPLICATION_NAME_BYTES_MAX} bytes, not"
+            f" {len(name.encode())}"
+        )
