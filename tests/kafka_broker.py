@@ -17,7 +17,8 @@ from penstock.core.limits import MIB
 from penstock.core.types import ShardId
 from penstock.engine.engine import EngineSettings
 from penstock.engine.group_requests import GroupSettings
-from penstock.engine.node import Node, NodeSettings
+from penstock.engine.node import Node
+from penstock.engine.node_settings import NodeSettings
 from penstock.kafka import KafkaListener, KafkaSettings
 from penstock.native.guests import NativeGuests
 from penstock.native.service import Service

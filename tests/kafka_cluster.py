@@ -8,7 +8,8 @@ from pathlib import Path
 from penstock.core.limits import MIB
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.group_requests import GroupSettings
-from penstock.engine.node import Node, NodeSettings
+from penstock.engine.node import Node
+from penstock.engine.node_settings import NodeSettings
 from penstock.kafka import KafkaListener
 from penstock.storage import LogSettings
 from tests.cluster.addresses import free_block

@@ -24,7 +24,8 @@ from penstock.core.errors import Unavailable
 from penstock.embedded.settings import FILE_SETTINGS, MEMORY_SETTINGS, EmbeddedSettings
 from penstock.engine.group_requests import GroupSettings
 from penstock.engine.moved_time import MovedTime
-from penstock.engine.node import Node, NodeSettings
+from penstock.engine.node import Node
+from penstock.engine.node_settings import NodeSettings
 from penstock.native.handling import Buffer, Reply
 from penstock.native.service import Service
 from penstock.storage import Disk, LogSettings, RealDisk

@@ -26,7 +26,6 @@ from crc32c import crc32c
 
 from penstock.core.clock import Clock
 from penstock.core.errors import (
-    BatchTooLarge,
     InvalidGroup,
     NotCoordinator,
     NotEnoughReplicas,
@@ -37,10 +36,8 @@ from penstock.core.errors import (
     Unavailable,
     UnknownPartition,
     UnknownTopic,
-    UnsupportedBatch,
 )
-from penstock.core.record_bodies import read_records
-from penstock.core.records import check_batch, stamp_append_time
+from penstock.core.records import stamp_append_time
 from penstock.core.topic_configs import Durability
 from penstock.core.types import (
     NO_NODE,
@@ -53,6 +50,7 @@ from penstock.core.types import (
     Term,
     TopicId,
 )
+from penstock.engine.admission import check_admissible
 from penstock.engine.batcher import Promise
 from penstock.engine.coordinator import Coordinator
 from penstock.engine.forwarding import Forwarding
@@ -89,6 +87,7 @@ from penstock.machines.secrets import RECEIPTS
 
 if TYPE_CHECKING:
     from penstock.engine.moves import Moves
+    from penstock.engine.publications import Publications
     from penstock.engine.queue_survey import QueueSurvey
     from penstock.engine.queues import Queues
 
@@ -143,6 +142,8 @@ class Engine:
     """Which work groups there are; the node puts it here."""
     moves: "Moves"
     """Messages that go from one queue to another; the node puts it here."""
+    publications: "Publications"
+    """Batches that are published once, or not at all; the node puts it here."""
 
     def __init__(
         self,
@@ -364,16 +365,10 @@ class Engine:
         """Append a record batch, which is stamped in place: the caller gives the buffer away."""
         future: asyncio.Future[Produced] = self._loop.create_future()
         try:
-            partition = _partition(topic, index)
+            partition = partition_of(topic, index)
             shard = self._led(self.shard_of(partition))
             settings = topic.settings
-            if len(batch) > settings.message_bytes_max:
-                raise BatchTooLarge(
-                    f"a record batch of {len(batch)} bytes is above the topic's max.message.bytes"
-                    f" of {settings.message_bytes_max}"
-                )
-            if settings.compacts:
-                _check_keys(topic, batch)
+            check_admissible(topic, batch)
             log_append_ms = -1
             if settings.log_append_time:
                 log_append_ms = self.clock.wall_ms()
@@ -392,7 +387,7 @@ class Engine:
 
     def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:
         """Committed batches from the one that holds `offset` on."""
-        partition = _partition(topic, index)
+        partition = partition_of(topic, index)
         running = self._readable(self.shard_of(partition))
         if not running.replica.leads and offset > running.machine.bounds(partition).high_watermark:
             return b""  # A stand-in may be behind: what it misses is not out of range.
@@ -400,12 +395,12 @@ class Engine:
 
     def bounds(self, topic: Topic, index: int) -> Bounds:
         """Log start and high watermark."""
-        partition = _partition(topic, index)
+        partition = partition_of(topic, index)
         return self._readable(self.shard_of(partition)).machine.bounds(partition)
 
     async def confirm(self, topic: Topic, index: int) -> None:
         """Return when this node is sure to lead the partition and to be up to date."""
-        shard = self.shard_of(_partition(topic, index))
+        shard = self.shard_of(partition_of(topic, index))
         running = self._readable(shard)
         if running.replica.leads:
             await running.wait_current()
@@ -414,7 +409,7 @@ class Engine:
         self, topic: Topic, index: int, timestamp_ms: int
     ) -> tuple[Offset, int] | None:
         """The first batch with this time or a later one: its base offset and highest time."""
-        partition = _partition(topic, index)
+        partition = partition_of(topic, index)
         running = self._readable(self.shard_of(partition))
         found = running.replica.log.offset_for_time(partition, timestamp_ms)
         bounds = running.machine.bounds(partition)
@@ -424,7 +419,7 @@ class Engine:
 
     def partition_bytes(self, topic: Topic, index: int) -> int:
         """What a partition takes on this node's disk; 0 if it is not here."""
-        partition = _partition(topic, index)
+        partition = partition_of(topic, index)
         running = self._shards.get(self.shard_of(partition))
         if running is None:
             return 0
@@ -437,7 +432,7 @@ class Engine:
 
     async def trim(self, topic: Topic, index: int, before: Offset) -> Offset:
         """Delete what is before an offset (-1: everything); returns the log start."""
-        partition = _partition(topic, index)
+        partition = partition_of(topic, index)
         running = self._led(self.shard_of(partition))
         if before == -1:
             before = running.machine.bounds(partition).high_watermark
@@ -561,22 +556,13 @@ class Engine:
             )
 
 
-def _partition(topic: Topic, index: int) -> PartitionId:
+def partition_of(topic: Topic, index: int) -> PartitionId:
+    """A partition of a topic by its index, or `UnknownPartition`."""
     if not 0 <= index < len(topic.partitions):
         raise UnknownPartition(
             f"topic {topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}"
         )
     return topic.partitions[index]
-
-
-def _check_keys(topic: Topic, batch: bytearray | memoryview) -> None:
-    """Compaction keeps the last message of each key, so there must be one: the only place where
-    producing looks at records."""
-    check_batch(batch)
-    if any(record.key is None for record in read_records(batch).records):
-        raise UnsupportedBatch(
-            f"topic {topic.name} is compacted by key, and a record without one came: give it a key"
-        )
 
 
 def _settle_produce(

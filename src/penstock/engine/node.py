@@ -31,14 +31,13 @@ from penstock.core.errors import (
     Unavailable,
     UnknownNode,
 )
-from penstock.core.limits import MIB, TICK_MS
 from penstock.core.types import NO_NODE, NodeId, ShardId, Term
 from penstock.core.version import __version__
 from penstock.engine.cluster import SHARD_METHOD, TRANSFER_METHOD, Cluster
 from penstock.engine.coordinator import Coordinator
 from penstock.engine.courier import Courier
 from penstock.engine.dead_letters import DeadLetters
-from penstock.engine.engine import Engine, EngineSettings
+from penstock.engine.engine import Engine
 from penstock.engine.forwarding import (
     CHANGE_METHOD,
     PARTITIONS_METHOD,
@@ -54,7 +53,6 @@ from penstock.engine.founding import (
     found_alone,
 )
 from penstock.engine.frames import LinkIdentity
-from penstock.engine.group_requests import GroupSettings
 from penstock.engine.holding import hold_directory
 from penstock.engine.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
 from penstock.engine.leaders import Leader, Leaders, encode_notice
@@ -63,8 +61,16 @@ from penstock.engine.local_shards import LocalShards, ShardHooks
 from penstock.engine.moves import MOVES_METHOD, Moves
 from penstock.engine.node_checks import check_cluster, not_alone
 from penstock.engine.node_file import NodeFile, check_node, load_node_file, store_node_file
+from penstock.engine.node_settings import NodeSettings
 from penstock.engine.peers import PeerMessage
+from penstock.engine.pipeline_reports import PIPELINES_METHOD, PipelineReports
 from penstock.engine.placement import CATALOG_SHARD, found, founding_members
+from penstock.engine.publications import (
+    LAST_METHOD,
+    PART_METHOD,
+    PUBLISH_METHOD,
+    Publications,
+)
 from penstock.engine.queue_survey import QUEUE_PLACES_METHOD, WORK_GROUPS_METHOD, QueueSurvey
 from penstock.engine.queues import QUEUE_METHOD, Queues
 from penstock.engine.shard import Shard
@@ -73,7 +79,7 @@ from penstock.engine.stewardship import Stewardship
 from penstock.machines.catalog import NodeRecord
 from penstock.machines.catalog_commands import RegisterNode
 from penstock.machines.machine import Effect, WakeReaders
-from penstock.storage import Disk, Lock, LogSettings, RealDisk
+from penstock.storage import Disk, Lock, RealDisk
 
 INTRODUCE_METHOD = "introduce"
 LEADS_NOTICE = "leads"
@@ -83,29 +89,9 @@ HAND_OVER_SECONDS = 3.0
 FIRST_ELECTION_MS = 3_000
 REMOVED_TICKS = 50
 REGISTER_PAUSE_SECONDS = 0.05
-BALLAST_BYTES_PER_SHARD = 32 * MIB
 NOWHERE = "localhost:1"
 """What the catalog holds of a node that has no peer port: an address, as it wants one, at which
 nobody listens. The node says where it is when it is started with a port."""
-
-
-class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is started with."""
-
-    data: str
-    node_id: NodeId = NodeId(1)
-    cluster: dict[NodeId, str] = {}
-    """The addresses of the peers, this node's own included; empty for a cluster of one."""
-    peer_host: str = "127.0.0.1"
-    peer_port: int | None = 0
-    """0: any that is free. None: no peers, no sockets; only for a cluster of one."""
-    shards: int = 4
-    rack: str = ""
-    tick_ms: int = TICK_MS
-    """The pace of Raft's clock, on which every timeout of a shard rests."""
-    log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
-    engine: EngineSettings = EngineSettings()
-    groups: GroupSettings = GroupSettings()
 
 
 class Node:
@@ -285,6 +271,7 @@ class Node:
         self.engine.queues = self.queues
         self.cluster = Cluster(self.engine, self._shards, self._links)
         self.lag = Lag(self.engine, self._shards, self._links)
+        self.pipeline_reports = PipelineReports(self.engine, self._shards, self._links)
         self.queue_survey = QueueSurvey(self.engine, self._shards, self._links)
         self.engine.survey = self.queue_survey
         courier = Courier(self.engine, self.queues, forwarding.change)
@@ -293,6 +280,9 @@ class Node:
         )
         self.engine.moves = self._moves = Moves(
             self.engine, self._shards, self._links, courier, forwarding.change, self._announce
+        )
+        self.engine.publications = Publications(
+            self.engine, self._shards, self._links, self._announce
         )
         founders = {
             node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
@@ -310,10 +300,14 @@ class Node:
             GROUP_METHOD: self.lag.answer_group,
             GROUPS_METHOD: self.lag.answer_groups,
             ENDS_METHOD: self.lag.answer_ends,
+            PIPELINES_METHOD: self.pipeline_reports.answer,
             QUEUE_METHOD: self.queues.answer,
             MOVES_METHOD: self._moves.answer,
             WORK_GROUPS_METHOD: self.queue_survey.answer_groups,
             QUEUE_PLACES_METHOD: self.queue_survey.answer_places,
+            PUBLISH_METHOD: self.engine.publications.answer_publish,
+            LAST_METHOD: self.engine.publications.answer_last,
+            PART_METHOD: self.engine.publications.answer_part,
         }
 
     def _founders_of(self, shard: ShardId) -> Membership:
@@ -382,6 +376,7 @@ class Node:
         for coordinator in self.engine.coordinators.values():
             await coordinator.close()
         await self._moves.close()
+        await self.engine.publications.close()
         await self._dead_letters.close()
         await self.queues.shut()
         await self._close_shards()
@@ -423,6 +418,7 @@ class Node:
         self._stewardship.tick()
         self._dead_letters.tick()
         self._moves.tick()
+        self.engine.publications.tick()
         if self.engine.catalog.revision != self._peers_revision:
             self._set_peers()
         if self._ticks % NOTICE_TICKS == 0:

@@ -44,6 +44,20 @@ class QueueBounds:
                 f"{problem}; acknowledge or purge messages, or set queue.overflow=drop-oldest"
             )
 
+    def check_room(
+        self,
+        running: Shard,
+        partition: PartitionId,
+        settings: QueueSettings,
+        *,
+        messages: int,
+    ) -> None:
+        """Raise `QueueFull` if the queue has no room for so many messages more, or for none."""
+        problem = self._length_problem(running, partition, settings, messages)
+        problem = problem or self._bytes_problem(running, partition, settings, 1)
+        if problem:
+            raise QueueFull(f"{problem}; acknowledge or purge messages, then publish again")
+
     def _length_problem(
         self, running: Shard, partition: PartitionId, settings: QueueSettings, count: int
     ) -> str:

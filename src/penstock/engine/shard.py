@@ -147,12 +147,17 @@ class Shard:
         """Time passes; only for a shard that does not tick itself."""
         self.replica.tick()
 
-    async def append(self, partition: PartitionId, batch: bytearray) -> Appended:
-        """Append a record batch; returns when it is durable on a majority."""
-        # `change` written out: two coroutines less are a twelfth of what an append costs.
+    def begin_append(
+        self, partition: PartitionId, batch: bytearray | memoryview
+    ) -> "asyncio.Future[Reply]":
+        """Append a record batch, now; done when it is durable on a majority."""
         future: asyncio.Future[Reply] = self._loop.create_future()
         self.replica.submit(AppendBatch(partition, batch), partial(_settle, future))
-        reply = await future
+        return future
+
+    async def append(self, partition: PartitionId, batch: bytearray | memoryview) -> Appended:
+        """Append a record batch; returns when it is durable on a majority."""
+        reply = await self.begin_append(partition, batch)
         assert isinstance(reply, Appended), f"an append was answered with {reply}"
         return reply
 

@@ -33,7 +33,8 @@ from penstock.core.types import NodeId
 from penstock.engine.engine import EngineSettings
 from penstock.engine.group_requests import GroupSettings
 from penstock.engine.moved_time import MovedTime
-from penstock.engine.node import Node, NodeSettings
+from penstock.engine.node import Node
+from penstock.engine.node_settings import NodeSettings
 from penstock.kafka.listener import KafkaListener
 from penstock.kafka.switchboard import KafkaSettings
 from penstock.native.guests import NativeGuests

@@ -8,7 +8,8 @@ from pathlib import Path
 from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId
 from penstock.engine.engine import Acks, Produced
-from penstock.engine.node import Node, NodeSettings
+from penstock.engine.node import Node
+from penstock.engine.node_settings import NodeSettings
 from penstock.machines.catalog import Topic
 from penstock.storage import LogSettings
 from tests.batches import build_batch

@@ -12,8 +12,9 @@ from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.engine import Engine
 from penstock.engine.moved_time import MovedTime
-from penstock.engine.node import NOWHERE, Node, NodeSettings
+from penstock.engine.node import NOWHERE, Node
 from penstock.engine.node_checks import check_cluster
+from penstock.engine.node_settings import NodeSettings
 from penstock.machines.catalog_commands import AddNode
 from penstock.storage import LogSettings
 from penstock.storage.memory_disk import MemoryDisk
