@@ -44,11 +44,14 @@ from penstock.client.queue_admin import (
     describe_topic,
     list_topics,
 )
+from penstock.client.raw_log import RawLog
 from penstock.client.reading import read_records
 from penstock.client.record import Record
-from penstock.client.seconds import Seconds
+from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.sent import Sent, SentMany
 from penstock.client.settings import ClientSettings
+from penstock.client.stage import Stage, last_published, publish
+from penstock.client.staged import Publication, Staged
 from penstock.client.starting import Start
 from penstock.client.statistics import ClientStatistics
 from penstock.client.subscription import Subscription
@@ -309,6 +312,39 @@ class Client(GroupAdmin):
         return read_records(
             self._core.asking, topic, codec=chosen, start=start, end=end, partitions=partitions
         )
+
+    # Publishing.
+
+    def open_stage(self) -> Stage:
+        """Where messages are brought before they are published: see `Stage`."""
+        return Stage(self._core)
+
+    async def publish(
+        self,
+        application: str,
+        batch: int,
+        staged: Iterable[Staged],
+        *,
+        owner: str = "",
+        timeout: Seconds | None = None,
+    ) -> Publication:
+        """Let staged messages be there: in all their partitions or in none, and once for each batch
+        of an application, however often it is asked for. Batches of an application are numbered
+        upwards; one that is not above the last is taken for published.
+
+        owner    who numbers the batches, if there could be two who begin anew: what another owner
+                 has published is not taken for this one's, and `PublicationConflict` is raised
+        """
+        seconds = None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000
+        return await publish(self._core, application, batch, staged, owner=owner, timeout=seconds)
+
+    async def last_published(self, application: str) -> int | None:
+        """The number of the last batch that an application has published, if it has any."""
+        return await last_published(self._core, application)
+
+    def raw_log(self) -> RawLog:
+        """The log as it is stored, for programs that decode batches themselves: see `RawLog`."""
+        return RawLog(self._core.asking)
 
     # Looking after things.
 

@@ -240,7 +240,7 @@ class Lane:
             entry.done.exception()  # Whoever waited may have gone.
 
     async def _append(self, batch: list[Entry], deadline: float) -> Places:
-        records, count, base_ms, max_ms = self._pack(batch)
+        records, count, base_ms, max_ms = pack_entries(batch, self._clock.wall_ms())
         codec, packed = self._asking.settings.compression.compress(records, count)
         tries = 0
         while True:
@@ -287,23 +287,6 @@ class Lane:
             base = answer.base_offset
             return range(base, base + count), frozenset(), info.topic_id
 
-    def _pack(self, batch: list[Entry]) -> tuple[bytes, int, int, int]:
-        now_ms = self._clock.wall_ms()
-        bodies: list[bytes] = []
-        for entry in batch:
-            if entry.bodies is None:
-                break
-            bodies += entry.bodies
-        else:
-            records = pack_plain(bodies)
-            if records is not None:
-                return records, len(bodies), now_ms, now_ms
-        messages: list[NewMessage] = []
-        for entry in batch:
-            messages += entry.messages if entry.bodies is None else map(NewMessage, entry.bodies)
-        packed, base_ms, max_ms = pack_messages(messages, now_ms)
-        return packed, len(messages), base_ms, max_ms
-
     async def _numbered(self, info: TopicInfo, deadline: float) -> tuple[bytes, int, int]:
         producer = self._producer
         if producer is None or producer[0] != info.topic_id:
@@ -332,3 +315,21 @@ class Lane:
             number for number, (_, duplicate) in enumerate(answer.places) if duplicate
         )
         return [offset for offset, _ in answer.places], duplicates, topic_id
+
+
+def pack_entries(batch: Sequence[Entry], now_ms: int) -> tuple[bytes, int, int, int]:
+    """The records of entries, how many they are, and their first and last time."""
+    bodies: list[bytes] = []
+    for entry in batch:
+        if entry.bodies is None:
+            break
+        bodies += entry.bodies
+    else:
+        records = pack_plain(bodies)
+        if records is not None:
+            return records, len(bodies), now_ms, now_ms
+    messages: list[NewMessage] = []
+    for entry in batch:
+        messages += entry.messages if entry.bodies is None else map(NewMessage, entry.bodies)
+    packed, base_ms, max_ms = pack_messages(messages, now_ms)
+    return packed, len(messages), base_ms, max_ms

@@ -78,7 +78,7 @@ class Sender(Generic[T]):
         info = await asking.find(self._name, self._create, deadline)
         work: list[tuple[Sequence[int], Lane, Entry, int]] = []
         try:
-            for numbers, index, entry in self._entries(given, options, info, deadline):
+            for numbers, index, entry in self.divide(given, options, info, deadline):
                 _check_size(entry.size, info)
                 await self._lanes.enter(entry)
                 lane = self._lanes.lane(self._name, index, self._create)
@@ -99,7 +99,7 @@ class Sender(Generic[T]):
 
     # Dividing.
 
-    def _entries(
+    def divide(
         self,
         given: Sequence[T | Outgoing[T]],
         options: Outgoing[Any],

@@ -9,9 +9,11 @@ from typing import Final
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.node import Node
+from penstock.native.covering import COVER_HANDLERS
 from penstock.native.groups import GROUP_HANDLERS
 from penstock.native.handling import Buffer, Desk, Handler, Reply
 from penstock.native.messages import MESSAGE_HANDLERS
+from penstock.native.publishing import PUBLISH_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.reading import READ_HANDLERS
 from penstock.native.taking import Taking
@@ -19,8 +21,10 @@ from penstock.native.topics import TOPIC_HANDLERS
 from penstock.wire.requests import Answer, Request, Take, Taken
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
+    **COVER_HANDLERS,
     **GROUP_HANDLERS,
     **MESSAGE_HANDLERS,
+    **PUBLISH_HANDLERS,
     **QUEUE_HANDLERS,
     **READ_HANDLERS,
     **TOPIC_HANDLERS,

@@ -18,6 +18,7 @@ from penstock.client.blocking.group_admin import BlockingGroupAdmin
 from penstock.client.blocking.loop_thread import LoopThread, close_at_exit
 from penstock.client.blocking.message import BlockingMessage
 from penstock.client.blocking.queue import BlockingQueue
+from penstock.client.blocking.stage import BlockingStage
 from penstock.client.blocking.stretches import iterate
 from penstock.client.blocking.subscription import BlockingSubscription
 from penstock.client.blocking.topic import BlockingTopic
@@ -37,6 +38,7 @@ from penstock.client.record import Record
 from penstock.client.seconds import Seconds
 from penstock.client.sent import Sent, SentMany
 from penstock.client.settings import ClientSettings
+from penstock.client.staged import Publication, Staged
 from penstock.client.starting import Start
 from penstock.client.statistics import ClientStatistics
 from penstock.client.topic_watch import Topics
@@ -265,6 +267,36 @@ class BlockingClient(BlockingGroupAdmin):
             )
         )
         return iterate(records, self._thread)
+
+    # Publishing.
+
+    def open_stage(self) -> BlockingStage:
+        """Where messages are brought before they are published: see `Stage`."""
+        return BlockingStage(self._thread.call(self._client.open_stage), self._thread)
+
+    def publish(
+        self,
+        application: str,
+        batch: int,
+        staged: Iterable[Staged],
+        *,
+        owner: str = "",
+        timeout: Seconds | None = None,
+    ) -> Publication:
+        """Let staged messages be there: in all their partitions or in none, and once for each batch
+        of an application, however often it is asked for. Batches of an application are numbered
+        upwards; one that is not above the last is taken for published.
+
+        owner    who numbers the batches, if there could be two who begin anew: what another owner
+                 has published is not taken for this one's, and `PublicationConflict` is raised
+        """
+        return self._thread.run(
+            self._client.publish(application, batch, staged, owner=owner, timeout=timeout)
+        )
+
+    def last_published(self, application: str) -> int | None:
+        """The number of the last batch that an application has published, if it has any."""
+        return self._thread.run(self._client.last_published(application))
 
     # Looking after things.
 

@@ -1,0 +1,179 @@
+"""A stage: messages are brought to the broker, and nobody sees them until they are published.
+
+    stage = client.open_stage()
+    await stage.send_many("orders", bodies)
+    await client.publish("nightly import", 7, [await stage.close()])
+
+Each batch goes to the leader of the partition it is meant for, several at a time. What was staged
+twice, because an answer got lost, is named once and does no harm; what is never published expires.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+from penstock.client.asking import NOTHING, QUEUE
+from penstock.client.call_options import SendManyOptions
+from penstock.client.channel import Buffer
+from penstock.client.codecs import AUTO
+from penstock.client.core import ClientCore
+from penstock.client.lane import pack_entries
+from penstock.client.outgoing import Outgoing
+from penstock.client.partitioners import partitioner_for
+from penstock.client.room import Room
+from penstock.client.seconds import to_milliseconds
+from penstock.client.sender import Sender
+from penstock.client.staged import Publication, Staged, join_parts
+from penstock.core.errors import ClientClosed, InvalidRequest, UnknownTopicId
+from penstock.core.message_batches import frame_records
+from penstock.wire.publish_requests import (
+    NOTHING_PUBLISHED,
+    AskPublished,
+    LastPublished,
+    Publish,
+    Published,
+    StagedAt,
+    StagedPart,
+)
+from penstock.wire.publish_requests import Stage as StageRequest
+from penstock.wire.requests import TopicInfo
+
+UNDER_WAY_BYTES_MAX = 16 << 20
+GONE_TRIES_MAX = 20
+GONE_PAUSE_SECONDS = 0.1
+
+
+@dataclass
+class _Waiting:
+    """A batch that was given to the stage, in the order in which they were given."""
+
+    topic: str
+    index: int
+    topic_id: bytes = b""
+    place: StagedAt | None = None
+    task: "asyncio.Task[None] | None" = field(default=None, repr=False)
+
+
+class Stage:
+    """See the top of this module; made by `Client.open_stage`."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._room = Room(min(UNDER_WAY_BYTES_MAX, core.settings.buffer_bytes_max))
+        self._waiting: list[_Waiting] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    async def send_many(
+        self,
+        topic: str,
+        bodies: "Iterable[object | Outgoing[Any]]",
+        **options: Unpack[SendManyOptions],
+    ) -> None:
+        """Stage messages for a queue or topic, with the options of `Queue.send_many`. Ids
+        (`dedup_id`) do not count here: a publication is not repeated anyway."""
+        timeout = options.pop("timeout", None)
+        seconds = None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000
+        asking = self._core.asking
+        template: Outgoing[Any] = Outgoing(None, **options)  # type: ignore[misc]
+        partitioner = partitioner_for(None, random=asking.random)
+        sender: Sender[Any] = Sender(topic, AUTO, partitioner, self._core.lanes, QUEUE)
+        deadline = asking.deadline(seconds)
+        info = await asking.find(topic, QUEUE, deadline)
+        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
+        for _, index, entry in sender.divide(given, template, info, deadline):
+            records, count, base_ms, max_ms = pack_entries([entry], self._core.clock.wall_ms())
+            codec, packed = self._core.settings.compression.compress(records, count)
+            batch = frame_records(packed, count, base_ms=base_ms, max_ms=max_ms, attributes=codec)
+            await self.append(topic, index, batch)
+
+    async def append(self, topic: str, partition: int, batch: Buffer) -> None:
+        """Stage one record batch of Kafka's format for a partition; returns when there is room for
+        the next, which may be before this one has arrived. The buffer is given away."""
+        if self._closed:
+            raise ClientClosed("the stage was closed; open another")
+        if self._failure is not None:
+            raise self._failure
+        size = len(batch)
+        await self._room.enter(size)
+        waiting = _Waiting(topic, partition)
+        self._waiting.append(waiting)
+        payload = memoryview(batch)
+        if payload.readonly:  # The broker stamps what it is given, in this process or another.
+            payload = memoryview(bytearray(batch))
+        waiting.task = asyncio.create_task(self._send(waiting, payload, size))
+        self._tasks.add(waiting.task)
+        waiting.task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, waiting: _Waiting, payload: memoryview, size: int) -> None:
+        asking = self._core.asking
+
+        def make(info: TopicInfo) -> tuple[StageRequest, memoryview]:
+            waiting.topic_id = info.topic_id
+            return StageRequest(info.topic_id, waiting.index), payload
+
+        try:
+            waiting.place, _ = await asking.ask_leader(
+                waiting.topic,
+                waiting.index,
+                make,
+                StagedAt,
+                deadline=asking.deadline(None),
+                create=NOTHING,
+            )
+        except Exception as error:  # noqa: BLE001 - told to whoever closes the stage.
+            self._failure = self._failure or error
+        finally:
+            self._room.leave(size)
+
+    async def close(self) -> Staged:
+        """Wait until everything has arrived; what is to be published."""
+        self._closed = True
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        if self._failure is not None:
+            raise self._failure
+        return Staged(join_parts(Staged((_part(waiting),)) for waiting in self._waiting))
+
+
+def _part(waiting: _Waiting) -> StagedPart:
+    place = waiting.place
+    if place is None:
+        raise ClientClosed("the client was closed while messages were being staged")
+    return StagedPart(waiting.topic_id, waiting.index, place.staging, ((place.first, place.end),))
+
+
+async def publish(
+    core: ClientCore,
+    application: str,
+    batch: int,
+    staged: Iterable[Staged],
+    *,
+    owner: str,
+    timeout: float | None,
+) -> Publication:
+    """See `Client.publish`."""
+    if batch < 0:
+        raise InvalidRequest(f"batch is {batch}; batches are numbered from 0 up.")
+    asking = core.asking
+    deadline = asking.deadline(timeout)
+    request = Publish(application, batch, owner, join_parts(staged))
+    tries = 0
+    while True:
+        try:
+            answer = await asking.ask(request, Published, deadline=deadline)
+            return Publication(application, batch, answer.is_new)
+        except UnknownTopicId:
+            # A node whose copy of the catalog is behind, or a topic that is gone.
+            tries += 1
+            if tries >= GONE_TRIES_MAX:
+                raise
+            await asyncio.sleep(GONE_PAUSE_SECONDS)
+
+
+async def last_published(core: ClientCore, application: str) -> int | None:
+    """See `Client.last_published`."""
+    answer = await core.asking.ask(AskPublished(application), LastPublished)
+    return None if answer.batch == NOTHING_PUBLISHED else answer.batch
