@@ -1,7 +1,7 @@
 """Measure Penstock:  make bench ARGS="--quick"
 
     --quick          a minute instead of eight; fewer rounds, smaller logs
-    --only NAME      one benchmark, or all of "log", of "broker" or of "native"; may be repeated
+    --only NAME      one benchmark, or all of "log", "broker", "native" or "spark"; may be repeated
     --record         renew docs/benchmarks
     --json PATH      where the numbers go; the tables and the profile go beside them
     --data DIR       where the logs to be measured are made, and removed again
@@ -13,6 +13,8 @@
     backlog          queues that are full: ten million messages waiting, a million delayed or FIFO
     native           native-throughput, native-latency: the client's queues, over the wire and
                      embedded, beside Redis Streams, RabbitMQ and PostgreSQL where they are found
+    spark            spark-throughput, spark-latency: source and sink, beside Spark's own Kafka
+                     connector where Maven's packages can be had, Parquet files, and plain Python
 
 The tables go to stdout, progress to stderr. Nothing is asserted: a number is no verdict.
 Benchmarks run one after the other, and what is to be compared is interleaved within each. One that
@@ -52,6 +54,8 @@ from benchmarks.native.throughput import measure_native_throughput
 from benchmarks.read import measure_read
 from benchmarks.report import Finding, Progress, show
 from benchmarks.simulator import measure_simulator
+from benchmarks.spark.latency import measure_spark_latency
+from benchmarks.spark.throughput import measure_spark_throughput
 from benchmarks.sqs.throughput import measure_sqs
 from benchmarks.stages import measure_stages
 from benchmarks.start import measure_start
@@ -172,8 +176,12 @@ NATIVE: dict[str, Benchmark] = {
     "native-throughput": _plain(measure_native_throughput),
     "native-latency": _plain(measure_native_latency),
 }
-GROUPS = {"log": LOG, "broker": BROKER, "native": NATIVE}
-BENCHMARKS = {**BROKER, **SQS, **NATIVE, **LOG}
+SPARK: dict[str, Benchmark] = {
+    "spark-throughput": _plain(measure_spark_throughput),
+    "spark-latency": _plain(measure_spark_latency),
+}
+GROUPS = {"log": LOG, "broker": BROKER, "native": NATIVE, "spark": SPARK}
+BENCHMARKS = {**BROKER, **SQS, **NATIVE, **SPARK, **LOG}
 
 
 def _chosen(only: list[str]) -> dict[str, Benchmark]:
