@@ -52,6 +52,8 @@ class QueueModel:
     """From one to the other it does not know what messages say, and hands out nothing."""
     left: dict[int, One] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
+    covered_by: tuple[str, int] = ("", -1)
+    """The last stream with a name that covered something, and its last batch."""
 
     # Messages come and go.
 
@@ -146,6 +148,24 @@ class QueueModel:
     def _finish(self, one: One, how: str) -> None:
         del self.left[one.offset]
         self.done[how] += 1
+
+    def cover(
+        self, first: int, end: int, dead: Iterable[int], now_ms: int, by: tuple[str, int]
+    ) -> int:
+        """A range is done, whoever has it, after these have died; of a stream's batch, once."""
+        if by[0]:
+            if self.covered_by[0] == by[0] and by[1] <= self.covered_by[1]:
+                return 0
+            self.covered_by = by
+        count = 0
+        for offset in dead:
+            one = self.left.get(offset)
+            if one is not None and one.state is not State.DEAD:
+                one.deliveries += 1
+                self._die(one, now_ms)
+                count += 1
+        living = tuple(state for state in State if state is not State.DEAD)
+        return count + self._take_out(range(first, end), living, "acked")
 
     # What people do.
 

@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from penstock.client.record import Record
     from penstock.client.sent import Sent, SentMany
     from penstock.client.settings import Batching, ClientSettings
+    from penstock.client.stage import Stage
+    from penstock.client.staged import Publication, Staged
     from penstock.client.statistics import ClientStatistics
     from penstock.client.subscription import Subscription
     from penstock.client.topic import Topic
@@ -127,6 +129,7 @@ __all__ = [
     "PenstockError",
     "Pool",
     "ProcessedStore",
+    "Publication",
     "Queue",
     "QueueDescription",
     "QueueStats",
@@ -140,6 +143,8 @@ __all__ = [
     "Sent",
     "SentMany",
     "SqliteProcessed",
+    "Stage",
+    "Staged",
     "StickyPartitioner",
     "Subscription",
     "Topic",

@@ -47,6 +47,7 @@ from penstock.machines.queue_commands import (
     Cancel,
     CloseWork,
     ConfigureQueue,
+    Cover,
     OpenWork,
     Purge,
     Recall,
@@ -57,7 +58,14 @@ from penstock.machines.queue_commands import (
     TurnClock,
     Verdict,
 )
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
+from penstock.machines.queues import (
+    EARLIEST,
+    LATEST,
+    Acquired,
+    Covered,
+    QueueChanged,
+    Settled,
+)
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.queue_model import WAITING, One, QueueModel, unconserved, view_of
@@ -286,6 +294,33 @@ class QueuesPlay(RuleBasedStateMachine):
         assert isinstance(reply, Settled)
         model = self.turned(group)
         assert reply.outcomes == (model.settle(said, self.leader.queues.time_ms),)
+
+    @rule(
+        group=GROUPS,
+        data=st.data(),
+        far=st.integers(0, 6),
+        stream=st.sampled_from(["", "", "s", "t"]),
+        batch=st.integers(0, 9),
+    )
+    def cover(self, group: str, data: st.DataObject, far: int, stream: str, batch: int) -> None:
+        """Somebody who reads the log is done with a stretch of it; some of it, or elsewhere, has
+        failed."""
+        first = data.draw(st.integers(0, len(self.log)))
+        end = first + far
+        dead = self.some(group, data) if data.draw(st.booleans()) else []
+        command = Cover(
+            partition=PARTITION,
+            group=group,
+            first=Offset(first),
+            end=Offset(end),
+            dead=tuple((Offset(offset), "bad") for offset in dead),
+            stream=stream,
+            batch=batch,
+        )
+        reply, model = self.do(command), self.turned(group)
+        assert reply == Covered(
+            model.cover(first, end, dead, self.leader.queues.time_ms, (stream, batch)), Offset(end)
+        )
 
     # People, and time.
 

@@ -21,6 +21,7 @@ from penstock.raft.messages import AppendResponse, Ready, VoteRequest, VoteRespo
 from tests.simulation.node import ObservedMachine, SimulatedNode
 
 if TYPE_CHECKING:
+    from tests.simulation.publishing_watch import PublishingWatch
     from tests.simulation.queue_watch import QueueWatch
 
 STATE_COMPARED_EVERY = 8
@@ -97,6 +98,7 @@ class Watch:
         self.states: dict[int, str] = {}
         self.applied_payloads: dict[int, int] = {}
         self.queue: QueueWatch | None = None
+        self.publishing: PublishingWatch | None = None
 
     # What nodes do.
 
@@ -185,6 +187,10 @@ class Watch:
             machine = node.replica.machine
             assert isinstance(machine, ObservedMachine), f"{machine} tells nothing"
             self.queue.saw_applied(node.name, machine, entry, machine.applied)
+        if self.publishing is not None:
+            machine = node.replica.machine
+            assert isinstance(machine, ObservedMachine), f"{machine} tells nothing"
+            self.publishing.saw_applied(entry, machine.applied)
         if entry.index % STATE_COMPARED_EVERY == 0:
             self.compare_state(node, entry.index)
 

@@ -22,7 +22,9 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.history import History
 from tests.simulation.network import SimulatedNetwork, Weather
 from tests.simulation.node import SimulatedNode
-from tests.simulation.queue_clients import Drainer, Keeper, Sender, Worker, draw_rules
+from tests.simulation.publishing_clients import PublishingFounder, make_publishing
+from tests.simulation.publishing_watch import PublishingWatch
+from tests.simulation.queue_clients import Coverer, Drainer, Keeper, Sender, Worker, draw_rules
 from tests.simulation.queue_watch import QueueWatch
 from tests.simulation.timeline import MILLISECOND, SECOND, Timeline
 from tests.simulation.workload import Client, Committer, Operator, Producer, Reader
@@ -34,6 +36,8 @@ FAULT_EVERY_MS = (100, 4_000)
 PARTITIONS = [0, 1, 2]
 QUEUE_CHANCE = 0.5
 """How many of the runs have a queue in them; their producers are fewer and slower."""
+PUBLISHING_CHANCE = 0.3
+"""In how many of the runs somebody publishes; the same is true of them."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,14 @@ class Cluster:
         self.queue_clients = (
             self._make_queue_clients(queue_random) if queue_random.random() < QUEUE_CHANCE else []
         )
+        publish_random = self.timeline.random("publishing")
+        self.publishing_clients = (
+            self._make_publishing_clients(publish_random)
+            if publish_random.random() < PUBLISHING_CHANCE
+            else []
+        )
         self.clients = self._make_clients(random.choice([2, 4, 8])) + self.queue_clients
+        self.clients += self.publishing_clients
         self.options = (
             f"{members} members, {spares} spare, {self.weather.describe()}, snapshot every"
             f" {snapshot_log_bytes} B, faults: {', '.join(self.faults) or 'none'}"
@@ -164,6 +175,7 @@ class Cluster:
             client.stopping = True
         self._await(QUIET_WITHIN_US, "every request's end", self._quiet)
         self._drain_queue()
+        self._finish_publishing()
         while not self._agree_and_drain():
             self.timeline.count("damage found at the end")
         return Outcome(
@@ -180,7 +192,8 @@ class Cluster:
         timeline, history = self.timeline, self.history
         operator = Operator("op", timeline, self, history, PARTITIONS)
         clients: list[Client] = [operator]
-        for number in range(min(count, 2) if self.queue_clients else count):
+        busy = bool(self.queue_clients or self.publishing_clients)
+        for number in range(min(count, 2) if busy else count):
             producer_id = 1_000 + number if number % 2 == 0 else NO_PRODUCER
             producer = Producer(
                 f"p{number}",
@@ -190,7 +203,7 @@ class Cluster:
                 partitions=PARTITIONS,
                 producer_id=producer_id,
             )
-            if self.queue_clients:
+            if busy:
                 producer.pause_us *= 3
             clients.append(producer)
         for name in ("r0", "r1"):
@@ -198,7 +211,7 @@ class Cluster:
         clients.append(Committer("group", timeline, self, history))
 
         def created() -> None:
-            for client in clients[1:] + self.queue_clients[:1]:
+            for client in clients[1:] + self.queue_clients[:1] + self.publishing_clients[:1]:
                 client.start()
 
         operator.on_created = created
@@ -212,6 +225,7 @@ class Cluster:
         clients: list[Client] = [keeper]
         clients += [Sender(f"s{number}", *who) for number in range(random.choice([1, 2]))]
         clients += [Worker(f"w{number}", *who) for number in range(random.choice([1, 2, 3]))]
+        clients += [Coverer(f"c{number}", *who) for number in range(random.choice([0, 0, 1]))]
 
         def made() -> None:
             for client in clients[1:]:
@@ -219,6 +233,10 @@ class Cluster:
 
         keeper.on_made = made
         return clients
+
+    def _make_publishing_clients(self, random: Random) -> list[Client]:
+        watch = self.watch.publishing = PublishingWatch(self.timeline.count)
+        return make_publishing(self.timeline, self, self.history, watch, random.choice([1, 2, 3]))
 
     def _fault_later(self) -> None:
         low, high = FAULT_EVERY_MS
@@ -248,6 +266,17 @@ class Cluster:
         drainer.stopping = True
         self._await(QUIET_WITHIN_US, "the last worker's end", self._quiet)
         queue.check_final()
+
+    def _finish_publishing(self) -> None:
+        """Everything that is decided is carried out."""
+        watch = self.watch.publishing
+        if watch is None or not watch.told:
+            return  # Perhaps nothing was ever published.
+        founder = self.publishing_clients[0]
+        assert isinstance(founder, PublishingFounder)
+        founder.finish()
+        self._await(QUIET_WITHIN_US, "the last publications", lambda: founder.done)
+        watch.check_final()
 
     def _heal_later(self) -> None:
         delay = self._fault_random.choice([200, 1_500, 4_000, 10_000]) * MILLISECOND

@@ -2,7 +2,7 @@
 
 A mutation replaces a method of the production code while it is planted; the code itself knows
 nothing of it. Each is a mistake that a real system has made, or one line that looks harmless to
-drop. They are in `mutations` and `queue_mutations`.
+drop. They are in `mutations`, `queue_mutations` and `publishing_mutations`.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
-"""Clients of a queue: senders, workers who get tired, a keeper who looks after it, one who drains.
+"""Clients of a queue: senders, workers who get tired, a keeper who looks after it, one who drains,
+one who reads the log and covers what it has read.
 
 Senders give some messages ids and repeat those until they know that they are there; that is what
 deduplication is for. Workers ack most of what they get; the rest they give back, reject, keep for
@@ -32,6 +33,7 @@ from penstock.machines.queue_commands import (
     Bury,
     Cancel,
     ConfigureQueue,
+    Cover,
     OpenWork,
     Purge,
     ResetWork,
@@ -40,7 +42,7 @@ from penstock.machines.queue_commands import (
     Settlement,
     Verdict,
 )
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, Settled
+from penstock.machines.queues import EARLIEST, LATEST, Acquired, Covered, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.simulation.checkers import broken
@@ -260,6 +262,60 @@ class Drainer(Worker):
         model = self.watch.model
         if not reply.runs and model is not None:
             self.done = all(one.state is State.DEAD for one in model.left.values())
+
+
+class Coverer(QueueClient):
+    """Reads the log from front to back, in batches of which some messages fail: these die first,
+    then the batch is covered. It asks again until it knows, and some batches twice, as somebody
+    does who was restarted from a checkpoint."""
+
+    pause_us = 900 * MILLISECOND
+    _done = _batches = 0
+
+    def act(self) -> None:
+        random, end = self.random, len(self.watch.log)
+        first = max(0, self._done - random.choice([0, 0, 0, 3]))
+        upto = min(end, first + random.choice([1, 2, 4]))
+        bad = {offset for offset in range(first, upto) if random.random() < 0.15}
+        steps = [
+            Cover(
+                partition=QUEUE,
+                group=GROUP,
+                first=Offset(first),
+                end=Offset(first),
+                dead=tuple((Offset(offset), "simulated") for offset in sorted(bad)),
+            ),
+            Cover(
+                partition=QUEUE,
+                group=GROUP,
+                first=Offset(first),
+                end=Offset(upto),
+                stream=random.choice(["", self.name]),
+                batch=self._batches,
+            ),
+        ]
+        self._batches += random.choice([0, 1, 1, 1])
+        self._cover(steps, random.choice([1, 4, 4]))
+
+    def _cover(self, steps: list[Cover], tries: int) -> None:
+        command, began = steps[0], self.watch.moment()
+
+        def answered(answer: Reply | PenstockError) -> None:
+            if isinstance(answer, Covered):
+                self.watch.covered(began, command.first, command.end)
+                self._done = max(self._done, command.end)
+                if steps[1:]:
+                    self._cover(steps[1:], tries)
+                else:
+                    self._think()
+            elif not isinstance(answer, PenstockError) or isinstance(answer, LocalError):
+                raise broken("NoFalseRefusal", f"{command} is answered with {answer!r}")
+            elif tries > 1:
+                self._again(lambda: self._cover(steps, tries - 1))
+            else:
+                self._again(self._think)
+
+        self._submit(lambda: command, answered)
 
 
 class Keeper(QueueClient):

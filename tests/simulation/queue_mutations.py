@@ -10,8 +10,8 @@ from penstock.core.types import Index, Offset
 from penstock.engine.replica import Replica
 from penstock.machines import timers
 from penstock.machines.cursor import Cursor
-from penstock.machines.machine import Plan, Propose, Request
-from penstock.machines.queue_commands import Acquire, Outcome, Settlement, Verdict
+from penstock.machines.machine import Applied, Plan, Propose, Request
+from penstock.machines.queue_commands import Acquire, Cover, Outcome, Settlement, Verdict
 from penstock.machines.queues import Queues
 from penstock.machines.recent_ids import NO_IDS, RecentIds
 from penstock.machines.run import Run, State
@@ -256,3 +256,33 @@ def timers_are_not_restored() -> list[Patch]:
         return work
 
     return [(Work, "restore", classmethod(restore))]
+
+
+# Covering.
+
+
+@mutation
+def batches_are_covered_again() -> list[Patch]:
+    """A batch that a stream repeats is covered once more, with what lives again in it."""
+    original = Queues._cover
+
+    def cover(self: Queues, command: Cover) -> Applied:
+        work = self.work(command.partition, command.group)
+        if work is not None:
+            work.batch = -1
+        return original(self, command)
+
+    return [(Queues, "_cover", cover)]
+
+
+@mutation
+def covered_leases_live_on() -> list[Patch]:
+    """Whoever has leased a message keeps it, although it was covered."""
+    original = Work.cover
+
+    def cover(self: Work, first: Offset, end: Offset, *rest: Any) -> tuple[int, Offset]:
+        leased = (run.first for run in self.runs_from(first) if run.state is State.LEASED)
+        stop = min(end, max(first, next(leased, end)))
+        return original(self, first, stop, *rest)[0], end
+
+    return [(Work, "cover", cover)]

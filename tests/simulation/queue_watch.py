@@ -29,6 +29,7 @@ from penstock.machines.queue_commands import (
     Bury,
     Cancel,
     ConfigureQueue,
+    Cover,
     OpenWork,
     Outcome,
     Purge,
@@ -41,7 +42,14 @@ from penstock.machines.queue_commands import (
     Verdict,
     decode_queue_command,
 )
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
+from penstock.machines.queues import (
+    EARLIEST,
+    LATEST,
+    Acquired,
+    Covered,
+    QueueChanged,
+    Settled,
+)
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine, command_tag
 from penstock.machines.work_records import GrantedRun
@@ -272,6 +280,9 @@ class QueueWatch:
             case Settle(settlements=settlements):
                 model.turn(self.time_ms)
                 self._check_outcomes(model, settlements, reply)
+            case Cover():
+                model.turn(self.time_ms)
+                self._check_cover(model, command, reply)
             case Bury(offsets=offsets, discarded=discarded):
                 count = model.bury(offsets, discarded=discarded)
             case Revive(offsets=offsets):
@@ -370,6 +381,16 @@ class QueueWatch:
         if sum(one.state is State.DEAD for one in model.left.values()) > dead:
             self.count("message dead")
 
+    def _check_cover(self, model: QueueModel, command: Cover, reply: Reply) -> None:
+        """What is covered is done, once; the dead die once. Nobody holds any of it after."""
+        dead = [offset for offset, _ in command.dead]
+        by = (command.stream, command.batch)
+        count = model.cover(command.first, command.end, dead, self.time_ms, by)
+        if reply != Covered(count, command.end):
+            raise broken("RightCover", f"{command} is answered with {reply}, not {count}")
+        if count:
+            self.count("range covered")
+
     # What clients do and see.
 
     def begin(self, send: QueueSend) -> None:
@@ -397,6 +418,15 @@ class QueueWatch:
                     raise broken("NoResurrection", f"{offset} is received, it was acked before")
                 now = (reply.epoch, self._moment)
                 self._received[offset] = max(self._received.get(offset, now), now)
+
+    def covered(self, began: tuple[int, int], first: int, end: int) -> None:
+        """A client was told that a range is done which it covered at that moment."""
+        self._moment += 1
+        if began[1] == self._resets and self.model is not None:
+            for offset in range(first, min(end, len(self.log))):
+                one = self.model.left.get(offset)
+                if one is None and offset not in self._acked:
+                    self._acked[offset] = self._moment
 
     def settled(self, began: tuple[int, int], said: Settlement, outcome: Outcome) -> None:
         """A client was told what came of the verdict it gave at that moment."""

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from tests.simulation import mutations, queue_mutations
+from tests.simulation import mutations, publishing_mutations, queue_mutations
 from tests.simulation.cluster import Cluster, Outcome
 from tests.simulation.planting import MUTATIONS, plant
 
@@ -30,11 +30,12 @@ MUST_HAPPEN = (
     "transfer", "membership change", "installed the snapshot", "is repaired", "no longer leads",
     "message sent", "message sent again", "message leased", "message acked", "lease ended",
     "message expired", "message dead", "message revived", "duplicate suppressed", "stale receipt",
-    "worker crash", "queue reset", "recall",
+    "worker crash", "queue reset", "recall", "range covered", "batch decided", "batch repeated",
+    "batch published", "publisher crash", "staging expired",
 )  # fmt: skip
 """Faults and rare branches; a batch of seeds in which one never happened proves too little."""
 
-PLANTED = (mutations, queue_mutations)
+PLANTED = (mutations, publishing_mutations, queue_mutations)
 """Where the bugs are that can be planted; reading these files registers them."""
 SEEDS_FOR_COVERAGE = 150
 MUTATION_SEEDS_MAX = 500

@@ -17,6 +17,13 @@ from typing import Any, Generic, TypeVar, Unpack
 from penstock.client.codecs import Codec
 from penstock.client.consumer import PREFETCH, Consumer
 from penstock.client.core import ClientCore
+from penstock.client.covering import (
+    Beginning,
+    WorkStanding,
+    begin_work,
+    cover_range,
+    standings,
+)
 from penstock.client.descriptions import (
     MoveDescription,
     QueueDescription,
@@ -199,6 +206,44 @@ class Queue(Generic[T]):
         """Nobody has done anything with them: they go back as if they had never been delivered."""
         return await self._core.settler.give_back(_listed(messages))
 
+    # Reading by offset.
+
+    async def begin(self, start: Beginning = "earliest") -> None:
+        """Let this work group begin, at the first message there is or behind the last one; a group
+        that has begun stays where it is. Who receives needs not ask: a group that somebody receives
+        for begins at the first message.
+
+        The dead of a group that begins like this go where the queue's own go, unless its config
+        `share.dead.letter.policy` says otherwise."""
+        await begin_work(self._core.asking, self.name, self.group, start)
+
+    async def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
+        """Where this work group stands in each partition, for readers by offset: what it has left
+        to do, and how far they may read from their `offsets`."""
+        return await standings(self._core.asking, self.name, self.group, offsets or {})
+
+    async def cover(
+        self,
+        partition: int,
+        first: int,
+        end: int,
+        *,
+        dead: Mapping[int, str] | None = None,
+        stream: str = "",
+        batch: int = -1,
+    ) -> int:
+        """Who reads this queue's log by offset has dealt with the messages from `first` up to, not
+        including, `end`: they are done for this work group, whoever has leased them, after those in
+        `dead`, offsets with a reason, have died. Returns how many that concerned.
+
+        What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
+        which counts its batches upwards, is heard once for each `batch` even if dead messages of it
+        were delivered anew in between."""
+        return await cover_range(
+            self._core.asking, self.name, self.group, partition, first, end, dead or {},
+            stream=stream, batch=batch,
+        )  # fmt: skip
+
     # Looking.
 
     async def peek(
@@ -240,13 +285,22 @@ class Queue(Generic[T]):
         return await purge(self._core.asking, self.name, self.group)
 
     async def redrive(
-        self, *, to: str | None = None, rate: int | None = None, dry_run: bool = False
+        self,
+        *,
+        to: str | None = None,
+        rate: int | None = None,
+        dry_run: bool = False,
+        places: Iterable[tuple[int, int]] | None = None,
     ) -> "Redriven":
         """Deliver dead messages anew: those that stayed here at once; of a dead-letter queue, all
         go back to where they died, or to `to`, `rate` a second. The cluster does it by itself.
 
-        With `dry_run` nothing happens but counting."""
-        return Redriven(self, *await redrive(self._core.asking, self.name, to, rate, dry_run))
+        With `places`, a partition and an offset each as `peek` shows them and at most 10,000, only
+        those. With `dry_run` nothing happens but counting."""
+        begun = await redrive(
+            self._core.asking, self.name, to, rate, dry_run, places=places, group=self.group
+        )
+        return Redriven(self, *begun)
 
     async def move(self, move_id: str) -> MoveDescription:
         """How far a move is that `redrive` began."""

@@ -221,12 +221,22 @@ async def purge(asking: Asking, name: str, group: str) -> int:
 
 
 async def redrive(
-    asking: Asking, name: str, to: str | None, rate: int | None, dry_run: bool
+    asking: Asking,
+    name: str,
+    to: str | None,
+    rate: int | None,
+    dry_run: bool,
+    *,
+    places: Iterable[tuple[int, int]] | None,
+    group: str,
 ) -> tuple[int, str]:
     """Deliver dead messages anew; how many, and the id of the move if there is one."""
     if rate is not None and rate < 1:
         raise InvalidRequest(f"rate is {rate}; move one message a second or more.")
-    request = Redrive(name, to or "", rate or 0, dry_run)
+    chosen = () if places is None else tuple(places)
+    if places is not None and not chosen:
+        return 0, ""  # To the broker no place means every place.
+    request = Redrive(name, to or "", rate or 0, dry_run, chosen, group)
     answer = await asking.ask(request, Redriven, harmless=dry_run)
     return answer.count, answer.move_id
 

@@ -6,39 +6,24 @@ it begins: what is sent meanwhile is not part of it. Nobody's position moves.
 One answer is read while the next is fetched, so about two of them are in memory.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from penstock.client.asking import NOTHING, Asking
-from penstock.client.backoff import Backoff
-from penstock.client.channel import Buffer
 from penstock.client.codecs import Codec
 from penstock.client.hand_out import open_batch, unreadable
 from penstock.client.offsets import ends_of, find_offsets, starts_of
 from penstock.client.positions import Place, TopicPartition
+from penstock.client.raw_log import RangeReader
 from penstock.client.record import Record
 from penstock.client.starting import Start, StartRule
-from penstock.core.errors import (
-    DeadlinePassed,
-    InvalidBatch,
-    NotLeader,
-    OffsetOutOfRange,
-    OutcomeUnknown,
-    Unavailable,
-    UnknownPartition,
-)
-from penstock.wire.failures import remake_error
-from penstock.wire.read_requests import Fetch, Fetched, FetchPart
+from penstock.core.errors import InvalidBatch, OffsetOutOfRange, UnknownPartition
 
 log = logging.getLogger("penstock.client")
 
 T = TypeVar("T")
-
-WAIT_SECONDS: Final = 0.5
-"""How long a fetch may wait for what should be there: a leader may be new and not know it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +101,7 @@ class _PartitionReader:
     def __init__(self, asking: Asking, stretch: _Stretch) -> None:
         self._asking = asking
         self._stretch = stretch
-        self._topic_id = b""
-        self._ahead: asyncio.Task[Buffer] | None = None
+        self._reader = RangeReader(asking, stretch.part, stretch.start, stretch.end)
 
     async def records(self, codec: Codec[T]) -> AsyncIterator[Record[T]]:
         """All of them, in order."""
@@ -125,13 +109,8 @@ class _PartitionReader:
         place = Place(stretch.part)
         place.move(stretch.start)
         name, index = stretch.part
-        while place.fetched < stretch.end:
-            data = await self._next(place.fetched)
-            if not data:
-                return
-            place.add(memoryview(data))
-            if place.fetched < stretch.end:
-                self._ahead = asyncio.create_task(self._fetch(place.fetched))
+        while (data := await self._next()) is not None:
+            place.add(data)
             while place.batches:
                 batch = place.take_batch()
                 try:
@@ -142,67 +121,25 @@ class _PartitionReader:
                         if message.offset >= stretch.end:
                             return
                         place.position = message.offset + 1
-                        yield Record(name, self._topic_id, index, message, codec)
+                        yield Record(name, self._reader.topic_id, index, message, codec)
                 except InvalidBatch as error:
                     raise unreadable(place, error) from error
 
     async def close(self) -> None:
         """Somebody has read enough."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            await asyncio.wait([self._ahead])
+        await self._reader.close()
 
-    async def _next(self, offset: int) -> Buffer:
-        task, self._ahead = self._ahead, None
-        return await (self._fetch(offset) if task is None else task)
-
-    async def _fetch(self, offset: int) -> Buffer:
-        """At least one batch from this offset on, from whoever leads; nothing if all that was to be
-        read is gone."""
-        asking, part = self._asking, self._stretch.part
-        loop = asyncio.get_running_loop()
-        deadline = asking.deadline(None)
-        backoff = Backoff(random=asking.random)
+    async def _next(self) -> memoryview | None:
+        """The next batches; None at the end, or if all that was to be read is gone."""
+        part = self._stretch.part
         while True:
-            info = await asking.find(part.topic, NOTHING, deadline)
             try:
-                payload = await self._fetch_once(
-                    info.leaders[part.partition], info.topic_id, offset
-                )
-                if payload:
-                    return payload
-                problem: Unavailable | OutcomeUnknown = Unavailable("the leader has not got it yet")
-            except (Unavailable, OutcomeUnknown) as error:
-                asking.directory.forget(part.topic, info)
-                problem = error
+                return await self._reader.next()
             except OffsetOutOfRange:
                 if self._stretch.is_exact:
                     raise
                 # It was deleted while it was read; what is left begins here.
-                offset = (await starts_of(asking, [part], deadline=deadline))[part]
+                deadline = self._asking.deadline(None)
+                offset = (await starts_of(self._asking, [part], deadline=deadline))[part]
                 log.warning("%s was deleted up to offset %d while it was read", part, offset)
-                if offset >= self._stretch.end:
-                    return b""
-                continue
-            pause = backoff.next(problem)
-            if loop.time() + pause >= deadline:
-                raise DeadlinePassed(f"{part} could not be read: {problem}") from problem
-            await asyncio.sleep(pause)
-
-    async def _fetch_once(self, node: int, topic_id: bytes, offset: int) -> Buffer:
-        part = self._stretch.part
-        if not node:
-            raise NotLeader(f"partition {part.partition} of {part.topic} has no leader now")
-        self._topic_id = topic_id
-        settings = self._asking.settings
-        request = Fetch(
-            (FetchPart(topic_id, part.partition, offset),),
-            settings.receive_bytes_max,
-            int(WAIT_SECONDS * 1_000),
-        )
-        seconds = WAIT_SECONDS + settings.attempt_timeout
-        answer, payload = await self._asking.ask_node(node, request, Fetched, seconds)
-        (row,) = answer.parts
-        if row.failure is not None:
-            raise remake_error(row.failure)
-        return payload
+                await self._reader.move(offset)

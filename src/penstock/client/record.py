@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar, cast
 
 from penstock.client.codecs import Codec
+from penstock.client.dead_letter import DeadLetter, dead_letter_of
 from penstock.client.positions import TopicPartition
 from penstock.core.card import MESSAGE_ID, PREFIX
 from penstock.core.message import Message
@@ -85,6 +86,11 @@ class Record(Generic[T]):
         """The headers, but for those that say how Penstock handles the message; of several of one
         name the last."""
         return {name: value for name, value in self._message.headers if not name.startswith(PREFIX)}
+
+    @property
+    def dead_letter(self) -> DeadLetter | None:
+        """Where, when and why it died, if it lies in a dead-letter queue."""
+        return dead_letter_of(self._message)
 
     @property
     def timestamp_ms(self) -> int:

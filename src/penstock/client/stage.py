@@ -25,7 +25,7 @@ from penstock.client.room import Room
 from penstock.client.seconds import to_milliseconds
 from penstock.client.sender import Sender
 from penstock.client.staged import Publication, Staged, join_parts
-from penstock.core.errors import ClientClosed, InvalidRequest, UnknownTopicId
+from penstock.core.errors import ClientClosed, InvalidRequest
 from penstock.core.message_batches import frame_records
 from penstock.wire.publish_requests import (
     NOTHING_PUBLISHED,
@@ -40,8 +40,7 @@ from penstock.wire.publish_requests import Stage as StageRequest
 from penstock.wire.requests import TopicInfo
 
 UNDER_WAY_BYTES_MAX = 16 << 20
-GONE_TRIES_MAX = 20
-GONE_PAUSE_SECONDS = 0.1
+BATCH_MAX = (1 << 63) - 1
 
 
 @dataclass
@@ -96,6 +95,8 @@ class Stage:
             raise ClientClosed("the stage was closed; open another")
         if self._failure is not None:
             raise self._failure
+        if partition < 0:
+            raise InvalidRequest(f"partition is {partition}; partitions are numbered from 0 up.")
         size = len(batch)
         await self._room.enter(size)
         waiting = _Waiting(topic, partition)
@@ -142,7 +143,8 @@ def _part(waiting: _Waiting) -> StagedPart:
     place = waiting.place
     if place is None:
         raise ClientClosed("the client was closed while messages were being staged")
-    return StagedPart(waiting.topic_id, waiting.index, place.staging, ((place.first, place.end),))
+    ranges = ((place.first, place.end),)
+    return StagedPart(waiting.topic_id, place.partition, place.staging, ranges)
 
 
 async def publish(
@@ -155,22 +157,13 @@ async def publish(
     timeout: float | None,
 ) -> Publication:
     """See `Client.publish`."""
-    if batch < 0:
-        raise InvalidRequest(f"batch is {batch}; batches are numbered from 0 up.")
+    if type(batch) is not int or not 0 <= batch <= BATCH_MAX:
+        raise InvalidRequest(f"batch is {batch!r}; batches are numbered from 0 up.")
     asking = core.asking
     deadline = asking.deadline(timeout)
     request = Publish(application, batch, owner, join_parts(staged))
-    tries = 0
-    while True:
-        try:
-            answer = await asking.ask(request, Published, deadline=deadline)
-            return Publication(application, batch, answer.is_new)
-        except UnknownTopicId:
-            # A node whose copy of the catalog is behind, or a topic that is gone.
-            tries += 1
-            if tries >= GONE_TRIES_MAX:
-                raise
-            await asyncio.sleep(GONE_PAUSE_SECONDS)
+    answer = await asking.ask(request, Published, deadline=deadline)
+    return Publication(application, batch, answer.is_new)
 
 
 async def last_published(core: ClientCore, application: str) -> int | None:

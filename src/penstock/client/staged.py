@@ -51,7 +51,7 @@ def join_parts(staged: Iterable[Staged]) -> tuple[StagedPart, ...]:
     found: dict[tuple[bytes, int], tuple[int, list[tuple[int, int]]]] = {}
     for one in staged:
         for part in one.parts:
-            staging, ranges = found.setdefault((part.topic_id, part.index), (part.staging, []))
+            staging, ranges = found.setdefault((part.topic_id, part.partition), (part.staging, []))
             if staging != part.staging:
                 raise InvalidRequest(
                     "what is staged for one partition lies in two places: stage it again"
@@ -62,6 +62,6 @@ def join_parts(staged: Iterable[Staged]) -> tuple[StagedPart, ...]:
                 else:
                     ranges.append((first, end))
     return tuple(
-        StagedPart(topic_id, index, staging, tuple(ranges))
-        for (topic_id, index), (staging, ranges) in found.items()
+        StagedPart(topic_id, partition, staging, tuple(ranges))
+        for (topic_id, partition), (staging, ranges) in found.items()
     )

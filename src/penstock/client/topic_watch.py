@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from penstock.client.asking import Asking
 from penstock.core.errors import InvalidRequest, UnknownTopic
+from penstock.core.internal_topics import is_internal
 from penstock.wire.requests import AskTopic, AskTopics, TopicInfo, TopicRow, TopicRows
 
 FEW_TOPICS = 16
@@ -85,7 +86,11 @@ class TopicWatch:
 
     async def _match(self, deadline: float) -> dict[str, TopicSight]:
         assert self._pattern is not None
-        rows = (row for row in await self._rows(deadline) if self._pattern.fullmatch(row.name))
+        rows = (
+            row
+            for row in await self._rows(deadline)
+            if self._pattern.fullmatch(row.name) and not is_internal(row.name)
+        )
         found = {row.name: TopicSight(row.topic_id, row.partitions) for row in rows}
         return self._believe(found, {name for name in self._seen if self._pattern.fullmatch(name)})
 

@@ -5,7 +5,8 @@ long as SQS may, and deliver as often as it likes. `consumer.*` belongs to a way
 not served here; it is accepted, checked and shown.
 
 A share group is a work group by another name, so its configs come to the same rules as a queue's.
-Kafka has no dead letters: a message that was delivered too often is dropped.
+Kafka has no dead letters: a message that was delivered too often is dropped, unless
+`share.dead.letter.policy`, which is ours, says otherwise.
 """
 
 import re
@@ -63,6 +64,15 @@ _TABLE = (
         example="by_duration:PT1H",
         documentation="Where a share group begins with a partition it has never read: at its end,"
         " at its start, or with messages as old as the duration says.",
+    ),
+    GroupConfig(
+        name="share.dead.letter.policy",
+        kind=ConfigKind.STRING,
+        default="discard",
+        choices=("discard", "archive", "move"),
+        documentation="What becomes of a message that failed for good: it is dropped, as in Kafka;"
+        " it is kept aside; or it goes to the queue.dead.letter.topic of its queue (kept aside,"
+        " without one). Kafka has no such config.",
     ),
     GroupConfig(
         name="share.delivery.count.limit",
@@ -152,7 +162,7 @@ def _settings(configs: Mapping[str, str]) -> GroupSettings:
         work_rules=WorkRules(
             lease_ms=values.integer("share.record.lock.duration.ms"),
             deliveries_max=values.integer("share.delivery.count.limit"),
-            dead=Dead.DISCARD,
+            dead=Dead[values.text("share.dead.letter.policy").upper()],
             in_flight_max=values.integer("share.partition.max.record.locks"),
         ),
         reset=reset,

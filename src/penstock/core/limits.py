@@ -250,8 +250,17 @@ APPLICATION_NAME_BYTES_MAX = 255
 APPLICATIONS_PER_SHARD_MAX = 100_000
 APPLICATION_REMEMBERED_MS = 30 * 24 * 60 * 60 * 1000
 """How long it is known which batch an application that is silent has published last."""
-STAGED_MS = 24 * 60 * 60 * 1000
+PUBLICATION_OWNER_BYTES_MAX = 255
+PUBLICATION_PART_RECORDS_MAX = (1 << 31) - 1
+"""So far the messages of a part can be numbered."""
+PUBLICATION_RANGES_UNDER_WAY_MAX = 1_000_000
+"""In all publications of a shard that are under way: they are part of its state."""
+STAGED_MS = 6 * 60 * 60 * 1000
 """How long staged messages wait to be published."""
+STAGED_CHECKED_MS = 24 * 60 * 60 * 1000
+"""How long they are kept for a publication that may have been decided."""
+STAGED_RANGES_MAX = 1_000_000
+"""How many ranges a leader remembers; beyond it, the oldest are left to expire."""
 
 # Moving messages from one queue to another.
 MOVE_COMMAND_BYTES_MAX = 1 * MIB
@@ -272,5 +281,7 @@ COVER_STEPS_MAX = 5_000
 """How many runs one entry may end that covers a range; the rest is for the next one."""
 COVER_DEAD_MAX = 1_000
 """How many messages may die by one of them."""
+STREAM_NAME_CHARACTERS_MAX = 100
+"""Of the name under which somebody covers batches."""
 BROWSE_STEPS_MAX = 100_000
 """How many messages one look into a queue may pass over."""

@@ -27,6 +27,7 @@ from crc32c import crc32c
 from penstock.core.clock import Clock
 from penstock.core.errors import (
     InvalidGroup,
+    InvalidRequest,
     NotCoordinator,
     NotEnoughReplicas,
     NotLeader,
@@ -37,6 +38,7 @@ from penstock.core.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.records import stamp_append_time
 from penstock.core.topic_configs import Durability
 from penstock.core.types import (
@@ -287,6 +289,11 @@ class Engine:
 
     async def delete_topic(self, name: str, topic_id: TopicId = NO_TOPIC_ID) -> Topic:
         """Remove a topic with everything in it; with an id, only if it is still that topic."""
+        if name == STAGING_TOPIC:
+            raise InvalidRequest(
+                f"{name} is not deleted: what is staged there may be part of a publication that is"
+                " under way; what nobody publishes expires by itself"
+            )
         return await self._change_topic(DeleteTopic(name=name, topic_id=topic_id))
 
     async def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
-from penstock.core.group_configs import parse_group_configs
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
@@ -28,6 +27,7 @@ from penstock.core.types import Offset, PartitionId
 from penstock.engine.batcher import Promise
 from penstock.engine.engine import Acks, Engine
 from penstock.engine.message_reader import MessageReader
+from penstock.engine.queue_duties import work_rules
 from penstock.engine.queue_requests import (
     BrowsedMessage,
     Delivery,
@@ -410,9 +410,7 @@ class LedQueues:
 
     def rules_of(self, topic: Topic, group: str) -> WorkRules:
         """The rules a work group has by its topic's configs, or by its own."""
-        if group == DEFAULT_WORK_GROUP:
-            return topic.settings.queue.work_rules
-        return parse_group_configs(self._engine.group_configs(group)).work_rules
+        return work_rules(self._engine.catalog, topic, group)
 
     # Asking.
 

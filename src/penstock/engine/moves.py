@@ -159,15 +159,22 @@ class Moves:
         *,
         group: str = DEFAULT_WORK_GROUP,
         filter: MoveFilter | None = None,  # noqa: A002
+        dry_run: bool = False,
     ) -> int:
-        """Deliver dead messages anew that stayed in their queue; how many."""
-        if filter is None:
+        """Deliver dead messages anew that stayed in their queue; how many. A dry run counts."""
+        if filter is None and not dry_run:
             return await self._engine.queues.revive(source, None, group)
+        wanted = filter or EVERYTHING
+        wanted.check()
         count = 0
         for index in range(len(source.partitions)):
-            for offsets in await self._dead(source, index, group, filter):
+            for offsets in await self._dead(source, index, group, wanted):
                 places = [(index, offset) for offset in offsets]
-                count += await self._engine.queues.revive(source, places, group)
+                count += (
+                    len(places)
+                    if dry_run
+                    else await self._engine.queues.revive(source, places, group)
+                )
         return count
 
     async def discard_in_place(

@@ -65,12 +65,7 @@ from penstock.engine.node_settings import NodeSettings
 from penstock.engine.peers import PeerMessage
 from penstock.engine.pipeline_reports import PIPELINES_METHOD, PipelineReports
 from penstock.engine.placement import CATALOG_SHARD, found, founding_members
-from penstock.engine.publications import (
-    LAST_METHOD,
-    PART_METHOD,
-    PUBLISH_METHOD,
-    Publications,
-)
+from penstock.engine.publications import Publications
 from penstock.engine.queue_survey import QUEUE_PLACES_METHOD, WORK_GROUPS_METHOD, QueueSurvey
 from penstock.engine.queues import QUEUE_METHOD, Queues
 from penstock.engine.shard import Shard
@@ -278,12 +273,10 @@ class Node:
         self._dead_letters = DeadLetters(
             self.engine, self._shards, self.queues, courier, self._announce
         )
-        self.engine.moves = self._moves = Moves(
-            self.engine, self._shards, self._links, courier, forwarding.change, self._announce
-        )
-        self.engine.publications = Publications(
-            self.engine, self._shards, self._links, self._announce
-        )
+        moved = self._shards, self._links, courier, forwarding.change, self._announce
+        self.engine.moves = self._moves = Moves(self.engine, *moved)
+        publications = Publications(self.engine, self._shards, self._links, self._announce)
+        self.engine.publications = publications
         founders = {
             node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
             for node, incarnation in file.founders.items()
@@ -305,9 +298,7 @@ class Node:
             MOVES_METHOD: self._moves.answer,
             WORK_GROUPS_METHOD: self.queue_survey.answer_groups,
             QUEUE_PLACES_METHOD: self.queue_survey.answer_places,
-            PUBLISH_METHOD: self.engine.publications.answer_publish,
-            LAST_METHOD: self.engine.publications.answer_last,
-            PART_METHOD: self.engine.publications.answer_part,
+            **publications.methods,
         }
 
     def _founders_of(self, shard: ShardId) -> Membership:

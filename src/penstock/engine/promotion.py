@@ -1,48 +1,38 @@
 """A part of a publication is appended to its partition, from where it is staged; whole, and once.
 
-It happens on the node that leads the partition, and so its staging partition as well. Staged
-batches are copied as they are, but for the producer in their headers: the application's, in the
-publication's own epoch, numbered from 0. What the partition remembers of this producer says how
-much of the part it has. So a part that was broken off is continued, one that is there is left
-alone, and one that comes from a coordinator that was replaced long ago is fenced.
+It happens on the node that leads the partition, and so its staging partition as well. What is
+appended, and how it comes that nothing is appended twice, is in `part_copy`. Before a publication
+is decided, every part is checked here, where it would be appended: all that could keep it out is
+said then. After that nothing is refused.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
-
-import msgspec
+from typing import TypeVar
 
 from penstock.core.errors import (
-    InvalidRequest,
     OutOfOrderSequence,
     ProducerFenced,
-    StagingExpired,
     Unavailable,
+    UnknownPartition,
     UnknownTopicId,
 )
 from penstock.core.limits import MIB
-from penstock.core.message_batches import iter_batches
-from penstock.core.records import number_batch, read_outline, stamp_append_time
-from penstock.core.types import Offset, ProducerId
+from penstock.core.types import PartitionId, ProducerId
 from penstock.engine.engine import Engine
+from penstock.engine.part_copy import PartCopy, Promotion, read_staged
 from penstock.engine.queue_bounds import QueueBounds
 from penstock.engine.shard import Shard
-from penstock.engine.staging import Staging
+from penstock.engine.staging import PublicationKey, Staging
+from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply
 from penstock.machines.publication_commands import PublishedPart
 
-READ_BYTES = 4 * MIB
 UNDER_WAY_BYTES_MAX = 16 * MIB
 """So much of a part is being appended at once."""
 
-
-class Promotion(msgspec.Struct, frozen=True, array_like=True):
-    """A part, and the producer in whose name it is appended."""
-
-    part: PublishedPart
-    producer_id: ProducerId
-    epoch: int
+_PromotionKey = tuple[PartitionId, ProducerId, int]
+T = TypeVar("T")
 
 
 class Promoting:
@@ -52,114 +42,111 @@ class Promoting:
         self._engine = engine
         self._staging = staging
         self._bounds = QueueBounds()
+        self._under_way: dict[_PromotionKey, asyncio.Task[None]] = {}
 
-    def check(self, part: PublishedPart) -> None:
+    async def check(self, part: PublishedPart, publication: PublicationKey) -> None:
         """Raise what keeps the part from being published: `StagingExpired` unless all of it is
-        still there, `QueueFull` if there is no room for it. After this nothing is refused: what is
-        decided is carried out."""
-        running = self._engine.led_shard(part.partition)
-        partitions = running.machine.partitions
-        if not partitions.holds(part.staging):
-            raise _expired(part)
-        start, end = partitions.bounds(part.staging)
-        if any(first < start or last > end for first, last in part.ranges):
-            raise _expired(part)
-        topic = self._engine.catalog.topic_by_id(part.topic_id)
-        if topic is None or part.partition not in topic.partitions:
+        still there, `InvalidRequest` if it is not what was staged for the partition, `QueueFull` if
+        there is no room. From now on what was staged is kept for the publication."""
+        topic = self._topic(part)
+        if topic is None:
             raise UnknownTopicId("there is no topic of this id: it was deleted")
+        running = self._engine.led_shard(part.partition)
+        await running.wait_current()
+        unknown = self._staging.ledger(part).verify(part)
+        for _ in read_staged(running.machine.partitions, running.fetch, part, unknown):
+            await asyncio.sleep(0)  # Others have their turn.
+        ledger = self._staging.ledger(part)
+        ledger.verify(part)  # Again: the log may have been trimmed in the meantime.
         queue = topic.settings.queue
         if queue.refuses_when_full:
             self._bounds.check_room(running, part.partition, queue, messages=part.records)
+        ledger.keep(part, publication, self._engine.clock.monotonic_ms())
 
-    async def promote(self, promotion: Promotion) -> None:
+    async def promote(self, promotion: Promotion, publication: PublicationKey) -> None:
         """Return when the partition has all of its part; a topic that was deleted needs none."""
-        part = promotion.part
-        topic = self._engine.catalog.topic_by_id(part.topic_id)
-        if topic is None or part.partition not in topic.partitions:
+        key = promotion.part.partition, promotion.producer_id, promotion.epoch
+        task = self._under_way.get(key)
+        if task is None:  # Otherwise somebody asks again who could not wait, or a successor.
+            task = asyncio.create_task(self._promote(promotion, publication))
+            self._under_way[key] = task
+            task.add_done_callback(lambda done: self._forget(key, done))
+        await wait_over(task)
+
+    def _forget(self, key: _PromotionKey, task: "asyncio.Task[None]") -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # Whoever waited may have gone.
+
+    def release(self, part: PublishedPart, publication: PublicationKey) -> None:
+        """The part will not be published, if it is what was staged for its partition."""
+        self._staging.ledger(part).verify(part)
+        self._staging.release(part, publication)
+
+    async def close(self) -> None:
+        """Append nothing any more."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _promote(self, promotion: Promotion, publication: PublicationKey) -> None:
+        topic = self._topic(promotion.part)
+        if topic is None:
             return
-        running = self._engine.led_shard(part.partition)
+        running = self._engine.led_shard(promotion.part.partition)
         await running.wait_current()
         try:
             await self._append(running, promotion, log_append_time=topic.settings.log_append_time)
         except ProducerFenced:
-            return  # A later publication has begun, so this one is over.
+            pass  # A later publication has begun, so this one is over.
         except OutOfOrderSequence as error:
             raise Unavailable(f"the part is being appended by somebody else: {error}") from error
-        self._staging.release(self._engine.shard_of(part.partition), part.ranges)
+        except UnknownPartition as error:
+            raise Unavailable(f"the partition is being made, or removed: {error}") from error
+        self._staging.release(promotion.part, publication)
 
     async def _append(self, running: Shard, promotion: Promotion, *, log_append_time: bool) -> None:
-        part = promotion.part
-        done = _records_there(running, promotion)
-        sequence = 0
+        copy = PartCopy(running.machine.partitions, running.fetch, promotion)
+        alone = copy.is_first
         under_way: deque[tuple[int, asyncio.Future[Reply]]] = deque()
         size = 0
         try:
-            for stored in _staged(running, part) if done < part.records else ():
-                count = read_outline(stored, 0)[2]
-                if sequence >= done:
-                    batch = bytearray(stored)
-                    if log_append_time:
-                        stamp_append_time(batch, self._engine.clock.wall_ms())
-                    number_batch(
-                        batch,
-                        producer_id=promotion.producer_id,
-                        epoch=promotion.epoch,
-                        sequence=sequence,
-                    )
-                    under_way.append((len(batch), running.begin_append(part.partition, batch)))
+            while batches := copy.next_piece(self._now_ms() if log_append_time else None):
+                for batch in batches:
+                    append = running.begin_append(promotion.part.partition, batch)
+                    under_way.append((len(batch), append))
                     size += len(batch)
-                sequence += count
-                while size > UNDER_WAY_BYTES_MAX:
-                    size -= under_way[0][0]
-                    await under_way.popleft()[1]
+                    while size > UNDER_WAY_BYTES_MAX or (alone and under_way):
+                        size -= under_way[0][0]
+                        await under_way.popleft()[1]
+                    alone = False
+                await asyncio.sleep(0)  # Others have their turn.
             while under_way:
                 await under_way.popleft()[1]
         finally:
             for _, append in under_way:
                 append.cancel()  # How far it got is asked of the partition, the next time.
 
+    def _now_ms(self) -> int:
+        return self._engine.clock.wall_ms()
 
-def _records_there(running: Shard, promotion: Promotion) -> int:
-    """How many messages of the part the partition has already."""
-    known = running.machine.partitions.producers(promotion.part.partition)
-    producer = known.get(promotion.producer_id)
-    if producer is None or producer.epoch < promotion.epoch:
-        return 0
-    if producer.epoch > promotion.epoch:
-        raise ProducerFenced("a later publication of the application has begun")
-    return producer.batches[-1].last_sequence + 1
-
-
-def _staged(running: Shard, part: PublishedPart) -> Iterator[memoryview]:
-    """The staged batches of a part, in their order."""
-    for first, end in part.ranges:
-        position = first
-        while position < end:
-            for batch in iter_batches(_read(running, part, position)):
-                base_offset, _, count, _, _ = read_outline(batch, 0)
-                if base_offset >= end:
-                    break
-                if base_offset + count > end:
-                    raise InvalidRequest(f"a staged batch reaches beyond offset {end}")
-                if base_offset >= position:
-                    yield batch
-                    position = Offset(base_offset + count)
+    def _topic(self, part: PublishedPart) -> Topic | None:
+        """The topic of a part; None if it was deleted. It was only if this node's copy of the
+        catalog has heard of the partition: otherwise the copy is behind."""
+        catalog = self._engine.catalog
+        topic = catalog.topic_by_id(part.topic_id)
+        if topic is not None and part.partition in topic.partitions:
+            return topic
+        if part.partition >= catalog.next_partition:
+            raise Unavailable("this node does not know the topic yet")
+        return None
 
 
-def _read(running: Shard, part: PublishedPart, position: Offset) -> bytes:
-    partitions = running.machine.partitions
-    if not partitions.holds(part.staging):
-        raise _expired(part)
-    if not partitions.bounds(part.staging).log_start <= position:
-        raise _expired(part)
-    data = running.fetch(part.staging, position, READ_BYTES)
-    if not data or read_outline(data, 0)[0] != position:
-        raise _expired(part)
-    return data
-
-
-def _expired(part: PublishedPart) -> StagingExpired:
-    return StagingExpired(
-        f"{part.records} messages for partition {part.partition} are not staged any more: they were"
-        " published, or staged too long ago"
-    )
+async def wait_over(task: "asyncio.Task[T]") -> T:
+    """Wait for a task that goes on if whoever waits does not, and that ends if the node does."""
+    await asyncio.wait([task])
+    if task.cancelled():
+        raise Unavailable("this node is stopping")
+    return task.result()

@@ -10,7 +10,8 @@ comes, or nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
 
 import msgspec
 
@@ -19,6 +20,7 @@ from penstock.core.errors import (
     NotLeader,
     OutcomeUnknown,
     PenstockError,
+    StorageError,
     Unavailable,
 )
 from penstock.core.limits import APPLICATION_REMEMBERED_MS
@@ -28,7 +30,8 @@ from penstock.engine.engine import Engine
 from penstock.engine.forwarding import decode_body
 from penstock.engine.links import Links
 from penstock.engine.local_shards import LocalShards
-from penstock.engine.promotion import Promoting, Promotion
+from penstock.engine.part_copy import Promotion
+from penstock.engine.promotion import Promoting, wait_over
 from penstock.engine.shard import Shard
 from penstock.engine.staging import Staging
 from penstock.machines.machine import Refused, Reply, refusal_error
@@ -44,6 +47,7 @@ from penstock.machines.publications import (
     Application,
     PublicationReply,
     check_application,
+    check_publication,
 )
 
 PUBLISH_METHOD = "publish"
@@ -56,6 +60,9 @@ PARTS_AT_ONCE = 16
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 FORGET_TICKS = 6_000
+
+Lost = list[LocalError]
+"""Why parts could not be brought to where they belong, though that was decided."""
 
 
 class PublishRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -81,11 +88,19 @@ class _LastBatch(msgspec.Struct, frozen=True, array_like=True):
     batch: int
 
 
-class _PartAsked(msgspec.Struct, frozen=True, array_like=True):
-    """Append a part, or only see whether that can be done."""
+class _Wish(Enum):
+    CHECK = "check"
+    APPEND = "append"
+    RELEASE = "release"
 
+
+class _PartAsked(msgspec.Struct, frozen=True, array_like=True):
+    """Do something about a part."""
+
+    wish: _Wish
     promotion: Promotion
-    check_only: bool
+    application: str
+    batch: int
 
 
 class Publications:
@@ -104,7 +119,7 @@ class Publications:
         self._announce = announce
         self.staging = Staging(engine, shards)
         self._promoting = Promoting(engine, self.staging)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[Lost]] = {}
         self._room = asyncio.Semaphore(PARTS_AT_ONCE)
         self._ticks = 0
         self._closed = False
@@ -113,7 +128,7 @@ class Publications:
 
     async def publish(self, request: PublishRequest) -> PublishOutcome:
         """Publish a batch; returns when all its partitions have it. To ask again is harmless."""
-        check_application(request.application)
+        check_publication(request.application, request.batch, request.owner, request.parts)
         leader = self._coordinator(request.application)
         if leader == self._engine.node_id:
             return await self._publish_here(request)
@@ -140,6 +155,15 @@ class Publications:
         return leader
 
     # Answers to other nodes.
+
+    @property
+    def methods(self) -> "dict[str, Callable[[bytes], Awaitable[bytes]]]":
+        """What other nodes may ask of this one."""
+        return {
+            PUBLISH_METHOD: self.answer_publish,
+            LAST_METHOD: self.answer_last,
+            PART_METHOD: self.answer_part,
+        }
 
     async def answer_publish(self, body: bytes) -> bytes:
         """Publish for an application whose shard this node leads."""
@@ -168,16 +192,31 @@ class Publications:
         running = self._led(request.application)
         async with asyncio.timeout(PUBLISH_SECONDS) as patience:
             try:
-                return await self._decide(running, request)
+                return await self._publish(running, request)
             except TimeoutError:
                 if not patience.expired():
                     raise
-        raise Unavailable(
-            f"batch {request.batch} of {request.application} is still on its way: ask again",
-            retry_after_ms=100,
+        raise OutcomeUnknown(
+            f"batch {request.batch} of {request.application} may be on its way: ask again"
         )
 
-    async def _decide(self, running: Shard, request: PublishRequest) -> PublishOutcome:
+    async def _publish(self, running: Shard, request: PublishRequest) -> PublishOutcome:
+        decided = await self._decide(running, request)
+        if decided.application.under_way is not None:
+            try:
+                lost = await self._complete(running, decided.application)
+            except (Unavailable, StorageError) as error:
+                raise OutcomeUnknown(
+                    f"batch {request.batch} of {request.application} is decided and on its way:"
+                    f" {error}"
+                ) from error
+            if lost:
+                raise lost[0]
+        elif not decided.is_new:
+            await self._release(request)
+        return PublishOutcome(decided.is_new)
+
+    async def _decide(self, running: Shard, request: PublishRequest) -> PublicationReply:
         await running.wait_current()
         name = request.application
         known = running.machine.publications.get(name)
@@ -185,7 +224,7 @@ class Publications:
             await self._complete(running, known)  # One at a time, in order.
             known = running.machine.publications.get(name)
         if known is None or request.batch > known.last_batch:
-            await self._check_parts(request.parts)
+            await self._check_parts(request)
         command = BeginPublication(
             application=name,
             batch=request.batch,
@@ -195,18 +234,30 @@ class Publications:
         )
         reply = await _change(running, command)
         assert isinstance(reply, PublicationReply), f"a publication was answered with {reply}"
-        if reply.application.under_way is not None:
-            await self._complete(running, reply.application)
-        return PublishOutcome(reply.is_new)
+        return reply
 
     async def _fresh_producer(self, known: Application | None) -> ProducerId:
         if known is not None and known.epoch < EPOCH_MAX:
             return NO_PRODUCER
         return await self._engine.new_producer_id()
 
-    async def _check_parts(self, parts: Iterable[PublishedPart]) -> None:
-        asked = [_PartAsked(Promotion(part, NO_PRODUCER, -1), True) for part in parts]
-        await asyncio.gather(*map(self._ask_part, asked))
+    async def _check_parts(self, request: PublishRequest) -> None:
+        for outcome in await self._ask_all(_Wish.CHECK, request):
+            if outcome is not None:
+                raise outcome
+
+    async def _release(self, request: PublishRequest) -> None:
+        """What was staged for a batch that was published before need not wait until it expires."""
+        await self._ask_all(_Wish.RELEASE, request)
+
+    async def _ask_all(self, wish: _Wish, request: PublishRequest) -> list[PenstockError | None]:
+        name, batch = request.application, request.batch
+        return await asyncio.gather(
+            *(
+                self._try(_PartAsked(wish, Promotion(part, NO_PRODUCER, -1), name, batch))
+                for part in request.parts
+            )
+        )
 
     # Carrying out.
 
@@ -235,8 +286,9 @@ class Publications:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._promoting.close()
 
-    def _start(self, running: Shard, application: Application) -> "asyncio.Task[None]":
+    def _start(self, running: Shard, application: Application) -> "asyncio.Task[Lost]":
         name = application.name
         task = self._tasks.get(name)
         if task is None:
@@ -244,53 +296,50 @@ class Publications:
             task.add_done_callback(lambda done: self._forget_task(name, done))
         return task
 
-    def _forget_task(self, name: str, task: "asyncio.Task[None]") -> None:
+    def _forget_task(self, name: str, task: "asyncio.Task[Lost]") -> None:
         del self._tasks[name]
         if not task.cancelled() and task.exception() is not None:
             self._announce(f"the publication of {name} could not go on: {task.exception()}")
 
-    async def _complete(self, running: Shard, application: Application) -> None:
-        """Wait until the publication that is under way is over."""
-        await asyncio.shield(self._start(running, application))
+    async def _complete(self, running: Shard, application: Application) -> Lost:
+        """Wait until the publication that is under way is over; what was lost of it."""
+        return await wait_over(self._start(running, application))
 
-    async def _carry_out(self, running: Shard, name: str) -> None:
+    async def _carry_out(self, running: Shard, name: str) -> Lost:
         """Bring every partition its part, and write down who has it."""
         pause = PAUSE_SECONDS
-        lost: LocalError | None = None
-        while True:
-            known = running.machine.publications.get(name)
-            if known is None or known.under_way is None:
-                break
+        lost: list[LocalError] = []
+        known = running.machine.publications.get(name)
+        while known is not None and (publication := known.under_way) is not None:
             if not running.replica.leads:
                 raise NotLeader("the publication is carried out by another node now")
-            publication = known.under_way
-            promotions = [
-                Promotion(part, publication.producer_id, publication.epoch)
+            producer = publication.producer_id, publication.epoch
+            asked = [
+                _PartAsked(_Wish.APPEND, Promotion(part, *producer), name, publication.batch)
                 for part in publication.parts
             ]
-            outcomes = await asyncio.gather(*map(self._promote, promotions))
+            outcomes = await asyncio.gather(*map(self._try, asked))
+            # What was looked at before it was decided, and is gone all the same, nobody can bring
+            # back; and the application must be able to go on.
+            lost += [one for one in outcomes if isinstance(one, LocalError)]
             arrived = _arrived(publication.parts, outcomes)
-            lost = next((one for one in outcomes if isinstance(one, LocalError)), lost)
             if arrived:
                 command = SettleParts(application=name, batch=publication.batch, partitions=arrived)
                 await _change(running, command)
             if len(arrived) < len(publication.parts):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_SECONDS_MAX)
-        if lost is not None:
-            raise lost
+            known = running.machine.publications.get(name)
+        for error in lost:
+            self._announce(f"a part of a publication of {name} is lost: {error}")
+        return lost
 
-    async def _promote(self, promotion: Promotion) -> PenstockError | None:
-        """Bring one partition its part; why that failed."""
+    async def _try(self, asked: _PartAsked) -> PenstockError | None:
+        """Let something be done about a part; why it failed."""
         try:
             async with self._room:
-                await self._ask_part(_PartAsked(promotion, False))
-        except (Unavailable, OutcomeUnknown) as error:
-            return error
-        except LocalError as error:
-            # It was looked at before it was decided, and is gone all the same: nobody can bring it
-            # back, and the application must be able to go on.
-            self._announce(f"a part of a publication is lost: {error}")
+                await self._ask_part(asked)
+        except PenstockError as error:
             return error
         return None
 
@@ -306,10 +355,14 @@ class Publications:
         await self._links.ask(leader, PART_METHOD, body, timeout=PART_SECONDS)
 
     async def _part_here(self, asked: _PartAsked) -> None:
-        if asked.check_only:
-            self._promoting.check(asked.promotion.part)
-        else:
-            await self._promoting.promote(asked.promotion)
+        publication = asked.application, asked.batch
+        match asked.wish:
+            case _Wish.CHECK:
+                await self._promoting.check(asked.promotion.part, publication)
+            case _Wish.APPEND:
+                await self._promoting.promote(asked.promotion, publication)
+            case _Wish.RELEASE:
+                self._promoting.release(asked.promotion.part, publication)
 
     def _led(self, application: str) -> Shard:
         shard = ShardId(self._engine.group_shard(application))

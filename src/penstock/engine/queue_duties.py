@@ -16,9 +16,11 @@ A topic without `queue.*` configs and without work groups is never touched.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
+import msgspec
+
 from penstock.core.clock import Clock
 from penstock.core.errors import OutcomeUnknown, PenstockError
-from penstock.core.queue_rules import DEFAULT_WORK_GROUP, QueueRules, WorkRules
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Dead, QueueRules, WorkRules
 from penstock.core.types import PartitionId, ShardId
 from penstock.engine.batcher import Promise
 from penstock.engine.recalling import Recalling
@@ -171,10 +173,15 @@ def _steps(
 
 
 def work_rules(catalog: Catalog, topic: Topic, group: str) -> WorkRules:
-    """What a work group should go by: the default one by its topic, others by their own configs."""
+    """What a work group should go by: the default one by its topic, others by their own configs.
+    Where the dead go, if they are to be moved, is their topic's business in any case."""
+    settings = topic.settings.queue
     if group == DEFAULT_WORK_GROUP:
-        return topic.settings.queue.work_rules
-    return catalog.group_settings(group).work_rules
+        return settings.work_rules
+    rules = catalog.group_settings(group).work_rules
+    if rules.dead is Dead.MOVE and not settings.dead_letter_topic:
+        return msgspec.structs.replace(rules, dead=Dead.ARCHIVE)
+    return rules
 
 
 async def write_rules(

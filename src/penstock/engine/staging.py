@@ -4,41 +4,59 @@ One internal topic has a partition in every data shard. What is meant for a part
 the shard of that partition: to publish it is then the business of one leader, which reads its own
 log and writes its own log.
 
-Staged messages take room, so they go as soon as they can. The leader remembers what was staged with
-it and has not been published; what lies before the first of these is trimmed. It does not know what
-was staged with the leader before it, nor that a writer has died: such messages expire with the
-internal topic's retention, like those of any topic.
+Staged messages take room, so they go as soon as they can. Nobody else trims a staging partition
+(stewardship leaves it alone): the leader does, by what it remembers of its own term.
+
+    what was staged with it           stays until it is released, that is published; everything
+                                      before the first range that is left goes
+    what was there before             stays until its time is over, whatever became of it
+    what a publication has checked    stays for a day more, or until it is published: a decided
+                                      batch must find what it consists of
+
+The time that messages may wait is the internal topic's retention.ms, counted from when they were
+staged, or from when this node began to lead: longer, then, and never shorter. Their own times do
+not count, for these may be years old.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict, SortedList
 
-from penstock.core.errors import PenstockError, TopicExists, Unavailable
-from penstock.core.limits import BATCH_BYTES_MAX, STAGED_MS
+from penstock.core.errors import InvalidRequest, PenstockError, TopicExists, Unavailable
+from penstock.core.internal_topics import STAGING_TOPIC
+from penstock.core.limits import (
+    BATCH_BYTES_MAX,
+    STAGED_CHECKED_MS,
+    STAGED_MS,
+    STAGED_RANGES_MAX,
+)
 from penstock.core.records import stamp_append_time
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.admission import check_admissible
 from penstock.engine.batcher import Promise
 from penstock.engine.engine import Engine, partition_of
 from penstock.engine.local_shards import LocalShards
+from penstock.engine.part_copy import Range, expired, foreign, mark_staged, not_whole
 from penstock.engine.shard import Shard
 from penstock.machines.catalog import Topic
 from penstock.machines.commands import TrimPartition
 from penstock.machines.machine import Reply
+from penstock.machines.publication_commands import PublishedPart
 
-STAGING_TOPIC = "__staging"
 TRIM_TICKS = 10
-STAGED_RANGES_MAX = 1_000_000
-"""How many ranges a leader remembers; beyond it, the oldest are left to expire."""
+MARKS = 60
+"""Into so many steps the time that messages wait is divided; they expire step by step."""
 
-Range = tuple[Offset, Offset]
+PublicationKey = tuple[str, int]
+"""An application and the number of its batch."""
 
 
 class StagedBatch(NamedTuple):
-    """Where a batch waits: a partition of the staging topic, and offsets there."""
+    """Where a batch waits: for which partition, in which of the staging topic, and where there."""
 
+    partition: PartitionId
     staging: PartitionId
     first: Offset
     end: Offset
@@ -50,114 +68,224 @@ class Staging:
     def __init__(self, engine: Engine, shards: LocalShards) -> None:
         self._engine = engine
         self._shards = shards
-        self._open: dict[ShardId, _Open] = {}
+        self._open: dict[ShardId, StagingLedger] = {}
         self._ticks = 0
 
     async def stage(self, topic: Topic, index: int, batch: memoryview) -> StagedBatch:
         """Append a batch for a partition that this node leads, to be published later. It is
         stamped in place: the caller gives the buffer away."""
         engine = self._engine
+        if topic.name == STAGING_TOPIC:
+            raise InvalidRequest(f"{STAGING_TOPIC} is where messages are staged, not what for")
         partition = partition_of(topic, index)
         running = engine.led_shard(partition)
         check_admissible(topic, batch)
         if topic.settings.log_append_time:
             stamp_append_time(batch, engine.clock.wall_ms())
-        staging = await self._partition(engine.shard_of(partition))
-        known = self._known(engine.shard_of(partition), running, staging)
-        floor = known.begin()
+        mark_staged(batch, partition)
+        shard = engine.shard_of(partition)
+        staging = await self._partition(shard)
+        ledger = self._ledger(shard, running, staging)
+        floor = ledger.begin()
         try:
             appended = await running.append(staging, batch)
-            known.add(appended.base_offset, appended.end_offset)
+            ledger.add(appended.base_offset, appended.end_offset, partition)
         finally:
-            known.floors.remove(floor)
-        return StagedBatch(staging, appended.base_offset, appended.end_offset)
+            ledger.end(floor)
+        return StagedBatch(partition, staging, appended.base_offset, appended.end_offset)
 
-    def release(self, shard: ShardId, ranges: Iterable[Range]) -> None:
-        """These ranges have been published: nobody will ask for them again."""
-        known = self._open.get(shard)
-        if known is not None:
-            for first, end in ranges:
-                for one in list(known.ranges.irange(first, end, (True, False))):
-                    del known.ranges[one]
+    def ledger(self, part: PublishedPart) -> "StagingLedger":
+        """What the leader of a part's shard knows of its staging partition."""
+        engine = self._engine
+        shard = engine.shard_of(part.partition)
+        staging = self._find(shard)
+        if staging != part.staging:
+            if part.staging >= engine.catalog.next_partition:
+                raise Unavailable("this node does not know yet where messages are staged")
+            raise expired(part)
+        return self._ledger(shard, engine.led_shard(part.partition), staging)
+
+    def release(self, part: PublishedPart, publication: PublicationKey) -> None:
+        """The part was published: nobody will ask for it again."""
+        ledger = self._open.get(self._engine.shard_of(part.partition))
+        if ledger is not None and ledger.staging == part.staging:
+            ledger.release(part.ranges, publication)
 
     def tick(self) -> None:
-        """A tick of the node's clock has passed: let go of what was published."""
+        """A tick of the node's clock has passed: let go of what was published, or expired."""
         self._ticks += 1
         if self._ticks % TRIM_TICKS:
             return
-        for shard, known in list(self._open.items()):
-            if self._shards.get(shard) is not known.running or not known.running.replica.leads:
-                del self._open[shard]
-            else:
-                known.trim()
+        topic = self._engine.catalog.topic(STAGING_TOPIC)
+        for shard in () if topic is None else self._engine.shards()[1:]:
+            running = self._shards.get(ShardId(shard))
+            staging = self._find(ShardId(shard))
+            if running is None or not running.replica.leads or staging is None:
+                self._open.pop(ShardId(shard), None)
+            elif running.machine.partitions.holds(staging):
+                assert topic is not None
+                ledger = self._ledger(ShardId(shard), running, staging)
+                ledger.trim(self._engine.clock.monotonic_ms(), topic.settings.retention_ms)
 
-    def _known(self, shard: ShardId, running: Shard, staging: PartitionId) -> "_Open":
-        known = self._open.get(shard)
-        if known is None or known.running is not running or known.staging != staging:
-            known = self._open[shard] = _Open(running, staging)
-        return known
+    def _ledger(self, shard: ShardId, running: Shard, staging: PartitionId) -> "StagingLedger":
+        ledger = self._open.get(shard)
+        if ledger is None or not ledger.is_of(running, staging):
+            now_ms = self._engine.clock.monotonic_ms()
+            ledger = self._open[shard] = StagingLedger(running, staging, now_ms)
+        return ledger
+
+    def _find(self, shard: ShardId) -> PartitionId | None:
+        """The staging partition of a shard, if there is one."""
+        topic = self._engine.catalog.topic(STAGING_TOPIC)
+        for partition in () if topic is None else topic.partitions:
+            if self._engine.shard_of(partition) == shard:
+                return partition
+        return None
 
     async def _partition(self, shard: ShardId) -> PartitionId:
-        """The staging partition of a shard; the topic is made when it is first needed."""
+        """The staging partition of a shard; it is made when it is first needed."""
+        if (found := self._find(shard)) is None:
+            await self._make_topic()
+            found = self._find(shard)
+        if found is None:
+            raise Unavailable(f"topic {STAGING_TOPIC} is being made")
+        return found
+
+    async def _make_topic(self) -> None:
+        """Partitions are numbered one after the other, and go round the shards by their numbers:
+        as many as there are shards are one in each."""
         engine = self._engine
-        topic = engine.catalog.topic(STAGING_TOPIC)
-        if topic is None:
-            topic = await self._make_topic()
-        for partition in topic.partitions:
-            if engine.shard_of(partition) == shard:
-                return partition
-        raise Unavailable(f"topic {STAGING_TOPIC} has no partition in shard {shard}")
-
-    async def _make_topic(self) -> Topic:
+        shards = len(engine.shards()) - 1
+        there = engine.catalog.topic(STAGING_TOPIC)
+        if there is not None:  # Somebody else has made it.
+            await engine.add_partitions(STAGING_TOPIC, len(there.partitions) + shards)
+            return
         configs = {"retention.ms": str(STAGED_MS), "max.message.bytes": str(BATCH_BYTES_MAX)}
-        shards = len(self._engine.shards()) - 1
         try:
-            return await self._engine.create_topic(STAGING_TOPIC, shards, configs)
+            await engine.create_topic(STAGING_TOPIC, shards, configs)
         except TopicExists:
-            found = self._engine.catalog.topic(STAGING_TOPIC)
-            if found is None:
-                raise Unavailable(f"topic {STAGING_TOPIC} is being made") from None
-            return found
+            return
 
 
-class _Open:
-    """What waits in the staging partition of one shard, as far as its leader knows."""
+class StagingLedger:
+    """What waits in one staging partition, as far as its leader knows, in one term."""
 
-    def __init__(self, running: Shard, staging: PartitionId) -> None:
-        self.running = running
+    def __init__(self, running: Shard, staging: PartitionId, now_ms: int) -> None:
         self.staging = staging
-        self.ranges: SortedDict[Offset, Offset] = SortedDict()
-        self.floors: SortedList[Offset] = SortedList()
-        """Of the batches being appended: none of them will be below its floor."""
-        self.known_from = running.machine.partitions.planned_end(staging)
+        self._running = running
+        self._term = running.replica.raft.term
+        end = running.machine.partitions.planned_end(staging)
+        self._known_from = end
         """What lies before was staged with somebody else, or forgotten: it expires."""
+        self._ranges: SortedDict[Offset, tuple[Offset, PartitionId]] = SortedDict()
+        """What waits: from where to where, and for which partition."""
+        self._floors: SortedList[Offset] = SortedList()
+        """Of the batches being appended: none of them will be below its floor."""
+        self._checked: dict[PublicationKey, tuple[Offset, int]] = {}
+        """From where on publications need what is here, and when they said so."""
+        self._trimmed_to = Offset(0)
+        self._marks: deque[tuple[int, Offset]] = deque([(now_ms, end)])
+        """Where the partition ended at which time."""
+
+    def is_of(self, running: Shard, staging: PartitionId) -> bool:
+        """Leadership may have gone to somebody else and come back, between two looks: what was
+        staged there in the meantime is not known here."""
+        return (self._running, self.staging) == (running, staging) and (
+            running.replica.raft.term == self._term
+        )
 
     def begin(self) -> Offset:
         """A batch is about to be appended; its floor."""
-        floor = self.running.machine.partitions.planned_end(self.staging)
-        self.floors.add(floor)
+        floor = self._running.machine.partitions.planned_end(self.staging)
+        self._floors.add(floor)
         return floor
 
-    def add(self, first: Offset, end: Offset) -> None:
-        self.ranges[first] = end
-        if len(self.ranges) > STAGED_RANGES_MAX:
-            _, self.known_from = self.ranges.popitem(0)
+    def end(self, floor: Offset) -> None:
+        """A batch was appended, or not."""
+        self._floors.remove(floor)
 
-    def trim(self) -> None:
+    def add(self, first: Offset, end: Offset, partition: PartitionId) -> None:
+        """A batch is staged for a partition."""
+        self._ranges[first] = end, partition
+        if len(self._ranges) > STAGED_RANGES_MAX:
+            _, (self._known_from, _) = self._ranges.popitem(0)
+
+    def verify(self, part: PublishedPart) -> tuple[Range, ...]:
+        """Raise what is wrong with the ranges of a part, so far as that is known here; what must be
+        looked up in the log."""
+        start, end = self._running.machine.partitions.bounds(self.staging)
+        unknown = []
+        for first, last in part.ranges:
+            if first < max(start, self._trimmed_to) or last > end:
+                raise expired(part)
+            if first < self._known_from:
+                unknown.append((first, min(last, self._known_from)))
+            if last > self._known_from:
+                self._verify_known(part, max(first, self._known_from), last)
+        return tuple(unknown)
+
+    def _verify_known(self, part: PublishedPart, position: Offset, end: Offset) -> None:
+        while position < end:
+            found = self._ranges.get(position)
+            if found is None:
+                before = self._ranges.bisect_left(position) - 1
+                if before >= 0 and self._ranges.peekitem(before)[1][0] > position:
+                    raise not_whole(part)
+                raise expired(part)
+            position, partition = found
+            if partition != part.partition:
+                raise foreign(part)
+        if position > end:
+            raise not_whole(part)
+
+    def keep(self, part: PublishedPart, publication: PublicationKey, now_ms: int) -> None:
+        """A publication may be decided from now on: keep what it needs."""
+        first = min(first for first, _ in part.ranges)
+        if first < self._trimmed_to:
+            raise expired(part)
+        kept = self._checked.get(publication, (first, now_ms))[0]
+        self._checked[publication] = min(first, kept), now_ms
+
+    def release(self, ranges: Iterable[Range], publication: PublicationKey) -> None:
+        """These ranges have been published."""
+        self._checked.pop(publication, None)
+        for first, end in ranges:
+            for one in list(self._ranges.irange(first, end, (True, False))):
+                del self._ranges[one]
+
+    def trim(self, now_ms: int, keep_ms: int | None) -> None:
         """Let go of everything before the first range that is still needed."""
-        partitions = self.running.machine.partitions
-        if not partitions.holds(self.staging):
-            return
-        start, end = partitions.bounds(self.staging)
-        while self.ranges and self.ranges.peekitem(0)[0] < start:
-            self.ranges.popitem(0)  # It has expired.
-        before = self.ranges.peekitem(0)[0] if self.ranges else end
-        if self.floors:
-            before = min(before, self.floors[0])
-        if start >= self.known_from and before > start:
+        start, end = self._running.machine.partitions.bounds(self.staging)
+        if self._trimmed_to > start:
+            return  # The last one is under way.
+        while self._ranges and self._ranges.peekitem(0)[0] < start:
+            self._ranges.popitem(0)  # It has expired.
+        self._checked = {
+            publication: (first, since_ms)
+            for publication, (first, since_ms) in self._checked.items()
+            if first >= start and now_ms - since_ms < STAGED_CHECKED_MS
+        }
+        before = Offset(0)
+        if start >= self._known_from:
+            before = self._ranges.peekitem(0)[0] if self._ranges else end
+        before = max(before, self._expired_to(now_ms, keep_ms))
+        needed = [first for first, _ in self._checked.values()] + list(self._floors[:1])
+        before = min([before, end, *needed])
+        if before > start:
+            self._trimmed_to = before
             command = TrimPartition(partition=self.staging, before=before)
-            self.running.submit(command, _ignore, Promise.COMMITTED)
+            self._running.submit(command, self._trimmed, Promise.COMMITTED)
 
+    def _expired_to(self, now_ms: int, keep_ms: int | None) -> Offset:
+        if keep_ms is None:
+            return Offset(0)
+        marks = self._marks
+        if now_ms - marks[-1][0] >= keep_ms // MARKS:
+            marks.append((now_ms, self._running.machine.partitions.planned_end(self.staging)))
+        while len(marks) > 1 and now_ms - marks[1][0] >= keep_ms:
+            marks.popleft()
+        return marks[0][1] if now_ms - marks[0][0] >= keep_ms else Offset(0)
 
-def _ignore(_reply: Reply | PenstockError) -> None:
-    """What is refused or lost is tried again with the next look."""
+    def _trimmed(self, reply: Reply | PenstockError) -> None:
+        if isinstance(reply, PenstockError):  # Refused or lost: it is tried with the next look.
+            self._trimmed_to = Offset(0)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
+from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.limits import PRODUCER_EXPIRY_MS
 from penstock.core.types import NodeId, PartitionId, ShardId, TopicId
 from penstock.engine.cluster import Cluster
@@ -303,7 +304,7 @@ class Stewardship:
     def _set_policies(self, shard: ShardId, running: Shard, topic: Topic) -> None:
         settings = topic.settings
         retention = compaction = None
-        if settings.deletes:
+        if settings.deletes and topic.name != STAGING_TOPIC:  # See `staging`.
             retention = RetentionPolicy(
                 age_ms=settings.retention_ms, size_bytes=settings.retention_bytes
             )

@@ -5,6 +5,7 @@ Behaviour   Brokers are the nodes that are up. A partition's replicas are those 
             in sync are the ones that are up; while its leader is not known it has the error
             LEADER_NOT_AVAILABLE, which clients wait out. A topic that does not exist is made if
             both the client and this broker's settings allow it. Topics by id from version 12 on.
+            Topics whose names begin with two underscores are internal, and patterns pass them over.
             Encoded answers are kept as long as catalog, leaders and live nodes stay as they are.
 KIPs        4, 112 (offline replicas), 430, 482, 516, 700 (no cluster operations from 11 on), 1102
             (error REBOOTSTRAP_REQUIRED is never sent).
@@ -19,6 +20,7 @@ from penstock.core.errors import (
     TopicExists,
     Unavailable,
 )
+from penstock.core.internal_topics import is_internal
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
 from penstock.kafka.codec import Answer, EncodedRows, Message, row_writer
 from penstock.kafka.context import Context
@@ -135,6 +137,7 @@ def _topic_row(
         "error_code": 0,
         "name": topic.name,
         "topic_id": topic.topic_id,
+        "is_internal": is_internal(topic.name),
         "partitions": _partition_rows(context, topic, places),
         "topic_authorized_operations": operations,
     }

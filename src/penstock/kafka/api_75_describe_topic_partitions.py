@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.core.errors import InvalidRequest, PenstockError
+from penstock.core.internal_topics import is_internal
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
 from penstock.kafka.api_03_metadata import TOPIC_OPERATIONS
 from penstock.kafka.codec import Answer, Message
@@ -72,6 +73,7 @@ def _page(names: list[str], start: tuple[str, int], room: int, context: Context)
             {
                 "name": name,
                 "topic_id": topic.topic_id,
+                "is_internal": is_internal(name),
                 "partitions": partitions,
                 "topic_authorized_operations": TOPIC_OPERATIONS,
             }

@@ -69,6 +69,27 @@ class Cursor:
             skips[first] = end
         self._pass()
 
+    def pass_over(self, first: Offset, end: Offset, steps: int) -> tuple[int, Offset]:
+        """Nobody is to get the messages of a range, up to the partition's end: how many waited, and
+        how far it got; so many skips that lie in it are looked at."""
+        skips, waiting = self._skips, self.waiting
+        low, high = max(first, self.position), min(end, self._end())
+        if low >= high:
+            return 0, end
+        place = skips.bisect_right(low) - 1
+        if place < 0 or skips.peekitem(place)[1] < low:
+            place += 1
+        met = list(skips.islice(place, min(place + steps + 1, skips.bisect_left(high))))
+        if len(met) > steps:
+            high = end = met.pop()
+        for one in met:
+            low, high = min(low, one), max(high, skips[one])
+            self._skipped -= skips.pop(one) - one
+        skips[low] = high
+        self._skipped += high - low
+        self._pass()
+        return waiting - self.waiting, end
+
     def jump_to_end(self) -> None:
         """Nothing waits any more."""
         self._skips.clear()
@@ -80,4 +101,4 @@ class Cursor:
         while skips and skips.peekitem(0)[0] <= self.position:
             first, end = skips.popitem(0)
             self._skipped -= end - first
-            self.position = end
+            self.position = max(self.position, end)

@@ -240,6 +240,13 @@ class Partitions:
             raise _unknown(partition)
         return dict(sorted((found.producers or {}).items()))
 
+    def producer(self, partition: PartitionId, producer_id: ProducerId) -> Producer | None:
+        """What is remembered of one producer."""
+        found = self._partitions.get(partition)
+        if found is None:
+            raise _unknown(partition)
+        return None if found.producers is None else found.producers.get(producer_id)
+
     def log_starts(self) -> Mapping[PartitionId, Offset]:
         return {number: partition.log_start for number, partition in self._partitions.items()}
 

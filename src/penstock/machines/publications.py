@@ -24,7 +24,8 @@ application, and numbers its messages from 0 in each partition. So a partition k
 much of its part it has, and fences a leader that was replaced and does not know yet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import get_args
 
 import msgspec
@@ -43,7 +44,10 @@ from penstock.core.errors import (
 from penstock.core.limits import (
     APPLICATION_NAME_BYTES_MAX,
     APPLICATIONS_PER_SHARD_MAX,
+    PUBLICATION_OWNER_BYTES_MAX,
+    PUBLICATION_PART_RECORDS_MAX,
     PUBLICATION_RANGES_MAX,
+    PUBLICATION_RANGES_UNDER_WAY_MAX,
 )
 from penstock.core.types import NO_PRODUCER, Offset, PartitionId, ProducerId, Term
 from penstock.machines.machine import Applied, Plan, Propose, Reply, Request, refusal
@@ -123,13 +127,20 @@ class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class Publications:
     """The machine of one shard's publications. Implements `Machine`."""
 
-    __slots__ = ("_applications", "_time_ms", "_time_planned_ms", "_under_way")
+    __slots__ = (
+        "_applications",
+        "_ranges_under_way",
+        "_time_ms",
+        "_time_planned_ms",
+        "_under_way",
+    )
 
     def __init__(self) -> None:
         self._time_ms = 0
         self._time_planned_ms = 0
         self._applications: dict[str, Application] = {}
         self._under_way: dict[str, None] = {}
+        self._ranges_under_way = 0
 
     # Reading.
 
@@ -177,27 +188,19 @@ class Publications:
         self._time_planned_ms = self._time_ms
 
     def _check_begin(self, command: BeginPublication) -> None:
-        check_application(command.application)
-        if not 0 <= command.batch <= BATCH_MAX:
-            raise InvalidRequest(f"batch {command.batch} of {command.application}: from 0 up")
-        ranges = 0
-        for part in command.parts:
-            ranges += len(part.ranges)
-            if not part.ranges or any(not 0 <= first < end for first, end in part.ranges):
-                raise InvalidRequest(f"{part} publishes nothing")
-        if len({part.partition for part in command.parts}) < len(command.parts):
-            raise InvalidRequest("a partition has one part in a publication")
-        if ranges > PUBLICATION_RANGES_MAX:
-            raise InvalidRequest(
-                f"{ranges} staged ranges in one publication, {PUBLICATION_RANGES_MAX} at most:"
-                " publish fewer messages at once, or stage them in larger batches"
-            )
+        check_publication(command.application, command.batch, command.owner, command.parts)
         known = command.application in self._applications
         if not known and len(self._applications) >= APPLICATIONS_PER_SHARD_MAX:
             raise Overloaded(
                 f"{APPLICATIONS_PER_SHARD_MAX} applications have published in this shard lately,"
                 " the most there may be; give fewer names",
                 retry_after_ms=60_000,
+            )
+        if command.parts and self._ranges_under_way >= PUBLICATION_RANGES_UNDER_WAY_MAX:
+            raise Overloaded(
+                f"publications of {self._ranges_under_way} staged ranges are under way in this"
+                " shard; wait until some of them have arrived",
+                retry_after_ms=1_000,
             )
 
     # Applying: on every replica; the only code that changes state.
@@ -286,6 +289,8 @@ class Publications:
         return ApplicationsForgotten(len(idle))
 
     def _keep(self, application: Application) -> None:
+        before = self._applications.get(application.name)
+        self._ranges_under_way += _ranges(application) - (0 if before is None else _ranges(before))
         self._applications[application.name] = application
         if application.under_way is None:
             self._under_way.pop(application.name, None)
@@ -314,6 +319,7 @@ class Publications:
             ) from error
         self._time_ms = state.time_ms
         self._applications, self._under_way = {}, {}
+        self._ranges_under_way = 0
         for application in state.applications:
             self._keep(application)
         self.forget_plans()
@@ -326,3 +332,44 @@ def check_application(name: str) -> None:
             f"an application's name has 1 to {APPLICATION_NAME_BYTES_MAX} bytes, not"
             f" {len(name.encode())}"
         )
+
+
+def check_publication(
+    application: str, batch: int, owner: str, parts: Sequence[PublishedPart]
+) -> None:
+    """Raise what is wrong with a publication, whatever was published before."""
+    check_application(application)
+    if not 0 <= batch <= BATCH_MAX:
+        raise InvalidRequest(f"batch {batch} of {application}: batches are numbered from 0 up")
+    if len(owner.encode()) > PUBLICATION_OWNER_BYTES_MAX:
+        raise InvalidRequest(f"an owner's name has {PUBLICATION_OWNER_BYTES_MAX} bytes at most")
+    ranges = sum(len(part.ranges) for part in parts)
+    if ranges > PUBLICATION_RANGES_MAX:
+        raise InvalidRequest(
+            f"{ranges} staged ranges in one publication, {PUBLICATION_RANGES_MAX} at most:"
+            " publish fewer messages at once, or stage them in larger batches"
+        )
+    if len({part.partition for part in parts}) < len(parts):
+        raise InvalidRequest("a partition has one part in a publication")
+    for part in parts:
+        _check_part(part)
+
+
+def _check_part(part: PublishedPart) -> None:
+    if part.partition < 0 or part.staging < 0:
+        raise InvalidRequest(f"partition {min(part.partition, part.staging)} is not a partition")
+    if not part.ranges or any(not 0 <= first < end for first, end in part.ranges):
+        raise InvalidRequest(f"there is nothing to publish in partition {part.partition}")
+    if part.records > PUBLICATION_PART_RECORDS_MAX:
+        raise InvalidRequest(
+            f"{part.records} messages for one partition, {PUBLICATION_PART_RECORDS_MAX} at most:"
+            " publish fewer at once"
+        )
+    in_order = sorted(part.ranges)
+    if any(end > first for (_, end), (first, _) in pairwise(in_order)):
+        raise InvalidRequest(f"partition {part.partition} is to get the same messages twice")
+
+
+def _ranges(application: Application) -> int:
+    under_way = application.under_way
+    return 0 if under_way is None else sum(len(part.ranges) for part in under_way.parts)

@@ -155,6 +155,23 @@ class Purge(Stamped, frozen=True, kw_only=True, tag="purge"):
     group: str
 
 
+class Cover(Stamped, frozen=True, kw_only=True, tag="cover"):
+    """Whoever reads the log by offset has dealt with the messages from `first` up to, not
+    including, `end`: they are done, whoever has them, after those in `dead`, wherever they are,
+    have died, each for its reason. What is done or dead already stays so.
+
+    A stream that names itself and counts its batches is heard once for each: what it repeats after
+    that changes nothing, also if a dead message was delivered anew meanwhile."""
+
+    partition: PartitionId
+    group: str
+    first: Offset
+    end: Offset
+    dead: tuple[tuple[Offset, str], ...] = ()
+    stream: str = ""
+    batch: int = -1
+
+
 class TurnClock(Stamped, frozen=True, kw_only=True, tag="turn_clock"):
     """Time has passed: leases end, delays are over, messages expire."""
 
@@ -172,6 +189,7 @@ QueueCommand = (
     | Cancel
     | Purge
     | TurnClock
+    | Cover
 )
 
 _CODEC: CommandCodec[QueueCommand] = CommandCodec(

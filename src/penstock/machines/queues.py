@@ -13,6 +13,8 @@ Rules that hold here:
   over.
 - A duplicate is in the log, at its offset, for whoever reads the log; work groups never see it.
 - A partition that no rule and no group concerns costs nothing, and its messages are not looked at.
+
+Long because every command of a queue is found here, and none has a place of its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,10 +37,12 @@ from penstock.core.errors import (
 )
 from penstock.core.limits import (
     ACQUIRE_MESSAGES_MAX,
+    COVER_DEAD_MAX,
     DEAD_REASON_CHARACTERS_MAX,
     GROUP_NAME_BYTES_MAX,
     ORIGIN_REMEMBERED_MS,
     SETTLEMENTS_MAX,
+    STREAM_NAME_CHARACTERS_MAX,
     WORK_GROUPS_PER_PARTITION_MAX,
 )
 from penstock.core.queue_rules import (
@@ -66,6 +70,7 @@ from penstock.machines.queue_commands import (
     Cancel,
     CloseWork,
     ConfigureQueue,
+    Cover,
     OpenWork,
     Outcome,
     Purge,
@@ -113,6 +118,13 @@ class Settled(Reply, frozen=True, tag="settled"):
     """What came of each settlement, in order."""
 
     outcomes: tuple[Outcome, ...]
+
+
+class Covered(Reply, frozen=True, tag="covered"):
+    """So many messages are done or dead now; before `upto` nothing is left to be covered."""
+
+    count: int
+    upto: Offset
 
 
 class _WorkRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -268,6 +280,8 @@ class Queues:
                 return self._settle(command)
             case TurnClock():
                 return self._turn_clock()
+            case Cover():
+                return self._cover(command)
             case ConfigureQueue(partition=partition, rules=rules):
                 self._configure(partition, rules)
                 return _changed(partition, wakes=True)
@@ -322,6 +336,20 @@ class Queues:
         self._arm(partition, group, work)
         wakes = readied or full or work.visible > before or work.queue.fifo
         return Applied((Settled(outcomes),), (_wake(partition),) if wakes else ())
+
+    def _cover(self, command: Cover) -> Applied:
+        partition, group = command.partition, command.group
+        work, readied = self._turn(partition, group)
+        named, batch = bool(command.stream), command.batch
+        if named and command.stream == work.stream and batch <= work.batch:
+            return Applied((Covered(0, command.end),), (_wake(partition),) if readied else ())
+        full = work.in_flight >= work.rules.in_flight_max
+        count, upto = work.cover(command.first, command.end, command.dead, self._time_ms)
+        if named and upto == command.end:
+            work.stream, work.batch = command.stream, batch
+        self._arm(partition, group, work)
+        wakes = readied or full or work.queue.fifo
+        return Applied((Covered(count, upto),), (_wake(partition),) if wakes else ())
 
     def _turn_clock(self) -> Applied:
         woken: dict[PartitionId, None] = {}
@@ -572,11 +600,16 @@ def _check_bounds(request: QueueCommand) -> None:
             for one in settlements:
                 if not 0 <= one.first < one.end:
                     raise InvalidRequest(f"a verdict on offsets {one.first} to {one.end}")
-                if len(one.reason) > DEAD_REASON_CHARACTERS_MAX:
-                    raise InvalidRequest(
-                        f"a reason of {len(one.reason)} characters;"
-                        f" {DEAD_REASON_CHARACTERS_MAX} at most"
-                    )
+                _check_reason(one.reason)
+        case Cover(first=first, end=end, dead=dead, stream=stream):
+            if len(stream) > STREAM_NAME_CHARACTERS_MAX:
+                raise InvalidRequest(f"a stream's name of {len(stream)} characters is too long")
+            if not 0 <= first <= end:
+                raise InvalidRequest(f"offsets {first} to {end} cannot be covered")
+            if len(dead) > COVER_DEAD_MAX:
+                raise InvalidRequest(f"{len(dead)} die at once; {COVER_DEAD_MAX} at most")
+            for _, reason in dead:
+                _check_reason(reason)
         case Recall(cards=cards):
             if any(not 0 <= level < PRIORITIES for _, level, *_ in cards):
                 raise InvalidRequest(f"priorities are 0 to {PRIORITIES - 1}")
@@ -585,3 +618,10 @@ def _check_bounds(request: QueueCommand) -> None:
                 raise InvalidRequest(f"a work group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes")
         case _:
             pass
+
+
+def _check_reason(reason: str) -> None:
+    if len(reason) > DEAD_REASON_CHARACTERS_MAX:
+        raise InvalidRequest(
+            f"a reason of {len(reason)} characters; {DEAD_REASON_CHARACTERS_MAX} at most"
+        )

@@ -21,13 +21,16 @@ Conservation: whatever was offered to the group is in exactly one place.
 
     sent = visible + in flight + delayed + dead
            + acked + moved + expired + purged + dropped + duplicates
+
+Long because whatever changes a run must keep sizes, timers, order and cursor in step with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from sortedcontainers import SortedDict
 
-from penstock.core.limits import LEASE_MS_MAX, TURN_STEPS_MAX
+from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
 from penstock.machines.cursor import Cursor
@@ -39,7 +42,6 @@ from penstock.machines.turn_order import Order, Turns, make_order
 from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkRecord
 
 DELIVERIES_REASON = "too many deliveries"
-_SLACK = 1_024
 
 
 class Work:
@@ -65,6 +67,8 @@ class Work:
         self._order: Order = make_order(self._runs, fifo=queue.fifo)
         self.recalled = opened
         """Up to here it knows what messages say; those from `recall_end` on it saw coming."""
+        self.stream, self.batch = "", -1
+        """Who covered last with a name, and the last batch that was covered to its end."""
         self.recall_end = end() if queue.reads_messages else opened
 
     # Questions.
@@ -387,16 +391,66 @@ class Work:
             self._order.readied(run)
 
     def _die(self, run: Run, now_ms: int, reason: str) -> None:
+        leased = run.state is State.LEASED
         if self.rules.dead is Dead.DISCARD:
-            self._order.returned(run)
+            if leased:
+                self._order.returned(run)
             self._remove(run)
             self.tally.purged += run.length
             return
         run.reason = reason
         self._set(run, State.DEAD, now_ms)
-        self._order.returned(run)
+        if leased:
+            self._order.returned(run)
         self._order.left(run)
         self._dead[run.first] = None
+
+    # Covering.
+
+    def cover(
+        self,
+        first: Offset,
+        end: Offset,
+        dead: Iterable[tuple[Offset, str]],
+        now_ms: int,
+        steps: int = COVER_STEPS_MAX,
+    ) -> tuple[int, Offset]:
+        """Whoever reads the log itself has dealt with a range: all of it is done, whoever has it
+        and however long it was to wait, after these have died. What is done or dead already stays
+        so. Returns how many messages that concerned and how far it got, in so many steps."""
+        count = sum(self._kill(offset, reason, now_ms) for offset, reason in dead)
+        met = list(islice(self.runs_from(first), steps + 1))
+        if len(met) > steps and met[-1].first < end:
+            end = met[-1].first
+        passed, end = self._cursor.pass_over(first, end, steps)
+        for run in met:
+            low, high = max(run.first, first), min(run.end, end)
+            if low >= high or run.state is State.DEAD:
+                continue
+            for one in self._cut_out(Offset(low), Offset(high)):
+                if one.state is State.LEASED:
+                    self._order.returned(one)
+                self._remove(one)
+                passed += one.length
+        self.tally.acked += passed
+        return count + passed, max(first, end)
+
+    def _kill(self, offset: Offset, reason: str, now_ms: int) -> bool:
+        """It failed where the log is read: that was a delivery, and the last one."""
+        run = self.run_at(offset)
+        if run is None:
+            if not self.is_waiting(offset):
+                return False
+            self._cursor.skip(offset, Offset(offset + 1))
+            self._put(Run(offset, 1, State.READY))
+        elif run.state is State.DEAD:
+            return False
+        for one in self._cut_out(offset, Offset(offset + 1)):
+            one.deliveries += 1
+            if one.first_ms < 0:
+                one.first_ms = now_ms
+            self._die(one, now_ms, reason)
+        return True
 
     # What people do.
 
@@ -510,6 +564,8 @@ class Work:
             list(self._runs.values()),
             self.recalled,
             self.recall_end,
+            self.stream,
+            self.batch,
         )
 
     @classmethod
@@ -520,6 +576,7 @@ class Work:
         work._cursor = Cursor(record.cursor, end, record.skips)
         work.epoch, work.tally = record.epoch, record.tally
         work.recalled, work.recall_end = record.recalled, record.recall_end
+        work.stream, work.batch = record.stream, record.batch
         work._turns = Turns(record.credits)
         work._runs.update((run.first, run) for run in record.runs)
         for run in record.runs:

@@ -37,6 +37,8 @@ class WorkRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     runs: list[Run]
     recalled: Offset
     recall_end: Offset
+    stream: str = ""
+    batch: int = -1
 
 
 class GrantedRun(NamedTuple):

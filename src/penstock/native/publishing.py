@@ -3,9 +3,8 @@
 A batch is staged with the node that leads its partition; published is at any node.
 """
 
-from penstock.core.errors import UnknownPartition
-from penstock.core.types import Offset, PartitionId
-from penstock.engine.engine import partition_of
+from penstock.core.errors import InvalidRequest
+from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.engine.publications import PublishRequest
 from penstock.machines.publication_commands import PublishedPart
 from penstock.native.handling import Desk, Handlers, Reply
@@ -24,7 +23,7 @@ async def answer_stage(desk: Desk, request: Stage, payload: memoryview) -> Reply
     """Keep a batch unseen."""
     topic = desk.topic(request.topic_id)
     staged = await desk.engine.publications.staging.stage(topic, request.index, payload)
-    return StagedAt(staged.staging, staged.first, staged.end), b""
+    return StagedAt(*staged), b""
 
 
 async def answer_publish(desk: Desk, request: Publish, _payload: memoryview) -> Reply:
@@ -45,17 +44,14 @@ async def answer_published(desk: Desk, request: AskPublished, _payload: memoryvi
 
 
 def _part(desk: Desk, part: StagedPart) -> PublishedPart:
-    topic = desk.topic(part.topic_id)
-    partition = partition_of(topic, part.index)
-    engine = desk.engine
-    staging = PartitionId(part.staging)
-    if engine.shard_of(staging) != engine.shard_of(partition):
-        raise UnknownPartition(
-            f"what is staged for partition {part.index} of {topic.name} cannot be in partition"
-            f" {staging}"
+    partition, staging = PartitionId(part.partition), PartitionId(part.staging)
+    if desk.engine.shard_of(staging) != desk.engine.shard_of(partition):
+        raise InvalidRequest(
+            f"what is staged for partition {partition} cannot be in partition {staging}; give what"
+            " the stage has given"
         )
     ranges = tuple((Offset(first), Offset(end)) for first, end in part.ranges)
-    return PublishedPart(topic.topic_id, partition, staging, ranges)
+    return PublishedPart(TopicId(part.topic_id), partition, staging, ranges)
 
 
 PUBLISH_HANDLERS: Handlers = {

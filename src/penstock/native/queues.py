@@ -4,6 +4,9 @@ import msgspec
 
 from penstock.core.errors import InvalidRequest, UnknownMove
 from penstock.core.limits import BROWSE_STEPS_MAX
+from penstock.core.move_filter import MoveFilter
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.types import Offset
 from penstock.engine.queues import ALL_STATES
 from penstock.machines.catalog import Topic
 from penstock.native.handling import Desk, Handlers, Reply
@@ -81,14 +84,25 @@ async def answer_redrive(desk: Desk, request: Redrive, _payload: memoryview) -> 
     in a dead-letter queue, and that is what was named: they are moved."""
     engine = desk.engine
     topic = engine.topic(request.name)
-    counts = await engine.queues.counts(topic)
+    group = request.group or DEFAULT_WORK_GROUP
+    wanted = None
+    if request.places:
+        wanted = MoveFilter(places=tuple((index, Offset(at)) for index, at in request.places))
+    counts = await engine.queues.counts(topic, group)
     if counts.dead and not request.to:
-        if request.dry_run:
+        if request.dry_run and wanted is None:
             return Redriven(counts.dead), b""
-        return Redriven(await engine.moves.redrive_in_place(topic)), b""
+        count = await engine.moves.redrive_in_place(
+            topic, group=group, filter=wanted, dry_run=request.dry_run
+        )
+        return Redriven(count), b""
     destination = engine.topic(request.to) if request.to else None
     move = await engine.moves.start(
-        topic, destination, rate=request.rate or None, dry_run=request.dry_run
+        topic,
+        destination,
+        rate=request.rate or None,
+        filter=wanted,
+        dry_run=request.dry_run,
     )
     return Redriven(move.to_move, move.move_id), b""
 

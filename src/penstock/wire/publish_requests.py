@@ -25,8 +25,9 @@ class Stage(Request, frozen=True, tag="stage"):
 
 
 class StagedAt(Answer, frozen=True, tag="stage"):
-    """Where it waits."""
+    """Where it waits, and for which partition of the cluster."""
 
+    partition: int
     staging: int
     first: int
     end: int
@@ -36,7 +37,8 @@ class StagedPart(msgspec.Struct, frozen=True, array_like=True):
     """What one partition is to get, in this order."""
 
     topic_id: bytes
-    index: int
+    partition: int
+    """Its number in the cluster, as `StagedAt` says: not its index in the topic."""
     staging: int
     ranges: tuple[tuple[int, int], ...]
 

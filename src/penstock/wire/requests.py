@@ -293,6 +293,10 @@ class Redrive(Request, frozen=True, tag="redrive"):
     to: str = ""
     rate: int = 0
     dry_run: bool = False
+    places: tuple[tuple[int, int], ...] = ()
+    """Only these: a partition's index and an offset each. None: all."""
+    group: str = ""
+    """The work group in which those died that stayed; the default one if empty."""
 
 
 class Redriven(Answer, frozen=True, tag="redrive"):

@@ -90,6 +90,60 @@ def test_dead_letters_go_to_their_queue() -> None:
     play(scene)
 
 
+def test_a_dead_letter_tells_how_it_died_and_is_redriven_by_its_place() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        await client.create_queue("failed")
+        await client.create_queue("orders", dead_letter="failed", deliveries_max=1)
+        for body in ("a", "b", "c"):
+            await client.send("orders", body)
+            (message,) = await client.receive("orders")
+            await message.reject(f"{body} is broken")
+        failed = client.queue("failed")
+        taken: list[Message[Any]] = []
+        while len(taken) < 3:
+            taken += await failed.receive(3, wait=20)
+        await failed.give_back(taken)
+        letters = await failed.peek()
+        died = {letter.body: letter.dead_letter for letter in letters}
+        assert died["b"] is not None
+        assert (died["b"].queue, died["b"].group) == ("orders", "queue")
+        assert (died["b"].reason, died["b"].deliveries) == ("b is broken", 1)
+        assert died["b"].died_at is not None
+        chosen = [(one.partition, one.offset) for one in letters if one.body != "b"]
+        assert int(await failed.redrive(places=chosen, dry_run=True)) == 2
+        assert int(await failed.redrive(places=[])) == 0
+        redriven = await failed.redrive(places=chosen)
+        back: list[Message[Any]] = []
+        while len(back) < 2:
+            back += await client.receive("orders", 2, wait=20)
+        assert sorted(message.body for message in back) == ["a", "c"]
+        while (progress := await redriven.progress()).state == "running":
+            await client.receive("orders", wait=0.05)
+        assert (progress.state, progress.moved) == ("completed", 2)
+        assert [letter.body for letter in await failed.peek()] == ["b"]
+
+    play(scene)
+
+
+def test_dead_messages_that_stayed_are_redriven_by_place() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        await client.create_queue("orders")
+        queue = client.queue("orders")
+        await client.send_many("orders", ["a", "b", "c"])
+        for message in await queue.receive(3, wait=5):
+            await message.reject("no")
+        dead = await queue.peek(states=["dead"])
+        chosen = [(one.partition, one.offset) for one in dead if one.body == "b"]
+        assert int(await queue.redrive(places=chosen, dry_run=True)) == 1
+        assert int(await queue.redrive(places=chosen)) == 1
+        (message,) = await queue.receive(3, wait=5)
+        assert message.body == "b"
+        assert (await queue.stats()).dead == 2
+        assert int(await queue.redrive()) == 2
+
+    play(scene)
+
+
 def test_a_lease_that_ended_counts_no_more() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await client.create_queue("orders", partitions=1, lease=30)

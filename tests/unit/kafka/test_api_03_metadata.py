@@ -43,6 +43,16 @@ def test_all_topics(ask: Asker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ALL)
+def test_topics_of_the_cluster_itself_are_internal(ask: Asker, version: int) -> None:
+    for name in ("__meta", "_meta", "meta"):
+        if ask.broker.node.engine.catalog.topic(name) is None:
+            ask.create_topic(name)
+    answer = ask(3, version, {"topics": [] if version == 0 else None})
+    internal = {row.name for row in answer.topics if row.is_internal}
+    assert internal == ({"__meta"} if version >= 1 else set())
+
+
+@pytest.mark.parametrize("version", ALL)
 def test_an_unknown_topic_is_made_if_the_client_wants_it(ask: Asker, version: int) -> None:
     name = f"meta-new-{version}"
     wanted = [{"name": name, "topic_id": bytes(16)}]

@@ -41,6 +41,12 @@ def test_a_topic_and_its_partitions(ask: Asker) -> None:
         assert (row.replica_nodes, row.isr_nodes, row.offline_replicas) == ((1,), (1,), ())
 
 
+def test_topics_of_the_cluster_itself_are_internal(ask: Asker) -> None:
+    ask.create_topic("__paged", 1)
+    (topic,) = page(ask, ["__paged"]).topics
+    assert topic.is_internal
+
+
 def test_pages_fit_together_whatever_their_size(ask: Asker) -> None:
     names = [f"page-{letter}" for letter in "cab"]
     for name, partitions in zip(names, (3, 1, 4), strict=True):

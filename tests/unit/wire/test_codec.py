@@ -15,6 +15,15 @@ from penstock.core.errors import (
 from penstock.core.types import NodeId
 from penstock.wire import codec
 from penstock.wire.failures import Described, describe_error, remake_error
+from penstock.wire.publish_requests import (
+    AskPublished,
+    LastPublished,
+    Publish,
+    Published,
+    Stage,
+    StagedAt,
+    StagedPart,
+)
 from penstock.wire.requests import Answer, Append, Request, Settle, Take, Taken, TakenPart
 
 
@@ -35,15 +44,25 @@ def test_no_two_words_of_a_family_share_a_name(family: type[msgspec.Struct]) -> 
         Append(b"i" * 16, 3),
         Take(b"i" * 16, "queue", 100, 1 << 20, -1, 500),
         Settle(b"i" * 16, 0, "queue", ((1, 5, 9, 1, -1, ""), (7, 8, 9, 3, -1, "no"))),
+        Stage(b"i" * 16, 3),
+        Publish("app", 1 << 62, "ann", (StagedPart(b"i" * 16, 3, 9, ((0, 5), (7, 1 << 40))),)),
+        AskPublished("app"),
     ],
 )
 def test_a_request_comes_back_as_it_was(request_: Request) -> None:
     assert codec.decode_request(codec.encode(request_)) == request_
 
 
-def test_an_answer_comes_back_as_it_was() -> None:
-    answer = Taken((TakenPart(0, 7, 99, ((1, 4, 2, 50),), 61),), 40)
-
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Taken((TakenPart(0, 7, 99, ((1, 4, 2, 50),), 61),), 40),
+        StagedAt(3, 9, 0, 5),
+        Published(True),
+        LastPublished(-1),
+    ],
+)
+def test_an_answer_comes_back_as_it_was(answer: Answer) -> None:
     assert codec.decode_answer(codec.encode(answer)) == answer
 
 

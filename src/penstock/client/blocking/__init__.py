@@ -4,6 +4,7 @@ from penstock.client.blocking.client import BlockingClient
 from penstock.client.blocking.consumer import BlockingConsumer
 from penstock.client.blocking.message import BlockingMessage
 from penstock.client.blocking.queue import BlockingQueue, BlockingRedriven
+from penstock.client.blocking.stage import BlockingStage
 from penstock.client.blocking.subscription import BlockingSubscription
 from penstock.client.blocking.topic import BlockingTopic
 
@@ -13,6 +14,7 @@ __all__ = [
     "BlockingMessage",
     "BlockingQueue",
     "BlockingRedriven",
+    "BlockingStage",
     "BlockingSubscription",
     "BlockingTopic",
 ]

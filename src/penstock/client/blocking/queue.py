@@ -15,6 +15,7 @@ from penstock.client.blocking.consumer import BlockingConsumer
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.client.blocking.message import BlockingMessage, unwrap
 from penstock.client.consumer import PREFETCH
+from penstock.client.covering import Beginning, WorkStanding
 from penstock.client.descriptions import (
     MoveDescription,
     QueueDescription,
@@ -191,6 +192,43 @@ class BlockingQueue(Generic[T]):
         """Nobody has done anything with them: they go back as if they had never been delivered."""
         return self._thread.run(self._queue.give_back(unwrap(messages)))
 
+    # Reading by offset.
+
+    def begin(self, start: Beginning = "earliest") -> None:
+        """Let this work group begin, at the first message there is or behind the last one; a group
+        that has begun stays where it is. Who receives needs not ask: a group that somebody receives
+        for begins at the first message.
+
+        The dead of a group that begins like this go where the queue's own go, unless its config
+        `share.dead.letter.policy` says otherwise."""
+        self._thread.run(self._queue.begin(start))
+
+    def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
+        """Where this work group stands in each partition, for readers by offset: what it has left
+        to do, and how far they may read from their `offsets`."""
+        return self._thread.run(self._queue.standing(offsets))
+
+    def cover(
+        self,
+        partition: int,
+        first: int,
+        end: int,
+        *,
+        dead: Mapping[int, str] | None = None,
+        stream: str = "",
+        batch: int = -1,
+    ) -> int:
+        """Who reads this queue's log by offset has dealt with the messages from `first` up to, not
+        including, `end`: they are done for this work group, whoever has leased them, after those in
+        `dead`, offsets with a reason, have died. Returns how many that concerned.
+
+        What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
+        which counts its batches upwards, is heard once for each `batch` even if dead messages of it
+        were delivered anew in between."""
+        return self._thread.run(
+            self._queue.cover(partition, first, end, dead=dead, stream=stream, batch=batch)
+        )
+
     # Looking.
 
     def peek(
@@ -231,13 +269,21 @@ class BlockingQueue(Generic[T]):
         return self._thread.run(self._queue.purge())
 
     def redrive(
-        self, *, to: str | None = None, rate: int | None = None, dry_run: bool = False
+        self,
+        *,
+        to: str | None = None,
+        rate: int | None = None,
+        dry_run: bool = False,
+        places: Iterable[tuple[int, int]] | None = None,
     ) -> "BlockingRedriven":
         """Deliver dead messages anew: those that stayed here at once; of a dead-letter queue, all
         go back to where they died, or to `to`, `rate` a second. The cluster does it by itself.
 
-        With `dry_run` nothing happens but counting."""
-        begun = self._thread.run(self._queue.redrive(to=to, rate=rate, dry_run=dry_run))
+        With `places`, a partition and an offset each as `peek` shows them and at most 10,000, only
+        those. With `dry_run` nothing happens but counting."""
+        begun = self._thread.run(
+            self._queue.redrive(to=to, rate=rate, dry_run=dry_run, places=places)
+        )
         return BlockingRedriven(begun, self._thread)
 
     def move(self, move_id: str) -> MoveDescription:

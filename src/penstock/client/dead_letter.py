@@ -1,0 +1,69 @@
+"""What a dead letter says about its death: where, when and why, told by its headers.
+
+Whoever moves a message to a dead-letter queue writes these headers (see `core.moved_message`).
+Anybody else can write them too, so what cannot be read is left out: a letter is never refused for
+what it says about itself.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.client.descriptions import from_milliseconds
+from penstock.core import card
+from penstock.core.message import Message
+from penstock.core.move_filter import read_number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """The death of a message that now lies in a dead-letter queue."""
+
+    queue: str
+    """The queue or topic it died in."""
+    partition: int
+    """-1 if the letter does not say; the same for the other numbers."""
+    offset: int
+    group: str
+    """The work group that gave it up."""
+    reason: str
+    deliveries: int
+    first_received_at: datetime | None
+    died_at: datetime | None
+    sent_at: datetime | None
+    """When it was sent to the queue it died in."""
+
+
+def dead_letter_of(message: Message) -> DeadLetter | None:
+    """What a message says about its death; None if it says nothing."""
+    queue = _text(message, card.DEAD_TOPIC)
+    if not queue:
+        return None
+    return DeadLetter(
+        queue=queue,
+        partition=_number(message, card.DEAD_PARTITION),
+        offset=_number(message, card.DEAD_OFFSET),
+        group=_text(message, card.DEAD_GROUP),
+        reason=_text(message, card.DEAD_REASON),
+        deliveries=_number(message, card.DEAD_DELIVERIES),
+        first_received_at=_time(message, card.DEAD_FIRST_MS),
+        died_at=_time(message, card.DEAD_MS),
+        sent_at=_time(message, card.SENT_MS),
+    )
+
+
+def _text(message: Message, header: str) -> str:
+    return (message.header(header) or b"").decode("utf-8", "replace")
+
+
+def _number(message: Message, header: str) -> int:
+    return read_number(message.header(header), -1)
+
+
+def _time(message: Message, header: str) -> datetime | None:
+    time_ms = _number(message, header)
+    if time_ms < 0:
+        return None
+    try:
+        return from_milliseconds(time_ms)
+    except OverflowError:
+        return None

@@ -1,0 +1,13 @@
+"""Topics that the cluster keeps for itself. As with Kafka, their names begin with two underscores,
+and whoever lists topics or subscribes to a pattern does not get them unasked."""
+
+from typing import Final
+
+INTERNAL_PREFIX: Final = "__"
+STAGING_TOPIC: Final = "__staging"
+"""Where messages wait that are to be published."""
+
+
+def is_internal(name: str) -> bool:
+    """Whether a topic is the cluster's own."""
+    return name.startswith(INTERNAL_PREFIX)
