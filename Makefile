@@ -11,6 +11,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+SPARK := .venv/.spark
 WORKERS ?= 2
 SOURCES := $(wildcard src tests benchmarks examples)
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
@@ -22,6 +23,10 @@ TESTS ?= tests
 # Which five planted bugs are tried: it moves on with every commit.
 TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 ARGS ?=
+# Where tests are that need a JVM: to look for them everywhere takes half a minute.
+SPARK_TESTS := tests/docs tests/examples tests/spark
+# Of TESTS=path, all may be Spark's, or none: pytest's exit code 5 is then no failure.
+NO_TESTS_IS_FINE = || { code=$$?; test $$code -eq 5 && test "$(TESTS)" != tests; }
 MESSAGES ?= 100000
 
 .PHONY: help
@@ -29,7 +34,7 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) ## Install everything into .venv; the command line is then .venv/bin/penstock
+setup: $(SPARK) ## Install everything into .venv; the command line is then .venv/bin/penstock
 
 $(INSTALLED): requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -39,22 +44,41 @@ $(INSTALLED): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Spark is half a gigabyte: whoever only wants a broker does not wait for it.
+$(SPARK): requirements/spark.lock $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/spark.lock
+	@touch $@
+
 .PHONY: run
-run: setup ## Run a broker on this machine, until Ctrl-C (ARGS="--kafka 127.0.0.1:0")
+run: $(INSTALLED) ## Run a broker on this machine, until Ctrl-C (ARGS="--kafka 127.0.0.1:0")
 	$(BIN)/penstock dev $(ARGS)
 
+# Simulations know no clock, so that they may share the processors with the installation of Spark
+# and with the linters; tests with real processes may not, and come after.
 .PHONY: test
-test: lint simulate pytest ## Everything CI needs: style, simulated seeds, planted bugs, tests
+test: ## Everything CI needs: style, simulated seeds, planted bugs, tests
+	$(MAKE) --no-print-directory --jobs 2 lint simulate
+	$(MAKE) --no-print-directory pytest
 
 .PHONY: simulate
-simulate: setup ## 300 simulated clusters, 50 of them twice, and five planted bugs to be caught
+simulate: $(INSTALLED) ## 300 simulated clusters, 50 of them twice, and five planted bugs to be caught
 	$(BIN)/python -m tests.simulation.run --seeds 0-49 --quiet
 	$(BIN)/python -m tests.simulation.run --seeds 50-299 --once --quiet
 	$(BIN)/python -m tests.simulation.run --mutations $(TURN)
 
 .PHONY: pytest
 pytest: setup ## The tests but those marked soak or interop (TESTS=path for some)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not interop" $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+		-m "not soak and not interop and not spark" $(TESTS) $(ARGS) $(NO_TESTS_IS_FINE)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+		-m "spark and not long and not soak and not interop" \
+		$(if $(filter tests,$(TESTS)),$(SPARK_TESTS),$(TESTS)) $(ARGS) $(NO_TESTS_IS_FINE)
+
+.PHONY: spark
+spark: setup ## All tests that need a JVM, the long ones and every page of the guides included
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+		-m "spark and not soak and not interop" \
+		$(if $(filter tests,$(TESTS)),$(SPARK_TESTS),$(TESTS)) $(ARGS)
 
 # Further tools take part where they are: kcat (apt-get install kcat), Kafka's own (KAFKA_HOME=…).
 # What a client library forgets to close when its broker is killed is not our failure.
@@ -62,6 +86,10 @@ pytest: setup ## The tests but those marked soak or interop (TESTS=path for some
 interop: setup ## Every client library with every codec, 100,000 messages each (MESSAGES=…)
 	INTEROP_MESSAGES=$(MESSAGES) $(BIN)/python -m pytest -m interop -s -W ignore::ResourceWarning \
 		tests/interop_full $(ARGS)
+
+.PHONY: demo
+demo: setup ## Brokers, workers and a Spark pipeline on an order stream; a kill, a report, a proof
+	$(BIN)/python -m examples.order_stream $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types and layers
@@ -96,6 +124,8 @@ lock: setup ## Renew requirements/*.lock from pyproject.toml
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --output-file requirements/runtime.lock
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group dev \
 		--constraint requirements/runtime.lock --output-file requirements/dev.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group dev --extra spark --extra jre \
+		--constraint requirements/dev.lock --output-file requirements/spark.lock
 	@! grep -nE 'https?:|--(extra-)?index-url|--find-links' requirements/*.lock \
 		|| { echo "a lock file names a host" >&2; exit 1; }
 
