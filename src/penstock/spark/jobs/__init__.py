@@ -1,0 +1,1 @@
+"""Ready jobs: each one function, and one command of `penstock job`."""

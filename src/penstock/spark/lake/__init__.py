@@ -1,0 +1,1 @@
+"""The lake: topics kept as Parquet beyond their retention, each offset exactly once."""

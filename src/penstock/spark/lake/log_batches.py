@@ -1,0 +1,54 @@
+"""Offsets of one partition as Arrow batches, fetched from whoever leads it, in a task."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from penstock.client.client import Client
+from penstock.client.positions import TopicPartition
+from penstock.client.raw_log import RangeReader
+from penstock.core.errors import InvalidBatch
+from penstock.spark.connections import client_of, run
+from penstock.spark.lake.spans import Span
+from penstock.spark.reading.decoding import Decoder, StoredHead
+
+logger = logging.getLogger(__name__)
+
+
+def log_batches(
+    url: str,
+    topic: str,
+    topic_id: str,
+    partition: int,
+    span: Span,
+    schema: pa.Schema,
+    *,
+    skip_bad: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a span, in order; only of the topic that has this id. What a client sent and
+    nobody can decode is `InvalidBatch`, or is passed over and told to the log."""
+
+    def on_bad(head: StoredHead, error: InvalidBatch) -> None:
+        told = (
+            f"messages {head.base_offset} to {head.end_offset - 1} of {topic}, partition"
+            f" {partition}, cannot be decoded ({error})"
+        )
+        if not skip_bad:
+            raise InvalidBatch(f"{told}; to go on without them, turn failOnDataLoss off")
+        logger.warning("%s and are left out", told)
+
+    part = TopicPartition(topic, partition)
+    reader = run(_open_reader(client_of(url), part, span, bytes.fromhex(topic_id)))
+    decoder = Decoder(schema, topic, partition)
+    try:
+        while (data := run(reader.next())) is not None:
+            yield from decoder.decode(data, *span, on_bad)
+    finally:
+        run(reader.close())
+
+
+async def _open_reader(
+    client: Client, part: TopicPartition, span: Span, topic_id: bytes
+) -> RangeReader:
+    return client.raw_log().read(part, *span, topic_id=topic_id)

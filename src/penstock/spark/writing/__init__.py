@@ -1,0 +1,1 @@
+"""Topics as a sink of Spark: options, encoding, staging, publishing, writers."""
