@@ -14,6 +14,7 @@ from penstock.cli.broker_diagnosis import check_http, check_version
 from penstock.cli.diagnosis import Finding, check_machine
 from penstock.cli.serve import DEV_DATA
 from penstock.cli.session import with_client
+from penstock.cli.spark_diagnosis import check_spark
 from penstock.cli.where import DEFAULT_URL, HTTP_VARIABLE, URL_VARIABLE
 from penstock.client.client import Client
 from penstock.core.errors import PenstockError
@@ -81,6 +82,7 @@ def _findings(data: str, url: str | None, http: str | None) -> Iterator[Finding]
     usual = Broker()
     ports = {"kafka": usual.kafka, "http": usual.http, "peer": usual.peer}
     yield from check_machine(data, ports)
+    yield check_spark()
     yield from check_native(url or DEFAULT_URL, wanted=url is not None)
     yield from check_http(http or DEFAULT_HTTP, now=time.time(), wanted=http is not None)
 

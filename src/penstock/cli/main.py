@@ -48,6 +48,8 @@ COMMANDS = (
     ("redrive", "penstock.cli.redrive:redrive", "Move dead letters back to where they died."),
     ("trace", "penstock.cli.trace:trace", "Tell what is known of one message."),
     ("work", "penstock.cli.work:work", "Run workers."),
+    ("pipeline", "penstock.cli.pipeline:app", "Run data pipelines on Spark."),
+    ("job", "penstock.cli.job:app", "Archive, replay and audit topics, with Spark."),
     ("top", "penstock.cli.top:top", "Watch depth, lag and rates."),
     ("plan", "penstock.cli.plan:plan", "Advise on capacity."),
     ("bench", "penstock.cli.bench:app", "Measure a running broker."),

@@ -15,6 +15,7 @@ from penstock.cli.table import print_table
 from penstock.cli.where import DEFAULT_URL, Url
 from penstock.client.client import Client
 from penstock.client.descriptions import TopicDescription
+from penstock.core.internal_topics import is_internal
 from penstock.core.topic_configs import TOPIC_CONFIGS
 
 app = App(name="topic", help="Make, look at, change and delete topics.")
@@ -75,6 +76,14 @@ def list_topics(
     prefix: Annotated[
         str, Parameter(show_default=False, help="Only names that begin like this.")
     ] = "",
+    internal: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Also those that the cluster keeps for itself; their names begin with __.",
+        ),
+    ] = False,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
@@ -84,13 +93,14 @@ def list_topics(
     --------
     penstock topic list
     penstock topic list --prefix shop- --json
+    penstock topic list --internal
     """
 
     async def work(client: Client) -> list[tuple[str, int, bool]]:
         return [
             (one.name, one.partitions, one.is_queue)
             for one in await client.topics()
-            if one.name.startswith(prefix)
+            if one.name.startswith(prefix) and (internal or not is_internal(one.name))
         ]
 
     found = with_client(url, work)

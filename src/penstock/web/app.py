@@ -12,6 +12,7 @@
     POST    /v1/cluster/transfer         {"shard": 2, "target": 3}: hand over leadership
     GET     /v1/groups                   consumer groups of the whole cluster
     GET     /v1/groups/{group}           one of them: members, offsets, lag
+    GET     /v1/pipelines                the last report of every pipeline, stage by stage
     GET     /v1/config                   settings in force, each with its source
             /v1/queues…                  see `queues.py`, `queue_work.py`, `queue_moves.py`
 
@@ -29,9 +30,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import NodeId, ShardId
 from penstock.web.answers import SAFE_HEADERS, error_answer, json_answer, penstock_error_answer
-from penstock.web.broker import Broker, Cluster, Node, Phase
+from penstock.web.broker import Broker, Cluster, Node, Phase, PipelineReports
 from penstock.web.door import Endpoint
 from penstock.web.guard import Guard
 from penstock.web.health import missing_replicas, needed_here
@@ -78,6 +80,7 @@ def make_app(broker: Broker, endpoint: Endpoint | None = None) -> ASGIApp:
         Route("/v1/cluster/transfer", endpoints.transfer, methods=["POST"]),
         Route("/v1/groups", endpoints.groups),
         Route("/v1/groups/{group:path}", endpoints.group),
+        Route("/v1/pipelines", endpoints.pipelines),
         Route("/v1/config", endpoints.config),
         *queue_routes(broker),
         *work_routes(broker),
@@ -102,7 +105,9 @@ class _Endpoints:
         self._broker = broker
 
     async def page(self, _request: Request) -> Response:
-        text = render_page(self._broker)
+        node = self._broker.node
+        pipelines = [] if node is None else await _quietly(node.pipeline_reports)
+        text = render_page(self._broker, pipelines)
         return Response(text, media_type="text/html", headers=SAFE_HEADERS)
 
     async def live(self, _request: Request) -> Response:
@@ -150,6 +155,9 @@ class _Endpoints:
     async def group(self, request: Request) -> Response:
         return json_answer(await self._node().lag.group(request.path_params["group"]))
 
+    async def pipelines(self, _request: Request) -> Response:
+        return json_answer({"pipelines": await self._node().pipeline_reports.reports()})
+
     async def config(self, _request: Request) -> Response:
         return json_answer({"settings": self._broker.settings()})
 
@@ -161,6 +169,14 @@ class _Endpoints:
         if node is None:
             raise Unavailable("the broker is starting; ask again", retry_after_ms=1_000)
         return node
+
+
+async def _quietly(reports: PipelineReports) -> list[PipelineReport]:
+    """The page is there for when something is wrong: it does without what cannot be had."""
+    try:
+        return await reports.reports()
+    except PenstockError:
+        return []
 
 
 def _verdict(name: str, problems: list[str]) -> Response:

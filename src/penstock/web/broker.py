@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.core.errors import Unavailable
+from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.lag import GroupLag, GroupLine
 from penstock.engine.node import Node as EngineNode
@@ -114,6 +115,12 @@ class Lag(Protocol):
     async def group(self, group: str) -> GroupLag: ...
 
 
+class PipelineReports(Protocol):
+    """How pipelines are doing."""
+
+    async def reports(self) -> list[PipelineReport]: ...
+
+
 class Node(Protocol):
     """A node in its cluster."""
 
@@ -123,6 +130,8 @@ class Node(Protocol):
     def cluster(self) -> Cluster: ...
     @property
     def lag(self) -> Lag: ...
+    @property
+    def pipeline_reports(self) -> PipelineReports: ...
 
 
 class Broker(Protocol):

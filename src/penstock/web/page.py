@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from penstock.core.errors import PenstockError
+from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.core.version import __version__
 from penstock.web.broker import Broker, Engine, Phase
@@ -30,10 +31,12 @@ th, td { padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line) }
 td.number, th.number { text-align: right } code { font-size: .9em }
 """
 
+_PATHS = ("/readyz", "/v1/cluster", "/v1/queues", "/v1/groups", "/v1/pipelines", "/v1/config")
+
 Row = Sequence[object]
 
 
-def render_page(broker: Broker) -> str:
+def render_page(broker: Broker, pipelines: Sequence[PipelineReport] = ()) -> str:
     """The page as it is now."""
     engine = None if broker.node is None else broker.node.engine
     parts = [_headline(broker)]
@@ -42,12 +45,11 @@ def render_page(broker: Broker) -> str:
             parts += [_nodes(engine), _topics(engine), _groups(engine)]
         except PenstockError as error:
             parts.append(f'<p class="bad">{escape(str(error))}</p>')
+    if pipelines:
+        parts.append(_pipelines(pipelines))
     parts.append(
         '<h2>For programs</h2><p class="soft">'
-        + " · ".join(
-            f'<a href="{path}">{path}</a>'
-            for path in ("/readyz", "/v1/cluster", "/v1/queues", "/v1/groups", "/v1/config")
-        )
+        + " · ".join(f'<a href="{path}">{path}</a>' for path in _PATHS)
         + "</p>"
     )
     return (
@@ -101,6 +103,28 @@ def _groups(engine: Engine) -> str:
         (row.group, row.state) for keeper in engine.led_coordinators() for row in keeper.groups()
     )
     return _table("Consumer groups that this node looks after", ("Group", "State"), rows)
+
+
+def _pipelines(reports: Sequence[PipelineReport]) -> str:
+    heads = ("Pipeline", "Stage", "State", "Rows in", "Out", "Dead", "Rows/s", "Lag", "Batch ms",
+             "Last error")  # fmt: skip
+    rows = [
+        (
+            report.pipeline,
+            stage.stage,
+            stage.state if report.state == "running" else report.state,
+            stage.rows_in,
+            stage.rows_out,
+            stage.rows_dead,
+            f"{stage.rate:,.0f}",
+            "-" if stage.lag is None else stage.lag,
+            stage.batch_ms,
+            stage.error,
+        )
+        for report in reports
+        for stage in report.stages
+    ]
+    return _table("Pipelines", heads, rows)
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Row]) -> str:

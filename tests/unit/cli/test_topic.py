@@ -57,6 +57,16 @@ def test_a_queue_is_a_topic(commands: Commands) -> None:
     assert commands.said("topic", "describe", "work").startswith("queue work: 1 partition\n")
 
 
+def test_topics_of_the_cluster_itself(commands: Commands) -> None:
+    commands.said("topic", "create", "__staging", "-p", "1", "--exist-ok")
+    assert commands.document("topic", "list", "--prefix", "__") == []
+    (row,) = commands.document("topic", "list", "--prefix", "__", "--internal")
+    assert row["name"] == "__staging"
+    complaint = commands.complaint(1, "topic", "delete", "__staging", "--yes")
+    assert "is not deleted" in complaint
+    assert "expires by itself" in complaint
+
+
 def test_deleting_asks_for_the_name(commands: Commands) -> None:
     commands.said("topic", "create", "dear")
     assert "add --yes" in commands.complaint(1, "topic", "delete", "dear")

@@ -9,6 +9,7 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from penstock.core.errors import PenstockError, UnknownGroup, UnknownNode
+from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import Index, NodeId, ShardId, Term
 from penstock.engine.lag import GroupLag, GroupLine
 from penstock.engine.status import ClusterStatus, FollowerStatus, NodeStatus, ShardStatus
@@ -248,10 +249,19 @@ class FakeLag:
 
 
 @dataclass
+class FakeReports:
+    found: list[PipelineReport] = field(default_factory=list)
+
+    async def reports(self) -> list[PipelineReport]:
+        return self.found
+
+
+@dataclass
 class FakeNode:
     engine: FakeEngine = field(default_factory=FakeEngine)
     cluster: FakeCluster = field(default_factory=FakeCluster)
     lag: FakeLag = field(default_factory=FakeLag)
+    pipeline_reports: FakeReports = field(default_factory=FakeReports)
 
 
 @dataclass

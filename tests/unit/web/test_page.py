@@ -3,6 +3,7 @@
 import re
 
 from penstock.core.errors import NotLeader
+from penstock.core.pipeline_report import PipelineReport, StageReport
 from penstock.core.types import NodeId
 from penstock.web.app import make_app
 from penstock.web.broker import Phase
@@ -50,6 +51,26 @@ def test_a_long_list_is_cut() -> None:
     many = {f"topic-{number}": FakeTopic((1,)) for number in range(ROWS_MAX + 5)}
     broker.node.engine.catalog.topics = many
     assert "and 5 more" in page(broker)
+
+
+def test_pipelines_are_shown_if_there_are_any() -> None:
+    broker = FakeBroker()
+    assert broker.node is not None
+    assert "Pipelines" not in page(broker)
+    stage = StageReport(
+        stage="extract", state="running", source="raw", target="out", rows_in=9, rows_dead=2, lag=7,
+        error="<b>no</b>",
+    )  # fmt: skip
+    report = PipelineReport(
+        pipeline="orders", state="running", host="a", started_ms=0, reported_ms=0, stages=(stage,)
+    )
+    broker.node.pipeline_reports.found = [report]
+    text = page(broker)
+    assert "<h2>Pipelines</h2>" in text
+    assert "<td>orders</td><td>extract</td><td>running</td><td>9</td><td>0</td><td>2</td>" in text
+    assert "&lt;b&gt;no&lt;/b&gt;" in text
+    answer = call(make_app(broker), "GET", "/v1/pipelines").json()
+    assert answer["pipelines"][0]["stages"][0]["lag"] == 7
 
 
 def test_a_broker_that_is_not_ready() -> None:
