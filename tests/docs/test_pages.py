@@ -21,6 +21,9 @@ from tests.docs.pages import (
 from tests.house.reference import PAGES as GENERATED
 from tests.house.sources import ROOT
 
+_SHORT = "docs/guides/spark.md"
+"""The page of Spark that runs in every `make test`; `make spark` runs them all."""
+_SPARK = re.compile(r"spark|penstock (pipeline|job) ")
 UNRUN = Path(__file__).with_name("unrun.txt")
 HEAD = "# Blocks that do not run in every `make test`: page, first line, reason.\n"
 
@@ -32,8 +35,22 @@ def _runs(page: str) -> bool:
         return True  # The test itself tells what is wrong.
 
 
+def _marks(page: str) -> list[pytest.MarkDecorator]:
+    """A page that starts a JVM runs with the tests that do."""
+    try:
+        needs_spark = any(block.runs and _SPARK.search(block.text) for block in read_page(page))
+    except BadPage:
+        return []
+    if not needs_spark:
+        return []
+    return [pytest.mark.spark] if page == _SHORT else [pytest.mark.spark, pytest.mark.long]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if _runs(page)])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=_marks(page)) for page in PAGES if _runs(page)],
+)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path) -> None:
     if left_out := run_page(read_page(page), tmp_path):
         pytest.skip("all blocks ran but these: " + "; ".join(left_out))

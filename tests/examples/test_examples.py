@@ -50,6 +50,6 @@ def test_an_example_on_files_can_be_run_again(tmp_path: Path) -> None:
 def test_every_example_is_in_the_readme() -> None:
     readme = (ROOT / "examples" / "README.md").read_text("utf-8")
     names = {path.parent.name for path in (ROOT / "examples").glob("*/__main__.py")}
-    assert names == {"burst", "images", "ledger", "orders"}
+    assert names == {"burst", "images", "ledger", "order_stream", "orders"}
     for name in names:
         assert f"`python -m examples.{name}`" in readme

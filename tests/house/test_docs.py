@@ -105,7 +105,8 @@ def unknown_commands(page: Source, targets: set[str], names: set[str]) -> Iterat
         if found := re.match(r"(?:\$ )?make ([a-z]+)\b", piece):
             if found.group(1) not in targets:
                 yield f"{page.path}: make {found.group(1)}"
-        if found := re.match(r"(?:\$ )?(?:\.venv/bin/)?penstock((?: [a-z]+)+)\b", piece):
+        word = r" [a-z]+(?:-[a-z]+)*"
+        if found := re.match(rf"(?:\$ )?(?:\.venv/bin/)?penstock((?:{word})+)\b", piece):
             words = found.group(1).split()
             group = f"penstock {words[0]}"
             is_group = any(name.startswith(group + " ") for name in names)

@@ -17,6 +17,7 @@ import pytest
 import penstock
 from penstock.core import errors
 from penstock.core.public_names import PLACES
+from penstock.spark.public_names import PLACES as SPARK_PLACES
 from tests.house.sources import ROOT, Source, read_sources
 
 PACKAGES = [
@@ -88,15 +89,22 @@ def test_a_bad_init_is_found(text: str, complaint: str) -> None:
     assert complaint in found[0]
 
 
-def test_a_name_is_loaded_from_where_a_type_checker_finds_it() -> None:
-    source = next(one for one in PACKAGES if one.module == "penstock")
+@pytest.mark.parametrize(
+    ("package", "places"), [("penstock", PLACES), ("penstock.spark", SPARK_PLACES)]
+)
+def test_a_name_is_loaded_from_where_a_type_checker_finds_it(
+    package: str, places: dict[str, str]
+) -> None:
+    source = next(one for one in PACKAGES if one.module == package)
     (block,) = (node for node in source.tree.body if isinstance(node, ast.If))
-    assert lazily_imported(block) == PLACES
+    assert lazily_imported(block) == places
 
 
-def test_importing_the_package_imports_nothing_much() -> None:
+@pytest.mark.parametrize("package", ["penstock", "penstock.spark"])
+def test_importing_the_package_imports_nothing_much(package: str) -> None:
     script = (
-        "import sys, penstock; print(len([m for m in sys.modules if m.startswith('penstock')]))"
+        f"import sys, {package}; assert 'pyspark' not in sys.modules;"
+        "print(len([m for m in sys.modules if m.startswith('penstock')]))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert int(done.stdout) < 10

@@ -72,13 +72,16 @@ BROKEN = [
     ("engine", "import penstock.testing.thing", "Arrows point down"),
     ("cli", "import penstock.testing.thing", "Arrows point down"),
     ("native", "import penstock.client.thing", "Arrows point down"),
+    ("blocking", "import penstock.spark.thing", "Arrows point down"),
     ("client", "import penstock.engine.thing", "A client needs no engine"),
+    ("spark", "import penstock.storage.thing", "A client needs no engine"),
     ("wire", "import asyncio", "The pure layers never touch"),
     ("raft", "import asyncio", "The pure layers never touch"),
     ("machines", "from time import monotonic", "The pure layers never touch"),
     ("core", "import random", "The pure layers never touch"),
     ("storage", "import threading", "Storage knows files"),
     ("engine", "import rich", "Only the command line draws"),
+    ("spark", "import rich", "Only the command line draws"),
 ]
 
 

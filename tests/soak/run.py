@@ -12,6 +12,8 @@ One round after the other until the time is up, each of another kind in turn:
     queues      the same with senders and workers, and a thousand messages leased at every strike
     orders      the shop of `examples.orders`: two minutes of kill -9 of brokers and workers, with
                 one node and with three; every order is charged exactly once
+    spark       a stream from topic to topic: twenty times kill -9 of its driver, its executors and
+                the leader of three brokers; every row arrives exactly once
 
 Every round has a seed of its own, drawn from `--seed`, and says one line. Everything goes to a
 directory: `history.jsonl` has a line for each round, `verdict.json` the sum. The exit code is 0 if
@@ -32,7 +34,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from penstock.core.errors import DiskFailed, DiskFull
+from penstock.core.errors import DiskFailed, DiskFull, NotInstalled
+from penstock.spark.java import find_java
+from penstock.spark.sessions import check_packages
 from tests.cluster import recovery
 from tests.cluster.faults import FAULTS, in_some_order
 from tests.cluster.rounds import MakeWorkload, logs, queues, run_round
@@ -49,6 +53,7 @@ SEEDS_PER_ROUND = 200
 DAMAGES_PER_ROUND = 500
 KILLS_PER_ROUND = 25
 SHOP_SECONDS = 120.0
+SPARK_STRIKES_PER_ROUND = 20
 
 
 @dataclass
@@ -170,6 +175,30 @@ def orders(this: Round, options: argparse.Namespace) -> None:
             shutil.rmtree(directory)
 
 
+def spark(this: Round, options: argparse.Namespace) -> None:
+    from tests.soak.spark_sink import strike_sink  # Where there is no Spark it cannot be imported.
+
+    directory = Path(options.output) / f"{this.kind}-{this.seed}"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    outcome = strike_sink(directory.resolve(), seed=this.seed, strikes=SPARK_STRIKES_PER_ROUND)
+    this.counts.update(outcome.counts)
+    if outcome.complaints:
+        this.complaints.append(f"logs: {directory}\n{outcome.describe()}")
+    else:
+        shutil.rmtree(directory)
+
+
+def spark_missing() -> str | None:
+    """Why Spark cannot be run here."""
+    try:
+        check_packages()
+        find_java()
+    except NotInstalled as error:
+        return str(error)
+    return None
+
+
 WORKS: dict[str, Work] = {
     "simulate": simulate,
     "power": power,
@@ -180,12 +209,17 @@ WORKS: dict[str, Work] = {
     "cluster": cluster,
     "queues": queue_cluster,
     "orders": orders,
+    "spark": spark,
 }
 
 
 def impossible() -> dict[str, str]:
     """Kinds of rounds that cannot be done on this machine, and why."""
-    reasons = {"power": mounting_missing(), "killed": strace_missing()}
+    reasons = {
+        "power": mounting_missing(),
+        "killed": strace_missing(),
+        "spark": spark_missing(),
+    }
     return {kind: reason for kind, reason in reasons.items() if reason is not None}
 
 
