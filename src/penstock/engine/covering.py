@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from penstock.core.errors import UnknownWork
+from penstock.core.errors import Unavailable, UnknownWork
 from penstock.core.limits import COVER_STEPS_MAX
 from penstock.core.types import Offset
 from penstock.engine.engine import Engine
@@ -91,7 +91,13 @@ def standing(engine: Engine, topic: Topic, index: int, group: str, offset: Offse
     end = machine.bounds(partition).high_watermark
     now_ms = engine.clock.wall_ms()
     ready = _ready(work, offset, end, now_ms)
-    return Standing(_first_left(work), ready, end, tuple(_again(work, offset, now_ms)))
+    again = tuple(_again(work, offset, now_ms))
+    if work.is_recalling and work.recalled <= offset < end and not (again or work.queue.paused):
+        # To say that there is nothing to read would end a stream that reads what there is.
+        raise Unavailable(
+            f"work group {group} is being told what older messages say", retry_after_ms=50
+        )
+    return Standing(_first_left(work), ready, end, again)
 
 
 def _first_left(work: Work) -> Offset:
