@@ -16,6 +16,7 @@ from pyspark import __version__
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
+from benchmarks.spark.connector import connector_settings
 from benchmarks.spark.orders import (
     BATCH,
     KAFKA,
@@ -35,7 +36,6 @@ from penstock.core.decoders import decode_json
 from penstock.spark import session
 from penstock.spark.java import find_java
 
-CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}"
 FORMATS = {PENSTOCK: "penstock", KAFKA: "kafka"}
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
@@ -47,7 +47,7 @@ class Driver:
         self._order = order
         settings = {"spark.driver.memory": "3g"}
         if order.connector:
-            settings["spark.jars.packages"] = CONNECTOR
+            settings |= connector_settings()
         began = time.perf_counter()
         self._spark: SparkSession = session("benchmark", master=order.master, settings=settings)
         self._spark.range(10).write.format("noop").mode("append").save()

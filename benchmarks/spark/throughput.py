@@ -16,6 +16,7 @@ from benchmarks.broker.client_process import ClientProcess
 from benchmarks.broker.clients import ClientFailed
 from benchmarks.broker.systems import Penstock
 from benchmarks.report import Finding, Measured, Progress, medians, number
+from benchmarks.spark.connector import connector_can_be_had, connector_name
 from benchmarks.spark.filling import fill_topic
 from benchmarks.spark.orders import (
     BATCH,
@@ -36,7 +37,6 @@ ROUNDS = 3
 STREAM_BATCHES = 4
 MASTER = "local[2]"
 DRIVER_WITHIN_SECONDS = 1_200
-CONNECTOR_WITHIN_SECONDS = 120
 AIMS = {KAFKA: 0.5, PLAIN: 2.0}
 _LAST_LINES = 5
 
@@ -88,26 +88,6 @@ def run_driver(order: DriverOrder, home: Path) -> DriverReport:
         last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
         raise ClientFailed(f"the Spark application failed: {last}")
     return decode_json(report_path.read_bytes(), DriverReport)
-
-
-def connector_can_be_had(progress: Progress) -> bool:
-    """Whether Spark finds its Kafka connector among Maven's packages."""
-    program = (
-        "from benchmarks.spark.driver import CONNECTOR\n"
-        "from penstock.spark import session\n"
-        "session('packages', master='local[1]', settings={'spark.jars.packages': CONNECTOR})\n"
-    )
-    command = [sys.executable, "-c", program]
-    try:
-        done = subprocess.run(
-            command, check=False, timeout=CONNECTOR_WITHIN_SECONDS, capture_output=True
-        )
-    except subprocess.TimeoutExpired:
-        progress("spark: Maven's packages do not come, so the Kafka connector is left out")
-        return False
-    if done.returncode:
-        progress("spark: Maven's packages cannot be reached, so the Kafka connector is left out")
-    return done.returncode == 0
 
 
 def _finding(
@@ -176,5 +156,5 @@ def _notes(report: DriverReport, has_connector: bool) -> list[str]:
         f"aims: {AIMS[KAFKA]} × the Kafka connector, {AIMS[PLAIN]} × the plain loop.",
         f"Spark itself is there after {report.session_seconds:.1f} s; then first rows: {first}.",
         f"Java {report.java}.",
-        *([] if has_connector else ["Maven's packages could not be had: no Kafka connector."]),
+        connector_name() if has_connector else "the Kafka connector could not be had.",
     ]

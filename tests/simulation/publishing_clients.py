@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.core.errors import LocalError, OutOfOrderSequence, PenstockError, ProducerFenced
+from penstock.core.errors import (
+    LocalError,
+    NotLeader,
+    OutOfOrderSequence,
+    PenstockError,
+    ProducerFenced,
+)
 from penstock.core.types import Offset, PartitionId, ProducerId, TopicId
 from penstock.engine.batcher import Answer, Promise
 from penstock.engine.part_copy import PartCopy, Promotion, mark_staged, read_staged
@@ -93,7 +99,7 @@ class PublishingClient(Client):
         def behind_barrier(replica: Replica, answer: Answered) -> None:
             def passed(reply: Reply | PenstockError) -> None:
                 if isinstance(reply, PenstockError) or not replica.leads:
-                    answer(reply if isinstance(reply, PenstockError) else ProducerFenced("late"))
+                    answer(reply if isinstance(reply, PenstockError) else NotLeader("not any more"))
                     return
                 try:
                     ask(replica, answer)
@@ -327,7 +333,7 @@ class _Publishing:
         answer(Done())
 
     def _checked(self, reply: Reply | PenstockError) -> None:
-        if isinstance(reply, LocalError) and not isinstance(reply, ProducerFenced):
+        if isinstance(reply, LocalError):
             raise broken("NoFalseRefusal", f"{self.parts} may not be published: {reply!r}")
         if isinstance(reply, PenstockError):
             self.client._again(self.stage_next)
