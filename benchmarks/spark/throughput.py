@@ -31,9 +31,9 @@ from benchmarks.spark.orders import (
 from benchmarks.spark.plain_loop import read_plainly, window_plainly, write_plainly
 from penstock.core.decoders import decode_json
 
-MESSAGES = {100: 1_000_000, 1_024: 1_000_000}
+MESSAGES = {100: 1_000_000, 1_024: 500_000}
 MESSAGES_QUICK = {100: 300_000, 1_024: 100_000}
-ROUNDS = 3
+ROUNDS = 2
 STREAM_BATCHES = 4
 MASTER = "local[2]"
 DRIVER_WITHIN_SECONDS = 1_200

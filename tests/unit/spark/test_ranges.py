@@ -62,7 +62,12 @@ def test_a_micro_batch_is_as_large_as_it_may_be(sizes: list[int], most: int) -> 
     assert all(0 <= got <= size for got, size in zip(given, sizes, strict=True))
     assert all(got >= 1 for got, size in zip(given, sizes, strict=True) if size)
     busy = sum(1 for size in sizes if size)
-    assert sum(given) == min(sum(sizes), most) or (most < 2 * busy and sum(given) <= most + busy)
+    assert sum(given) == min(sum(sizes), max(most, busy))
+
+
+def test_one_far_behind_makes_room_for_those_that_get_one() -> None:
+    starts, ends = places([5, 5, 5]), places([6, 6, 15])
+    assert list(share(starts, ends, 6).values()) == [6, 6, 9]
 
 
 def test_those_that_are_further_behind_get_more() -> None:

@@ -30,6 +30,11 @@ def share(starts: Places, ends: Places, most: int) -> dict[TopicPartition, int]:
         if rest > 0 and portions[part] < lag:  # What rounding has left over.
             portions[part] += 1
             rest -= 1
+    for part in sorted(portions, key=portions.__getitem__, reverse=True):
+        if rest < 0:  # Those far behind make room for those that get one at least.
+            less = min(-rest, portions[part] - 1)
+            portions[part] -= less
+            rest += less
     return {
         part: starts[part] + portions[part] if part in portions else ends[part] for part in ends
     }
