@@ -298,6 +298,7 @@ def test_failed_rows_are_dead_letters(
     capfd.readouterr()
 
 
+@pytest.mark.long
 def test_those_that_are_kept_aside_come_back_where_they_were(
     stream: Stream, client: BlockingClient, broker: PenstockServer
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_key_is_replayed_from_lake_and_log_once(
         replay(spark, "old", "again", name="by-key", url=broker.url, lake=old, key="key-4")
 
 
+@pytest.mark.long
 def test_a_replay_that_was_stopped_goes_on(
     spark: SparkSession, broker: PenstockServer, old: str
 ) -> None:

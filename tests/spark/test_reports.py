@@ -113,6 +113,7 @@ def test_a_report_tells_why_messages_died_and_what_they_share(
     assert json.loads(report.to_json())["messages"] == 49
 
 
+@pytest.mark.long
 def test_a_predicate_chooses_what_is_redriven_and_nothing_else(
     spark: SparkSession,
     broker: PenstockServer,

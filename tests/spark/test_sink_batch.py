@@ -168,6 +168,7 @@ def test_bad_rows_fail_the_batch_or_become_dead_letters(
     assert "its value is cut from 2,000,000 bytes" in too_large.reason
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_told_before_work_starts(
     spark: SparkSession, broker: PenstockServer, client: BlockingClient
 ) -> None:

@@ -117,6 +117,7 @@ def test_partitions_and_topics_that_appear_are_read_from_their_beginning(
     assert sorted(stream.rows) == [("grow.one", 1, 0), ("grow.one", 1, 1), ("grow.two", 0, 0)]
 
 
+@pytest.mark.long
 def test_what_is_deleted_before_it_is_read_ends_the_query_or_does_not(
     stream: Stream, client: BlockingClient, broker: PenstockServer
 ) -> None:

@@ -190,15 +190,16 @@ class Publications:
 
     async def _publish_here(self, request: PublishRequest) -> PublishOutcome:
         running = self._led(request.application)
-        async with asyncio.timeout(PUBLISH_SECONDS) as patience:
-            try:
+        patience = asyncio.timeout(PUBLISH_SECONDS)
+        try:
+            async with patience:
                 return await self._publish(running, request)
-            except TimeoutError:
-                if not patience.expired():
-                    raise
-        raise OutcomeUnknown(
-            f"batch {request.batch} of {request.application} may be on its way: ask again"
-        )
+        except TimeoutError as error:
+            if not patience.expired():
+                raise
+            raise OutcomeUnknown(
+                f"batch {request.batch} of {request.application} may be on its way: ask again"
+            ) from error
 
     async def _publish(self, running: Shard, request: PublishRequest) -> PublishOutcome:
         decided = await self._decide(running, request)

@@ -9,6 +9,7 @@ from penstock.core.errors import (
     BatchTooLarge,
     InvalidBatch,
     InvalidRequest,
+    OutcomeUnknown,
     Overloaded,
     PublicationConflict,
     QueueFull,
@@ -22,7 +23,7 @@ from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.message_batches import iter_batches
 from penstock.core.records import read_header
 from penstock.core.types import Offset, PartitionId, ProducerId
-from penstock.engine import part_copy, promotion
+from penstock.engine import part_copy, promotion, publications
 from penstock.engine.node import Node
 from penstock.engine.promotion import Promoting
 from penstock.engine.shard import Shard
@@ -431,6 +432,26 @@ def test_part_that_was_broken_off_is_continued(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(Shard, "begin_append", begin_append)
         await publish(node, 1, part(topic, *staged))
         assert values(node, topic, 0) == [b"%d" % n for n in range(12) for _ in range(3)]
+
+    play(story)
+
+
+def test_who_waits_too_long_is_told_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(node: Node) -> None:
+        topic = await orders(node)
+        staged = [await stage(node, topic, 0, b"late", 1)]
+        waiting = asyncio.Event()
+
+        async def hang(*_: object) -> None:
+            await waiting.wait()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(publications, "PUBLISH_SECONDS", 0.01)
+            patched.setattr(Promoting, "promote", hang)
+            with pytest.raises(OutcomeUnknown, match="may be on its way"):
+                await publish(node, 1, *parts(topic, staged))
+        waiting.set()
+        assert not (await publish(node, 1, *parts(topic, staged))).is_new
 
     play(story)
 
