@@ -86,8 +86,7 @@ class Driver:
         for work in (READ, WRITE):
             for system in (*self._systems, PARQUET):
                 self._time(turn, size, system, STREAM, work, self._stream_job(system, size, work))
-        for system in self._systems:
-            self._time(turn, size, system, SINK, PUBLISH, self._sink_job(system, size))
+        self._time(turn, size, PENSTOCK, SINK, PUBLISH, self._sink_job(PENSTOCK, size))
 
     def _time(
         self, turn: int, size: int, system: str, way: str, work: str, job: Callable[[], None]

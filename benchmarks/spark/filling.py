@@ -1,6 +1,7 @@
-"""A topic of messages to be read: keys, bodies of about a size, times spread over an hour."""
+"""A topic of messages to be read: keys, bodies of about a size, times spread over the last hour."""
 
 import random
+import time
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -11,7 +12,6 @@ from benchmarks.broker.clients import ClientFailed
 PARTITIONS = 4
 KEYS = 1_000
 SPREAD_MS = 3_600_000
-FIRST_MS = 1_767_225_600_000  # 2026-01-01
 _BODIES = 512
 _WAIT_SECONDS = 60.0
 
@@ -23,6 +23,7 @@ def fill_topic(bootstrap: str, topic: str, messages: int, size: int) -> None:
     sizes = [draw.randint(size - size // 5, size + size // 5) for _ in range(_BODIES)]
     bodies = [draw.randbytes(one) for one in sizes]
     failures: list[object] = []
+    first_ms = int(time.time() * 1_000) - SPREAD_MS
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -40,7 +41,7 @@ def fill_topic(bootstrap: str, topic: str, messages: int, size: int) -> None:
                     topic,
                     bodies[number % _BODIES],
                     b"%d" % (number % KEYS),
-                    timestamp=FIRST_MS + number * SPREAD_MS // messages,
+                    timestamp=first_ms + number * SPREAD_MS // messages,
                 )
                 break
             except BufferError:

@@ -92,7 +92,10 @@ def _floor(
             if one.numInputRows:
                 took[one.batchId] = one.durationMs["triggerExecution"]
     query.stop()
-    times = [took[one] for one in sorted(took)][WARM_UP_BATCHES:]
+    every = [took[one] for one in sorted(took)]
+    times = every[WARM_UP_BATCHES:] or every
+    if not times:
+        raise SystemExit(f"no micro-batch of {target} ended within {seconds} s")
     floor = Floor(
         profile=profile,
         target=target,

@@ -21,8 +21,6 @@ from tests.docs.pages import (
 from tests.house.reference import PAGES as GENERATED
 from tests.house.sources import ROOT
 
-_SHORT = "docs/guides/spark.md"
-"""The page of Spark that runs in every `make test`; `make spark` runs them all."""
 _SPARK = re.compile(r"spark|penstock (pipeline|job) ")
 UNRUN = Path(__file__).with_name("unrun.txt")
 HEAD = "# Blocks that do not run in every `make test`: page, first line, reason.\n"
@@ -36,14 +34,14 @@ def _runs(page: str) -> bool:
 
 
 def _marks(page: str) -> list[pytest.MarkDecorator]:
-    """A page that starts a JVM runs with the tests that do."""
+    """A page that starts a JVM takes long: `make spark` runs it."""
     try:
         needs_spark = any(block.runs and _SPARK.search(block.text) for block in read_page(page))
     except BadPage:
         return []
     if not needs_spark:
         return []
-    return [pytest.mark.spark] if page == _SHORT else [pytest.mark.spark, pytest.mark.long]
+    return [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.mark.slow

@@ -18,8 +18,9 @@ from penstock.spark.lake.lake import Lake
 from penstock.testing import PenstockServer
 from tests.spark.lakes import make_topic, send
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_a_topic_and_its_lake_agree_until_somebody_meddles(
     spark: SparkSession, broker: PenstockServer, tmp_path: Path
 ) -> None:
@@ -75,7 +76,6 @@ def test_what_a_catalog_claims_and_nobody_has_is_found(
     assert found.partitions[0].doubled == 5
 
 
-@pytest.mark.long
 def test_a_sink_is_compared_by_what_messages_are_known_by(
     spark: SparkSession, broker: PenstockServer
 ) -> None:

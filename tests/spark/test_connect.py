@@ -16,6 +16,8 @@ from penstock.testing import PenstockServer
 from tests.house.sources import ROOT
 from tests.spark.connect_client import Job, Outcome
 
+pytestmark = pytest.mark.long
+
 ROWS = 1_000
 WITHIN_SECONDS = 400
 

@@ -10,6 +10,8 @@ from penstock.spark.lake.entries import Change, Covered, entry_path
 from penstock.spark.lake.hadoop_storage import HadoopStorage
 from penstock.spark.lake.lake import Lake
 
+pytestmark = pytest.mark.long
+
 
 def test_a_file_is_made_whole_and_once(spark: SparkSession, tmp_path: Path) -> None:
     storage = HadoopStorage(f"file://{tmp_path}/lake")

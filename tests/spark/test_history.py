@@ -12,6 +12,8 @@ from penstock.spark.connections import client_of, run
 from penstock.testing import PenstockServer
 from tests.spark.lakes import EPOCH, Rows, delete_before, log_rows_of, make_topic, send
 
+pytestmark = pytest.mark.long
+
 
 def rows_of(found: DataFrame) -> Rows:
     return sorted(

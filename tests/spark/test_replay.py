@@ -14,6 +14,8 @@ from penstock.spark.jobs.replay import ReplayStep
 from penstock.testing import PenstockServer
 from tests.spark.lakes import EPOCH, delete_before, make_topic, read, send
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def old(
@@ -62,7 +64,6 @@ def test_a_key_is_replayed_from_lake_and_log_once(
         replay(spark, "old", "again", name="by-key", url=broker.url, lake=old, key="key-4")
 
 
-@pytest.mark.long
 def test_a_replay_that_was_stopped_goes_on(
     spark: SparkSession, broker: PenstockServer, old: str
 ) -> None:

@@ -22,6 +22,8 @@ from penstock.spark.jobs.reasons import kind_column, kind_of
 from penstock.spark.jobs.redrives import check_predicate, redrive_by
 from penstock.testing import PenstockServer
 
+pytestmark = pytest.mark.long
+
 ORDERS = 120
 START = (datetime.now(UTC) - timedelta(minutes=30)).replace(minute=0, second=0, microsecond=0)
 REASONS = [
@@ -113,7 +115,6 @@ def test_a_report_tells_why_messages_died_and_what_they_share(
     assert json.loads(report.to_json())["messages"] == 49
 
 
-@pytest.mark.long
 def test_a_predicate_chooses_what_is_redriven_and_nothing_else(
     spark: SparkSession,
     broker: PenstockServer,
@@ -189,7 +190,6 @@ def test_a_window_that_stands_out_is_flagged_and_so_is_a_gap(spark: SparkSession
     assert found == [(15, 1, 900), (18, -1, 0)]
 
 
-@pytest.mark.long
 def test_a_rollup_counts_what_is_in_the_log_once(
     spark: SparkSession, broker: PenstockServer, shop: BlockingClient, tmp_path: Path
 ) -> None:
@@ -237,7 +237,6 @@ def total(rates: DataFrame) -> int:
     return int(row.messages)
 
 
-@pytest.mark.long
 def test_messages_are_joined_with_a_table_once(
     spark: SparkSession, broker: PenstockServer, client: BlockingClient, tmp_path: Path
 ) -> None:
