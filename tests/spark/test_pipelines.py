@@ -88,6 +88,7 @@ STAGES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 def test_every_row_ends_in_one_place(
     spark: SparkSession, broker: PenstockServer, client: BlockingClient, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from penstock.client.blocking import BlockingClient
 from penstock.spark import bury, split, watch
 from penstock.testing import PenstockServer
 
+pytestmark = pytest.mark.long
+
 PATIENCE_SECONDS = 180
 Handle = Callable[[DataFrame, int], None]
 
@@ -195,7 +197,6 @@ def test_a_restart_settles_what_the_checkpoint_says(
         watch(spark)
 
 
-@pytest.mark.long
 def test_a_driver_that_is_killed(stream: Stream, client: BlockingClient, tmp_path: Path) -> None:
     """It dies in the middle of a batch, without a word: what was committed is settled, what was not
     is not; and after the restart all of it is done, each message in one committed batch."""
@@ -298,7 +299,6 @@ def test_failed_rows_are_dead_letters(
     capfd.readouterr()
 
 
-@pytest.mark.long
 def test_those_that_are_kept_aside_come_back_where_they_were(
     stream: Stream, client: BlockingClient, broker: PenstockServer
 ) -> None:
@@ -352,7 +352,6 @@ def test_a_topic_that_names_a_group_shows_its_lag(
     until(is_told)
 
 
-@pytest.mark.long
 def test_failed_rows_of_a_topic_are_copied_once(
     spark: SparkSession, broker: PenstockServer, client: BlockingClient, tmp_path: Path
 ) -> None:
