@@ -14,6 +14,7 @@ One round after the other until the time is up, each of another kind in turn:
                 one node and with three; every order is charged exactly once
     spark       a stream from topic to topic: twenty times kill -9 of its driver, its executors and
                 the leader of three brokers; every row arrives exactly once
+    lake        the archive job, killed as often, beside compactions and a rival
 
 Every round has a seed of its own, drawn from `--seed`, and says one line. Everything goes to a
 directory: `history.jsonl` has a line for each round, `verdict.json` the sum. The exit code is 0 if
@@ -33,6 +34,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from penstock.core.errors import DiskFailed, DiskFull, NotInstalled
 from penstock.spark.java import find_java
@@ -47,6 +49,7 @@ from tests.crash.processes import strace_missing
 from tests.crash.sweeps import CALLS, Sweep, sweep_errors, sweep_killed, sweep_memory
 from tests.simulation.run import Failure, simulate_many
 from tests.soak.orders import strike_shop
+from tests.soak.strikes import StrikesOutcome
 
 CUTS_PER_ROUND = 25
 SEEDS_PER_ROUND = 200
@@ -75,6 +78,12 @@ class Round:
 
 
 Work = Callable[[Round, argparse.Namespace], None]
+
+
+class StrikeSpark(Protocol):
+    """Strikes so often, then compares."""
+
+    def __call__(self, directory: Path, *, seed: int, strikes: int) -> StrikesOutcome: ...
 
 
 def simulate(this: Round, options: argparse.Namespace) -> None:
@@ -178,10 +187,20 @@ def orders(this: Round, options: argparse.Namespace) -> None:
 def spark(this: Round, options: argparse.Namespace) -> None:
     from tests.soak.spark_sink import strike_sink  # Where there is no Spark it cannot be imported.
 
+    _strike_spark(this, options, strike_sink)
+
+
+def lake(this: Round, options: argparse.Namespace) -> None:
+    from tests.soak.spark_archive import strike_archive
+
+    _strike_spark(this, options, strike_archive)
+
+
+def _strike_spark(this: Round, options: argparse.Namespace, strike: StrikeSpark) -> None:
     directory = Path(options.output) / f"{this.kind}-{this.seed}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    outcome = strike_sink(directory.resolve(), seed=this.seed, strikes=SPARK_STRIKES_PER_ROUND)
+    outcome = strike(directory.resolve(), seed=this.seed, strikes=SPARK_STRIKES_PER_ROUND)
     this.counts.update(outcome.counts)
     if outcome.complaints:
         this.complaints.append(f"logs: {directory}\n{outcome.describe()}")
@@ -210,6 +229,7 @@ WORKS: dict[str, Work] = {
     "queues": queue_cluster,
     "orders": orders,
     "spark": spark,
+    "lake": lake,
 }
 
 
@@ -219,6 +239,7 @@ def impossible() -> dict[str, str]:
         "power": mounting_missing(),
         "killed": strace_missing(),
         "spark": spark_missing(),
+        "lake": spark_missing(),
     }
     return {kind: reason for kind, reason in reasons.items() if reason is not None}
 

@@ -1,7 +1,5 @@
 """The archive job under kill -9: a topic and its lake hold the same, each offset once.
 
-    python -m tests.soak.spark_archive --strikes 20 --seed 7
-
 A cluster of three brokers, rows that are sent all the while, and `penstock job archive --follow`.
 Every few entries of the manifest something is killed, and comes back:
 
@@ -14,18 +12,14 @@ When all strikes are done the rest is archived, and the lake is compared with th
 once more after a compaction that is let live.
 """
 
-import argparse
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -33,11 +27,11 @@ import pyarrow.parquet as pq
 
 from penstock import blocking
 from penstock.blocking import BlockingClient
-from penstock.core.errors import OutcomeUnknown, Unavailable
 from penstock.spark.lake.lake import Lake
 from penstock.testing import LocalCluster
 from tests.cluster.waiting import pass_time, wait_until
 from tests.cluster.warden import Warden
+from tests.soak.strikes import Rows, StrikesOutcome
 
 TOPIC = "soak-archive"
 PARTITIONS = 3
@@ -49,51 +43,12 @@ DONE_WITHIN_SECONDS = 900.0
 MOMENT_SECONDS = 3.0
 AWAY_SECONDS = 2.0
 DIFFERENCES_SHOWN = 20
-SECONDS_PER_STRIKE = 15.0
-
-
-@dataclass
-class ArchiveOutcome:
-    """What a time of strikes came to."""
-
-    seed: int
-    counts: Counter[str] = field(default_factory=Counter)
-    complaints: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def describe(self) -> str:
-        counted = ", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items()))
-        verdict = "\n".join(self.complaints) or "every offset is in the lake exactly once"
-        return f"seed {self.seed}, {self.seconds:.0f} s: {counted}\n{verdict}"
-
-
-class Rows(threading.Thread):
-    """Sends rows, as long as it is let."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(daemon=True)
-        self._url = url
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        number = 0
-        with blocking.connect(self._url) as client:
-            topic = client.topic(TOPIC, codec=bytes)
-            while not self._over.wait(0.5):
-                bodies = [b"%d" % (number + row) for row in range(ROWS_PER_SECOND // 2)]
-                number += len(bodies)
-                with suppress(Unavailable, OutcomeUnknown):  # What the log has is what counts.
-                    topic.send_many(bodies, timeout=60)
-
-    def finish(self) -> None:
-        self._over.set()
-        self.join(PROGRESS_WITHIN_SECONDS)
 
 
 class StruckArchive:
     """The cluster, the job, and what is done to them."""
 
-    def __init__(self, directory: Path, outcome: ArchiveOutcome, stack: ExitStack) -> None:
+    def __init__(self, directory: Path, outcome: StrikesOutcome, stack: ExitStack) -> None:
         self.root = directory / "lake"
         self.outcome = outcome
         self.random = Random(outcome.seed)
@@ -204,13 +159,13 @@ class StruckArchive:
                 self.outcome.complaints.append(f"{when}: {found.total()} {what}: {shown}")
 
 
-def strike_archive(directory: Path, *, seed: int, strikes: int) -> ArchiveOutcome:
+def strike_archive(directory: Path, *, seed: int, strikes: int) -> StrikesOutcome:
     """Strike so often, then compare."""
-    outcome = ArchiveOutcome(seed)
+    outcome = StrikesOutcome(seed)
     began = time.monotonic()
     with ExitStack() as stack:
         struck = StruckArchive(directory, outcome, stack)
-        rows = Rows(struck.cluster.url)
+        rows = Rows(struck.cluster.url, TOPIC, ROWS_PER_SECOND)
         rows.start()
         try:
             for number in range(strikes):
@@ -225,25 +180,3 @@ def strike_archive(directory: Path, *, seed: int, strikes: int) -> ArchiveOutcom
         struck.finish()
     outcome.seconds = time.monotonic() - began
     return outcome
-
-
-def run(seconds: float, seed: int) -> ArchiveOutcome:
-    """About so many seconds of strikes, in a directory that is removed."""
-    with tempfile.TemporaryDirectory(prefix="penstock-soak-") as directory:
-        strikes = max(3, round(seconds / SECONDS_PER_STRIKE))
-        return strike_archive(Path(directory), seed=seed, strikes=strikes)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--strikes", type=int, default=20)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-soak-") as directory:
-        outcome = strike_archive(Path(directory), seed=options.seed, strikes=options.strikes)
-    print(outcome.describe())
-    return 1 if outcome.complaints else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

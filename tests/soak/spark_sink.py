@@ -17,19 +17,18 @@ import os
 import random as random_module
 import shutil
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from penstock import blocking
 from penstock.blocking import BlockingClient
-from penstock.core.errors import OutcomeUnknown, Unavailable
 from penstock.testing import LocalCluster
 from tests.cluster.waiting import pass_time, wait_until
+from tests.soak.strikes import Rows, StrikesOutcome
 from tests.spark.sink_driver import Driver, Job
 
 SOURCE, SINK = "soak-in", "soak-out"
@@ -45,51 +44,10 @@ AWAY_SECONDS = 2.0
 DIFFERENCES_SHOWN = 20
 
 
-@dataclass
-class SinkOutcome:
-    """What a time of strikes came to."""
-
-    seed: int
-    counts: Counter[str] = field(default_factory=Counter)
-    complaints: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def describe(self) -> str:
-        counted = ", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items()))
-        verdict = "\n".join(self.complaints) or "every row is there exactly once"
-        return f"seed {self.seed}, {self.seconds:.0f} s: {counted}\n{verdict}"
-
-
-class Rows(threading.Thread):
-    """Sends rows to the source's topic, as long as it is let."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(daemon=True)
-        self.sent = 0
-        self._url = url
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        with blocking.connect(self._url) as client:
-            topic = client.topic(SOURCE, codec=bytes)
-            while not self._over.wait(0.5):
-                bodies = [b"%d" % (self.sent + row) for row in range(ROWS_PER_SECOND // 2)]
-                try:
-                    topic.send_many(bodies, timeout=60)
-                except (Unavailable, OutcomeUnknown):
-                    # Some may be there and some not: the source's topic is what counts.
-                    self.sent += 1_000_000
-                self.sent += len(bodies)
-
-    def finish(self) -> None:
-        self._over.set()
-        self.join(PROGRESS_WITHIN_SECONDS)
-
-
 class StruckSink:
     """The cluster, the driver that works now, and what is done to them."""
 
-    def __init__(self, directory: Path, outcome: SinkOutcome, stack: ExitStack) -> None:
+    def __init__(self, directory: Path, outcome: StrikesOutcome, stack: ExitStack) -> None:
         self.directory, self.outcome = directory, outcome
         self.random = random_module.Random(outcome.seed)
         self.cluster = stack.enter_context(LocalCluster(3, data=directory / "cluster"))
@@ -177,13 +135,13 @@ class StruckSink:
         zombie.kill()
 
 
-def strike_sink(directory: Path, *, seed: int, strikes: int) -> SinkOutcome:
+def strike_sink(directory: Path, *, seed: int, strikes: int) -> StrikesOutcome:
     """Strike so often, then compare."""
-    outcome = SinkOutcome(seed)
+    outcome = StrikesOutcome(seed)
     began = time.monotonic()
     with ExitStack() as stack:
         sink = StruckSink(directory, outcome, stack)
-        rows = Rows(sink.cluster.url)
+        rows = Rows(sink.cluster.url, SOURCE, ROWS_PER_SECOND)
         rows.start()
         try:
             for number in range(strikes):
@@ -206,7 +164,7 @@ def strike_sink(directory: Path, *, seed: int, strikes: int) -> SinkOutcome:
     return outcome
 
 
-def _compare(client: BlockingClient, outcome: SinkOutcome) -> list[str]:
+def _compare(client: BlockingClient, outcome: StrikesOutcome) -> list[str]:
     sent = Counter(record.raw for record in client.read(SOURCE))
     found = Counter(record.raw for record in client.read(SINK))
     outcome.counts.update(rows=sum(sent.values()), copies=sum(found.values()))
