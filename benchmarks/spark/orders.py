@@ -4,6 +4,7 @@ import msgspec
 
 PENSTOCK, KAFKA, PARQUET = "penstock source", "Kafka connector", "local Parquet"
 PLAIN = "Python loop, pandas"
+ONE_ROW = "any Python source"
 BATCH, STREAM, SINK = "batch", "stream", "sink"
 READ, WINDOW, WRITE = "read", "1-minute windows", "write Parquet"
 PUBLISH = "write topic"
@@ -44,6 +45,7 @@ class DriverReport(msgspec.Struct, frozen=True, kw_only=True):
     session_seconds: float
     """Until Spark itself is there."""
     first_load_seconds: dict[str, float]
-    """By source: from then until its first rows."""
+    """By source: from then until its first rows; the first time costs each of them about the same,
+    whoever comes first."""
     spark: str
     java: str

@@ -21,6 +21,7 @@ from benchmarks.spark.filling import fill_topic
 from benchmarks.spark.orders import (
     BATCH,
     KAFKA,
+    ONE_ROW,
     PARQUET,
     PENSTOCK,
     PLAIN,
@@ -138,10 +139,13 @@ def _ratio(row: Measured, numbers: Sequence[Measured]) -> float:
     return number(ours[0], "messages_per_second") / theirs if ours else 0.0
 
 
+START_NAMES = {PENSTOCK: "penstock", KAFKA: "connector", ONE_ROW: "any_python_source"}
+
+
 def _starts(report: DriverReport) -> Measured:
     found: Measured = {"session_seconds": report.session_seconds}
     for system, seconds in report.first_load_seconds.items():
-        found[f"first_rows_{'penstock' if system == PENSTOCK else 'connector'}_seconds"] = seconds
+        found[f"first_rows_{START_NAMES[system]}_seconds"] = seconds
     return found
 
 

@@ -63,14 +63,33 @@ def test_from_micro_batch_to_micro_batch(url: str) -> None:
     start = reader.initialOffset()
     assert start == {"orders": {"0": 0, "1": 0}}
     first = latest(reader, start)
-    assert first == reader.reportLatestOffset() == {"orders": {"0": 5, "1": 0}}
+    assert reader.reportLatestOffset() == {"orders": {"0": 5, "1": 0}}
+    assert first == {"orders": {"0": 5, "1": 0}, ":began": start}
     assert rows(reader, start, first) == [(0, offset) for offset in range(5)]
-    assert latest(reader, first) == first
+    assert latest(reader, first) is first
     send(url, 1, 2)
     second = latest(reader, first)
     assert rows(reader, first, second) == [(1, 0), (1, 1)]
     assert rows(stream(url), start, second) == [*((0, n) for n in range(5)), (1, 0), (1, 1)]
     assert stream(url, startingOffsets="latest").initialOffset() == second
+
+
+def test_a_query_begins_once(url: str) -> None:
+    """Spark asks where it begins for each look at the first micro-batch, and again after a crash
+    in it; meanwhile "latest" has moved on."""
+    send(url, 0, 5)
+    reader = stream(url, startingOffsets="latest")
+    start = reader.initialOffset()
+    send(url, 0, 3)
+    end = latest(reader, start)
+    send(url, 0, 4)
+    assert reader.initialOffset() == start
+    assert rows(reader, reader.initialOffset(), end) == [(0, 5), (0, 6), (0, 7)]
+    after_a_crash = stream(url, startingOffsets="latest")
+    wrong = after_a_crash.initialOffset()
+    assert wrong["orders"]["0"] == 12
+    assert rows(after_a_crash, wrong, end) == [(0, 5), (0, 6), (0, 7)]
+    assert rows(after_a_crash, end, latest(after_a_crash, end)) == [(0, n) for n in range(8, 12)]
 
 
 def test_limits(url: str) -> None:
@@ -102,7 +121,7 @@ def test_available_now_does_not_pass_its_target(url: str) -> None:
     send(url, 0, 3)
     start = reader.initialOffset()
     first = latest(reader, start)
-    assert first == {"orders": {"0": 2, "1": 0}}
+    assert first == {"orders": {"0": 2, "1": 0}, ":began": start}
     assert latest(reader, first) == {"orders": {"0": 3, "1": 0}}
 
 
@@ -126,7 +145,7 @@ def test_topics_that_come_and_go(url: str) -> None:
     run(client_of(url).create_topic("or-more", partitions=1))
     send(url, 0, 2, "or-more")
     end = latest(reader, start)
-    assert end == {"or-more": {"0": 2}, "orders": {"0": 3, "1": 0}}
+    assert end == {"or-more": {"0": 2}, "orders": {"0": 3, "1": 0}, ":began": start}
     assert rows(reader, start, end) == [(0, 0), (0, 0), (0, 1), (0, 1), (0, 2)]
     run(client_of(url).delete_topic("orders"))
     with pytest.raises(OffsetOutOfRange, match="orders has been deleted"):

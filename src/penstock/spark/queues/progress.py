@@ -86,7 +86,8 @@ def tell(latest: str | None, end: str | None) -> None:
         (queue,) = (name for name in said if ":" not in name)
         run(settle(client, who.group, read_batch(queue, said)), TELL_SECONDS)
     else:
-        run(_commit(client, who, _read(end)), TELL_SECONDS)
+        topics = {name: rows for name, rows in _read(end).items() if ":" not in name}
+        run(_commit(client, who, topics), TELL_SECONDS)
 
 
 async def _commit(client: Client, who: Identity, end: Mapping[str, Any]) -> None:

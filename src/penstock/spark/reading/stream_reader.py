@@ -5,6 +5,12 @@ each the next offset to read. From micro-batch to micro-batch it asks how far th
 read (`latestOffset`), has tasks made of the difference (`partitions`), and writes both down before
 any of them runs, so that a micro-batch that is repeated reads the same messages again.
 
+Where a query began is not in the checkpoint: Spark asks again, for every look at the first
+micro-batch and after a crash in it, when "latest" means something else. So the end of the first
+one says where it began, under a name that no topic can have, and that counts:
+
+    {"orders": {"0": 123, "1": 99}, ":began": {"orders": {"0": 100, "1": 99}}}
+
 Rules:
 
 - A partition that appears later is read from its beginning. One that was read stays in the JSON,
@@ -60,7 +66,9 @@ from penstock.spark.reading.starting import (
     watch_of,
 )
 
-Json = dict[str, dict[str, int]]
+Json = dict[str, Any]
+
+BEGAN: Final = ":began"
 
 WAIT_SECONDS: Final = 0.1
 """How long an idle stream waits for a message before Spark is told that there is none; and for how
@@ -77,10 +85,16 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = arrow_schema(schema)
         self._options = options
         self._live: _Live | None = None
+        self._initial: Json | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get what they need to read; what the driver has learnt stays with it."""
-        return {"_schema": self._schema, "_options": self._options, "_live": None}
+        return {
+            "_schema": self._schema,
+            "_options": self._options,
+            "_live": None,
+            "_initial": None,
+        }
 
     @property
     def _driver(self) -> "_Live":
@@ -91,8 +105,10 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark asks the driver.
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Where a new query begins."""
-        return to_json(run(self._driver.find_start()))
+        """Where a new query begins; however often it is asked, the answer is the first one."""
+        if self._initial is None:
+            self._initial = to_json(run(self._driver.find_start()))
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What Spark hands to `latestOffset`, so that it shows in its plans."""
@@ -108,7 +124,11 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """How far the next micro-batch reads."""
         is_limited = not isinstance(limit, ReadAllAvailable)
-        return to_json(run(self._driver.find_end(from_json(start), is_limited=is_limited)))
+        begins = from_json(start)
+        ends = run(self._driver.find_end(begins, is_limited=is_limited))
+        if ends == begins:
+            return start  # Letter by letter: that is how Spark sees that there is nothing new.
+        return {**to_json(ends), **({BEGAN: start} if start == self._initial else {})}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to here and then end."""
@@ -124,7 +144,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
-        stretches = run(self._driver.stretches(from_json(start), from_json(end)))
+        begins = from_json(end.get(BEGAN, start))
+        stretches = run(self._driver.stretches(begins, from_json(end)))
         options = self._options
         tasks = split(
             stretches, partitions_min=options.partitions_min, records_max=options.records_max
@@ -305,10 +326,11 @@ def to_json(places: Places) -> Json:
 
 
 def from_json(offsets: Json) -> Places:
-    """And back."""
+    """And back; what is no topic is left out."""
     return {
         TopicPartition(topic, int(index)): offset
         for topic, indexes in offsets.items()
+        if ":" not in topic
         for index, offset in indexes.items()
     }
 
