@@ -106,7 +106,7 @@ def _floor(
     if target == "noop":
         return floor
     delays = [
-        record.timestamp.timestamp() * 1e3 - int(record.body) / 1e6
+        record.timestamp_ms - int(record.body) / 1e6
         for record in client.read(f"{COPY}-{target}", codec=bytes)  # type: ignore[attr-defined]
     ]
     counted = delays[PER_SECOND * 2 :] or delays
