@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.core import record_bodies
 from penstock.core.errors import InvalidBatch
-from penstock.core.record_bodies import read_records, rebuild_batch
+from penstock.core.record_bodies import pack_body, read_records, rebuild_batch
 from penstock.core.records import BATCH_HEADER_BYTES, read_header, stamp_append_time, stamp_batch
 from penstock.core.types import Offset, Term
 from tests.batches import with_bytes
@@ -111,6 +111,15 @@ def test_bare_snappy_is_read_too() -> None:
     bare = with_bytes(bare, 8, (len(bare) - 12).to_bytes(4, "big"))
     bare = with_bytes(bare, 21, (2).to_bytes(2, "big"))
     assert read_records(bare).records == read_records(batch).records
+
+
+def test_blocks_of_lz4_stand_alone() -> None:
+    """Java's client refuses a frame whose blocks refer to each other; a bit of its head says so."""
+    records = b"".join(b"%d" % number for number in range(100_000))
+    packed = pack_body(records, 3)
+    assert packed[:4] == bytes.fromhex("04224d18")
+    assert packed[4] & 0x20, "the blocks depend on each other"
+    assert len(packed) < len(records)
 
 
 def test_many_blocks_of_snappy() -> None:
