@@ -2,7 +2,8 @@
 
 A node answers for all partitions it leads. If several nodes lead parts of a queue, they are asked
 one after the other, each time beginning with another one; whoever waits, waits at all of them, and
-takes what comes first. What the others had leased by then goes back.
+takes what comes first. What the others had leased by then goes back. A node is told which
+partitions it is believed to lead, and says if it is not so: then who leads is asked anew.
 
 Batches are opened here, not at the broker. An offset that was leased and is in no batch has been
 compacted away: it is acked, or it would come back for ever.
@@ -43,6 +44,7 @@ from penstock.core.plain_batches import unpack_plain
 from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
 from penstock.core.records import read_header
 from penstock.core.types import Offset
+from penstock.wire.led_mark import led_mark
 from penstock.wire.requests import Take, Taken, TakenPart, TopicInfo
 
 T = TypeVar("T")
@@ -81,6 +83,18 @@ class Receiver(Generic[T]):
         self, messages_max: int, wait: float, lease: Seconds | None
     ) -> list[Message[T]]:
         """Lease messages; waits for some if there are none."""
+        spans = self._asking.tracing.on()
+        if spans is None:
+            return await self._receive(messages_max, wait, lease)
+        began_ns = spans.now_ns()
+        found = await self._receive(messages_max, wait, lease)
+        if found:
+            spans.received(self.queue, self.group, found, began_ns)
+        return found
+
+    async def _receive(
+        self, messages_max: int, wait: float, lease: Seconds | None
+    ) -> list[Message[T]]:
         if not messages_max >= 1:
             raise InvalidRequest(f"max_messages is {messages_max}; ask for one or more.")
         lease_ms = -1 if lease is None else to_milliseconds(lease, "lease")
@@ -100,6 +114,7 @@ class Receiver(Generic[T]):
                 self._asking.settings.receive_bytes_max,
                 lease_ms,
                 int(left * 1_000),
+                self._asking.settings.client_id,
             )
             try:
                 found = await self._take(info, request, left)
@@ -116,8 +131,15 @@ class Receiver(Generic[T]):
                 continue
             if found or loop.time() >= wait_until:
                 return found
+            if not self._knows(info):
+                # Leadership has moved; while it moves, not everybody knows where to.
+                await asyncio.sleep(min(backoff.next(), max(0.0, wait_until - loop.time())))
 
     # Asking.
+
+    def _knows(self, info: TopicInfo) -> bool:
+        """Whether it is still believed who leads the queue."""
+        return self._asking.directory.known(self.queue) is info
 
     async def _take(self, info: TopicInfo, request: Take, wait: float) -> list[Message[T]]:
         nodes = [node for node in dict.fromkeys(info.leaders) if node]
@@ -161,6 +183,8 @@ class Receiver(Generic[T]):
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     found += task.result()
+                if not self._knows(info):
+                    break
             return found
         finally:
             for task in tasks:
@@ -183,7 +207,11 @@ class Receiver(Generic[T]):
         clock = self._clock
         began_ms = clock.monotonic_ms()
         seconds = wait + self._asking.settings.attempt_timeout
+        led = [index for index, leader in enumerate(info.leaders) if leader == node]
+        request = msgspec.structs.replace(request, led=led_mark(len(info.leaders), led))
         answer, payload = await self._asking.ask_node(node, request, Taken, seconds)
+        if answer.moved:
+            self._asking.directory.forget(self.queue, info)
         if not answer.parts:
             return []
         found: list[Message[T]] = []

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from penstock.core import limits
+from penstock.core.clock import precise_seconds
 from penstock.core.errors import InvalidFrame, PenstockError, Unavailable
-from penstock.native.handling import Buffer
+from penstock.engine.parking import begin_parking
+from penstock.native.handling import PROTOCOL, Buffer
 from penstock.wire import codec
 from penstock.wire.failures import describe_error
 from penstock.wire.frames import Kind, greet, write_prefix
@@ -65,6 +67,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         return self._stream.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._guests.bytes_in += nbytes
         self._take(lambda: self._stream.received(nbytes))
 
     def feed(self, data: memoryview) -> None:
@@ -111,7 +114,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         request = codec.decode_request(frame.head)
         self._guests.requests += 1
         task = asyncio.get_running_loop().create_task(
-            self._carry_out(frame.id, request, frame.payload)
+            self._carry_out(frame.id, request, frame.payload, precise_seconds())
         )
         size = len(frame.head) + len(frame.payload)
         self._under_way[frame.id] = task, request, size
@@ -119,12 +122,18 @@ class NativeConnection(asyncio.BufferedProtocol):
         task.add_done_callback(lambda task: self._end(frame.id, task))
         self._look_at_bounds()
 
-    async def _carry_out(self, frame_id: int, request: Request, payload: memoryview) -> None:
+    async def _carry_out(
+        self, frame_id: int, request: Request, payload: memoryview, began: float
+    ) -> None:
+        parked = begin_parking()
         try:
             if self._retiring:
                 raise Unavailable("this node is stopping; ask another")
-            answer, extra = await self._guests.service.answer(request, payload)
+            answer, extra = await self._guests.service.answer(
+                request, payload, address=self._client
+            )
         except PenstockError as error:
+            self._guests.times.error(type(request).__name__, type(error).__name__)
             self._refuse(frame_id, error)
         except Exception:
             log.exception("%s from %s failed", type(request).__name__, self._client)
@@ -134,6 +143,15 @@ class NativeConnection(asyncio.BufferedProtocol):
                 self._guests.service.undo(request, answer)
             else:
                 self._send(Kind.ANSWER, frame_id, codec.encode(answer), extra)
+        self._note_time(request, began, parked.seconds)
+
+    def _note_time(self, request: Request, began: float, waited: float) -> None:
+        name = type(request).__name__
+        ended = precise_seconds()
+        self._guests.times.observe(name, ended - began - waited)
+        self._guests.service.slow_requests.note(
+            PROTOCOL, name, self._client, began=began, ended=ended, waited=waited
+        )
 
     def _end(self, frame_id: int, task: "asyncio.Task[None]") -> None:
         """A request is over; one that was cancelled may not even have begun."""
@@ -171,6 +189,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         )
         if full and not self._reading_paused:
             self._reading_paused = True
+            self._guests.throttled += 1
             self._transport.pause_reading()
         elif not full and self._reading_paused:
             self._reading_paused = False
@@ -194,6 +213,11 @@ class NativeConnection(asyncio.BufferedProtocol):
                 task.cancel()
         if not self._under_way and self._transport is not None:
             self._transport.close()
+
+    @property
+    def held_bytes(self) -> int:
+        """What its requests under way take up."""
+        return self._under_way_bytes
 
     def abort(self) -> None:
         """Close at once, without a word."""

@@ -6,8 +6,11 @@ to here, and the port's owner asks this object to sweep and to close what it has
 
 import asyncio
 
+from penstock.core.front_end import FrontEndStatistics
 from penstock.core.limits import KAFKA_LANDING_BYTES
+from penstock.core.request_times import RequestTimes
 from penstock.native.connection import NativeConnection
+from penstock.native.handling import PROTOCOL
 from penstock.native.service import Service
 from penstock.wire.frames import MAGIC
 
@@ -22,6 +25,11 @@ class NativeGuests:
         self.landing = memoryview(bytearray(KAFKA_LANDING_BYTES))
         """Where bytes arrive before it is known what they belong to; one for all connections."""
         self.connections: set[NativeConnection] = set()
+        self.times = RequestTimes()
+        self.adopted = 0
+        self.throttled = 0
+        """How often a connection was not read from because too much of it was under way."""
+        self.bytes_in = 0
         self.requests = 0
         self.refused = 0
         self.faulted = 0
@@ -33,6 +41,7 @@ class NativeGuests:
 
     def adopt(self, transport: asyncio.Transport, first: memoryview) -> None:
         """Take over a connection whose first bytes are these."""
+        self.adopted += 1
         connection = NativeConnection(self)
         transport.set_protocol(connection)
         self._empty.clear()
@@ -49,6 +58,19 @@ class NativeGuests:
         """Give up on clients that half say something."""
         for connection in list(self.connections):
             connection.sweep(now_ms)
+
+    def front_end(self) -> FrontEndStatistics:
+        """Counters since the start, and what is under way now."""
+        return FrontEndStatistics(
+            protocol=PROTOCOL,
+            requests=self.times.statistics(),
+            connections=len(self.connections),
+            accepted=self.adopted,
+            faulted=self.faulted,
+            throttled=self.throttled,
+            bytes_in=self.bytes_in,
+            held_bytes={"requests": sum(one.held_bytes for one in self.connections)},
+        )
 
     async def close(self, grace_seconds: float) -> None:
         """Take no more requests, let those under way finish for a while, then close."""

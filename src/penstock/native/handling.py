@@ -1,7 +1,7 @@
 """What a request is answered by: a function for each kind, in tables that the service joins."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.core.errors import UnknownTopicId
 from penstock.core.types import TopicId
@@ -17,6 +17,8 @@ Reply: TypeAlias = tuple[Answer, Buffer]
 Handler: TypeAlias = Callable[["Desk", Any, memoryview], Awaitable[Reply]]
 Handlers: TypeAlias = Mapping[type[Request], Handler]
 
+PROTOCOL: Final = "native"
+
 
 class Desk:
     """What every handler works with."""
@@ -24,6 +26,7 @@ class Desk:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.engine: Engine = node.engine
+        self.flow = node.engine.traffic.of(PROTOCOL)
 
     def topic(self, topic_id: bytes) -> Topic:
         """A topic by its id, or `UnknownTopicId`."""

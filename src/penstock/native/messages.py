@@ -6,7 +6,7 @@ from penstock.core.types import Offset
 from penstock.engine.engine import Acks
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Settlement, Verdict
-from penstock.native.handling import Desk, Handlers, Reply
+from penstock.native.handling import PROTOCOL, Desk, Handlers, Reply
 from penstock.wire.requests import Append, Appended, Send, SentOnes, Settle, Settled
 
 _VERDICTS = {int(verdict): verdict for verdict in Verdict}
@@ -16,7 +16,7 @@ _UNSENT_DELAY_MS = -1
 async def answer_append(desk: Desk, request: Append, payload: memoryview) -> Reply:
     """Append a batch. The order of calls is the order of offsets: there is no await before."""
     produced = await desk.engine.produce(
-        desk.topic(request.topic_id), request.index, payload, Acks.ALL
+        desk.topic(request.topic_id), request.index, payload, Acks.ALL, desk.flow
     )
     return Appended(produced.base_offset, produced.log_append_ms), b""
 
@@ -26,7 +26,9 @@ async def answer_send(desk: Desk, request: Send, _payload: memoryview) -> Reply:
     topic = _checked(desk.topic(request.topic_id), request.index)
     if not request.messages:
         return SentOnes(()), b""
-    sent = await desk.engine.queues.send(topic, request.messages, index=request.index)
+    sent = await desk.engine.queues.send(
+        topic, request.messages, index=request.index, protocol=PROTOCOL
+    )
     return SentOnes(tuple((one.offset, one.duplicate) for one in sent)), b""
 
 

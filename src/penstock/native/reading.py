@@ -11,6 +11,7 @@ from penstock.core.errors import InvalidBatch, InvalidRequest, PenstockError
 from penstock.core.limits import MIB
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.types import Offset, PartitionId, ShardId, TopicId
+from penstock.engine.parking import parked
 from penstock.machines.catalog import Topic
 from penstock.native.handling import Buffer, Desk, Handlers, Reply
 from penstock.wire.failures import describe_error
@@ -45,7 +46,7 @@ async def answer_fetch(desk: Desk, request: Fetch, _payload: memoryview) -> Repl
     found = _look(desk, request)
     wait_ms = min(request.wait_ms, FETCH_WAIT_MS_MAX)
     if found.says_something or wait_ms <= 0 or not request.parts:
-        return found.reply()
+        return found.reply(desk)
     woken = asyncio.Event()
     watch = desk.engine.watch(found.partitions(), woken.set)
     try:
@@ -53,13 +54,14 @@ async def answer_fetch(desk: Desk, request: Fetch, _payload: memoryview) -> Repl
             while not found.says_something:
                 found = _look(desk, request)  # It may have come before the watch began.
                 if not found.says_something:
-                    await woken.wait()
+                    with parked():
+                        await woken.wait()
                     woken.clear()
     except TimeoutError:
         pass
     finally:
         watch.cancel()
-    return found.reply()
+    return found.reply(desk)
 
 
 class _Found:
@@ -71,6 +73,8 @@ class _Found:
         self.size = 0
         self.failed = False
         self.places: list[tuple[Topic, int]] = []
+        self.messages: list[tuple[str, int]] = []
+        """How many, by topic."""
 
     @property
     def says_something(self) -> bool:
@@ -79,7 +83,9 @@ class _Found:
     def partitions(self) -> list[PartitionId]:
         return [topic.partitions[index] for topic, index in self.places]
 
-    def reply(self) -> Reply:
+    def reply(self, desk: Desk) -> Reply:
+        for topic, count in self.messages:
+            desk.flow.delivered(topic, count)
         payload: Buffer = self.batches[0] if len(self.batches) == 1 else b"".join(self.batches)
         return Fetched(tuple(self.rows)), payload
 
@@ -104,8 +110,10 @@ def _look_at(desk: Desk, part: FetchPart, bytes_max: int, found: _Found) -> Fetc
     size = 0
     left = bytes_max - found.size
     if part.offset != high_watermark and (left > 0 or not found.size):
-        data = desk.engine.read(topic, part.index, Offset(part.offset), max(left, 0))
+        offset = Offset(part.offset)
+        data, end = desk.engine.read_stretch(topic, part.index, offset, max(left, 0))
         if data and (len(data) <= left or not found.size):
+            found.messages.append((topic.name, end - offset))
             size = len(data)
             found.size += size
             found.batches.append(data)

@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.node import Node
+from penstock.engine.slow_requests import SlowRequests
 from penstock.native.covering import COVER_HANDLERS
 from penstock.native.groups import GROUP_HANDLERS
 from penstock.native.handling import Buffer, Desk, Handler, Reply
@@ -18,6 +19,7 @@ from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.reading import READ_HANDLERS
 from penstock.native.taking import Taking
 from penstock.native.topics import TOPIC_HANDLERS
+from penstock.native.tracing import TRACE_HANDLERS
 from penstock.wire.requests import Answer, Request, Take, Taken
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
@@ -28,6 +30,7 @@ HANDLERS: Final[Mapping[type[Request], Handler]] = {
     **QUEUE_HANDLERS,
     **READ_HANDLERS,
     **TOPIC_HANDLERS,
+    **TRACE_HANDLERS,
 }
 
 
@@ -38,10 +41,16 @@ class Service:
         self._desk = Desk(node)
         self._taking = Taking(self._desk)
 
-    async def answer(self, request: Request, payload: Buffer = b"") -> Reply:
-        """Carry a request out. A batch in the payload is stamped in place: it is given away."""
+    @property
+    def slow_requests(self) -> SlowRequests:
+        """Who tells of requests that took long."""
+        return self._desk.engine.slow_requests
+
+    async def answer(self, request: Request, payload: Buffer = b"", *, address: str = "") -> Reply:
+        """Carry a request out. A batch in the payload is stamped in place: it is given away.
+        `address` is the client's, if it has one."""
         if type(request) is Take:
-            return await self._taking.take(request)
+            return await self._taking.take(request, address)
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise InvalidRequest(f"{type(request).__name__} is not answered here")

@@ -21,7 +21,8 @@ from penstock.core.errors import InvalidBatch, NotLeader, PenstockError
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
-from penstock.core.types import Offset, PartitionId, TopicId
+from penstock.core.receiver import receiver_name
+from penstock.core.types import Offset, PartitionId, ShardId, TopicId
 from penstock.engine.led_queues import LOOKS_MAX
 from penstock.engine.queue_duties import work_rules
 from penstock.engine.stored_batches import (
@@ -38,6 +39,7 @@ from penstock.machines.queue_commands import Settlement, Verdict
 from penstock.machines.queues import EARLIEST, Acquired
 from penstock.machines.work_records import GrantedRun
 from penstock.native.handling import Buffer, Desk
+from penstock.wire.led_mark import UNKNOWN, led_mark
 from penstock.wire.requests import Take, Taken, TakenPart
 
 TAKE_BYTES_MAX: Final = 16 * MIB
@@ -64,19 +66,23 @@ class Taking:
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are taken bit by bit; the last used ones last."""
 
-    async def take(self, request: Take) -> tuple[Taken, Buffer]:
-        """Lease messages; waits for some if there are none."""
+    async def take(self, request: Take, address: str) -> tuple[Taken, Buffer]:
+        """Lease messages; waits for some if there are none. `address` is the client's."""
+        receiver = receiver_name("native", address, request.receiver)
         clock = self._engine.clock
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
         deadline_ms = clock.monotonic_ms() + wait_ms
         looks = 0
         while True:
             topic = self._desk.topic(request.topic_id)
-            parts = await self._look(topic, request)
+            self._engine.queues.here.askers.note(topic.topic_id, request.group, receiver)
+            parts = await self._look(topic, request, receiver)
             left_ms = deadline_ms - clock.monotonic_ms()
-            if parts or left_ms <= 0:
+            moved = request.led not in (UNKNOWN, self._mark(topic))
+            if parts or left_ms <= 0 or moved:
+                self._desk.flow.delivered(topic.name, _messages(parts))
                 payload = parts[0][1] if len(parts) == 1 else b"".join(part[1] for part in parts)
-                return Taken(tuple(part[0] for part in parts), clock.wall_ms()), payload
+                return Taken(tuple(part[0] for part in parts), clock.wall_ms(), moved), payload
             # What comes to one partition while another is looked at calls nobody.
             looks += 1
             here = self._engine.queues.here
@@ -101,18 +107,29 @@ class Taking:
     def _led(self, topic: Topic) -> list[int]:
         """The partitions this node leads, another one first each time."""
         engine = self._engine
-        led = [
-            index
-            for index, partition in enumerate(topic.partitions)
-            if engine.leader(engine.shard_of(partition)).node == engine.node_id
-        ]
+        led = self._indexes(topic)
         if not led:
             leader = engine.leader(engine.shard_of(topic.partitions[0])).node
             raise NotLeader(f"this node leads no partition of {topic.name}", leader=leader)
         turn = next(self._turns) % len(led)
         return led[turn:] + led[:turn]
 
-    async def _look(self, topic: Topic, request: Take) -> list[Part]:
+    def _indexes(self, topic: Topic) -> list[int]:
+        engine = self._engine
+        led: dict[ShardId, bool] = {}
+        found = []
+        for index, partition in enumerate(topic.partitions):
+            shard = engine.shard_of(partition)
+            if shard not in led:
+                led[shard] = engine.leader(shard).node == engine.node_id
+            if led[shard]:
+                found.append(index)
+        return found
+
+    def _mark(self, topic: Topic) -> int:
+        return led_mark(len(topic.partitions), self._indexes(topic))
+
+    async def _look(self, topic: Topic, request: Take, receiver: str) -> list[Part]:
         left = min(max(request.messages_max, 0), ACQUIRE_MESSAGES_MAX)
         room_bytes = min(max(request.bytes_max, 1), TAKE_BYTES_MAX)
         parts: list[Part] = []
@@ -122,7 +139,7 @@ class Taking:
                 if left <= 0 or room_bytes <= 0:
                     break
                 try:
-                    part = await self._lease(topic, index, request, left, room_bytes)
+                    part = await self._lease(topic, index, request, left, room_bytes, receiver)
                 except PenstockError as error:  # Another partition may have something.
                     problem = error
                     continue
@@ -138,7 +155,13 @@ class Taking:
         return parts
 
     async def _lease(
-        self, topic: Topic, index: int, request: Take, messages_max: int, bytes_max: int
+        self,
+        topic: Topic,
+        index: int,
+        request: Take,
+        messages_max: int,
+        bytes_max: int,
+        receiver: str,
     ) -> Part | None:
         engine, group = self._engine, request.group
         partition = topic.partitions[index]
@@ -156,7 +179,7 @@ class Taking:
             wanted = measure(ready_ranges(work, end), batches, wanted, bytes_max) or wanted
             wanted = _fitting(wanted, batches, bytes_max)
         lease_ms = min(request.lease_ms, LEASE_MS_MAX) if request.lease_ms >= 0 else None
-        acquired = await engine.queues.acquire_here(topic, index, group, wanted, lease_ms)
+        acquired = await engine.queues.acquire_here(topic, index, group, wanted, lease_ms, receiver)
         if not acquired.runs:
             return None
         try:
@@ -250,8 +273,9 @@ class Taking:
         key = (topic.topic_id, group)
         room = self._rooms.get(key)
         if room is None:
+            mark = self._mark(topic)
             room = self._rooms[key] = WaitingRoom(
-                lambda: self._ready(topic, group),
+                lambda: self._ready(topic, group, mark),
                 lambda wake: self._engine.watch(topic.partitions, wake),
             )
         try:
@@ -260,11 +284,11 @@ class Taking:
             if not len(room) and self._rooms.get(key) is room:
                 del self._rooms[key]
 
-    def _ready(self, topic: Topic, group: str) -> int:
+    def _ready(self, topic: Topic, group: str, mark: int) -> int:
         """How many of those who wait should ask now; all of them if something else is new."""
         everybody = len(self._rooms[topic.topic_id, group])
         known = self._engine.catalog.topic_by_id(topic.topic_id)
-        if known is None or known.partitions != topic.partitions:
+        if known is None or known.partitions != topic.partitions or self._mark(topic) != mark:
             return everybody
         ready = 0
         try:
@@ -276,6 +300,11 @@ class Taking:
         except PenstockError:
             return everybody  # They will be told who leads now.
         return ready
+
+
+def _messages(parts: Sequence[Part]) -> int:
+    """How many were leased; runs are counted, whatever is in them."""
+    return sum(end - first for part, _ in parts for first, end, _, _ in part.runs)
 
 
 def _fitting(wanted: int, batches: StoredBatches, bytes_max: int) -> int:

@@ -9,7 +9,13 @@ import msgspec
 
 from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidFrame
-from penstock.wire import cover_requests, group_requests, publish_requests, read_requests
+from penstock.wire import (
+    cover_requests,
+    group_requests,
+    publish_requests,
+    read_requests,
+    trace_requests,
+)
 from penstock.wire import requests as words
 from penstock.wire.failures import Described
 
@@ -18,7 +24,14 @@ _DESCRIBED: Final[msgspec.msgpack.Decoder[Described]] = msgpack_decoder(Describe
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-MODULES: Final = (words, cover_requests, group_requests, publish_requests, read_requests)
+MODULES: Final = (
+    words,
+    cover_requests,
+    group_requests,
+    publish_requests,
+    read_requests,
+    trace_requests,
+)
 """Where the words are; a family has those that have been imported."""
 
 

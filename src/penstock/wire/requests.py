@@ -184,6 +184,11 @@ class Take(Request, frozen=True, tag="take"):
     bytes_max: int
     lease_ms: int = -1
     wait_ms: int = 0
+    receiver: str = ""
+    """What the program calls itself, for whoever asks later who had a message."""
+    led: int = 0
+    """The mark of the partitions that this node leads, as far as the client knows; see
+    `led_mark`."""
 
 
 class TakenPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -204,6 +209,8 @@ class Taken(Answer, frozen=True, tag="take"):
     parts: tuple[TakenPart, ...]
     now_ms: int = 0
     """The node's time: when a lease ends is to be seen relative to it."""
+    moved: bool = False
+    """The client does not know which partitions this node leads: it should ask who leads."""
 
 
 class Settle(Request, frozen=True, tag="settle"):
