@@ -6,6 +6,8 @@ from typing import Final
 INTERNAL_PREFIX: Final = "__"
 STAGING_TOPIC: Final = "__staging"
 """Where messages wait that are to be published."""
+AUDIT_TOPIC: Final = "__audit"
+"""What operators have ordered."""
 
 
 def is_internal(name: str) -> bool:

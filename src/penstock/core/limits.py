@@ -285,3 +285,40 @@ STREAM_NAME_CHARACTERS_MAX = 100
 """Of the name under which somebody covers batches."""
 BROWSE_STEPS_MAX = 100_000
 """How many messages one look into a queue may pass over."""
+RECEIVER_CHARACTERS_MAX = 120
+"""Of the name under which somebody receives, as the diary keeps it."""
+DIARY_BYTES_MAX = 8 * MIB
+"""What a node keeps of what happened to the messages of one shard, unless it is told otherwise."""
+
+# Watching.
+EVENTS_MAX = 500
+"""How many lines of what happened a node keeps in memory."""
+EVENT_CHARACTERS_MAX = 1_000
+HISTORY_STEP_MS = 5_000
+"""The least time between two points of a chart."""
+HISTORY_STEPS = 720
+"""How many points are kept: an hour of them."""
+HISTORY_SERIES_MAX = 12_000
+"""How many curves; each takes 3 KB, and one that was never anything but 0 takes nothing."""
+ALERTS_MAX = 10_000
+"""How many alerts there may be at once."""
+ALERTS_RESOLVED_MAX = 500
+"""How many that are over are still shown."""
+WEBHOOK_MESSAGES_MAX = 1_000
+"""How many messages about alerts wait to be sent; beyond it the oldest are dropped."""
+AUDIT_WAITING_MAX = 1_000
+"""How many orders wait to be recorded; beyond it the oldest are in the log only."""
+AUDIT_CHARACTERS_MAX = 500
+"""Of each part of such a record."""
+ASKERS_PER_QUEUE_MAX = 1_000
+"""How many workers of one work group on one partition are told apart."""
+
+# Counting.
+COUNTED_TOPICS_MAX = 1_000
+"""How many topics each node tells apart in its counters; the rest is counted as one."""
+SCRAPED_HISTOGRAMS_MAX = 200
+"""Of how many queues a node tells how long their messages take, each for itself."""
+SCRAPED_GROUPS_MAX = 1_000
+"""How many consumer groups a node tells of in its metrics, at most."""
+SCRAPED_PARTITIONS_MAX = 2_000
+"""How many partitions a node tells of in its metrics unasked; above it, one has to ask for them."""

@@ -11,7 +11,8 @@ from hashlib import blake2b
 
 from penstock.core.types import Offset, TopicId
 
-_PERSON = b"penstock message"
+MESSAGE_ID_PERSON = b"penstock message"
+"""What tells these hashes from all others."""
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """A hexadecimal digit, with the variant's bits in place of its upper two."""
 
@@ -19,5 +20,5 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 def message_id(topic_id: TopicId, index: int, offset: Offset) -> str:
     """The id of the message at an offset of the topic's partition of this index."""
     place = topic_id + index.to_bytes(4, "big") + offset.to_bytes(8, "big")
-    text = blake2b(place, digest_size=16, person=_PERSON).hexdigest()
+    text = blake2b(place, digest_size=16, person=MESSAGE_ID_PERSON).hexdigest()
     return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:]}"

@@ -14,7 +14,8 @@ turned back. Its life is a time that is the same for whoever repeats a move, and
 when it died, or when it was first received.
 
     to the dead letters    id and time of sending stay, headers say how it died
-    out of them            with a new id and a new time, as if it had just been sent
+    out of them            with a new id and a new time, as if it had just been sent; a header
+                           says the id that it had at first
 """
 
 import msgspec
@@ -85,10 +86,13 @@ def dead_letter(message: Message, death: Death) -> NewMessage:
     return NewMessage(message.value, message.key, kept + _headers(said), message.timestamp_ms)
 
 
-def redriven(message: Message, origin: str) -> NewMessage:
-    """The copy for the queue that a dead letter goes back to, or on to."""
+def redriven(message: Message, origin: str, known_as: str) -> NewMessage:
+    """The copy for the queue that a dead letter goes back to, or on to; `known_as` is its id."""
     kept = _without(message, _DONE | _DEATH | _IDENTITY)
-    return NewMessage(message.value, message.key, kept + _headers({card.ORIGIN: origin}))
+    said = {card.ORIGIN: origin}
+    if message.header(card.FORMER_ID) is None:
+        said[card.FORMER_ID] = known_as
+    return NewMessage(message.value, message.key, kept + _headers(said))
 
 
 def died_in(message: Message) -> tuple[str, int] | None:

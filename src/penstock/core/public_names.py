@@ -37,6 +37,7 @@ _MODULES = {
     "penstock.embedded.connecting": "connect",
     "penstock.workers": "App CircuitBreaker NonRetryable Pool Reject"
     " Retry RetryLater Scaling worker",
+    "penstock.wire.trace_requests": "TraceInfo",
 }
 PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -262,6 +262,21 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Messages of one group are delivered one after the other."""
         return self.queue_rules.fifo
 
+    @property
+    def kind(self) -> str:
+        """fifo, priority, delay, standard if it is none of them, hybrid if it is several."""
+        rules = self.queue_rules
+        traits = [
+            name
+            for name, has in (
+                ("fifo", rules.fifo),
+                ("priority", rules.priorities is not Priorities.OFF),
+                ("delay", rules.delay_ms > 0),
+            )
+            if has
+        ]
+        return "hybrid" if len(traits) > 1 else traits[0] if traits else "standard"
+
 
 def queue_settings(values: ConfigValues) -> QueueSettings:
     """What the configs come to; `InvalidConfig` if they do not go together."""

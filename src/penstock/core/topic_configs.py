@@ -18,6 +18,7 @@ from enum import Enum
 
 import msgspec
 
+from penstock.core.alert_configs import ALERT_CONFIGS, AlertConfigs, alert_configs
 from penstock.core.configs import (
     DAY_MS,
     INT_MAX,
@@ -48,6 +49,7 @@ class Durability(Enum):
 
 
 _TABLE = (
+    *ALERT_CONFIGS,
     TopicConfig(
         name="cleanup.policy",
         kind=ConfigKind.LIST,
@@ -286,6 +288,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     delete_retention_ms: int
     queue: QueueSettings
     """How it works as a queue."""
+    alerts: AlertConfigs
+    """When somebody is told about it."""
 
 
 def parse_topic_configs(configs: Mapping[str, str]) -> TopicSettings:
@@ -342,6 +346,7 @@ def _settings(configs: Mapping[str, str]) -> TopicSettings:
         min_cleanable_dirty_ratio=values.decimal("min.cleanable.dirty.ratio"),
         delete_retention_ms=values.integer("delete.retention.ms"),
         queue=queue_settings(values),
+        alerts=alert_configs(values),
     )
 
 

@@ -72,6 +72,8 @@ CATALOG_NEWEST_VERSION = 1
 """The newest behaviour this build knows. It knows all before it, too."""
 
 _PRODUCER_IDS = 1 << 63
+_UNKNOWN_PEER = "localhost:1"
+"""Where nobody listens; a node says where it is when it starts."""
 
 
 class TopicReply(Reply, frozen=True, tag="topic_reply"):
@@ -433,6 +435,32 @@ class Catalog:
                 sorted(self.secrets.items()),
             )
         )
+
+    def move(
+        self,
+        nodes: Mapping[NodeId, str],
+        placement: Mapping[ShardId, Placement],
+        *,
+        next_partition: int,
+        producer_ids_skipped: int,
+    ) -> None:
+        """In a restored backup, before any entry: the cluster is on other nodes now, given with
+        the incarnations of their disks.
+
+        No partition and no producer gets a number that may have been given out before: not one that
+        a shard of the backup knows and its catalog does not, and none that the cluster which was
+        backed up has given out since."""
+        table = NodeTable()
+        table.shards = self._nodes.shards
+        table.nodes = {
+            node: NodeRecord(node, _UNKNOWN_PEER, incarnation=incarnation)
+            for node, incarnation in nodes.items()
+        }
+        table.placement = dict(placement)
+        self._nodes = table
+        self._topics.next_partition = max(self._topics.next_partition, next_partition)
+        self._next_producer_id += producer_ids_skipped
+        self._revision += 1
 
     def restore(self, data: bytes) -> None:
         try:

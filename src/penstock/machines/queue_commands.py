@@ -113,6 +113,9 @@ class Acquire(Stamped, frozen=True, kw_only=True, tag="acquire"):
     messages_max: int
     lease_ms: int = -1
     offsets: tuple[Offset, ...] = ()
+    receiver: str = ""
+    """Who asks, for people: nothing depends on it. It stands here, and not in a message between
+    nodes, because whoever leads next must know it too."""
 
 
 class Settle(Stamped, frozen=True, kw_only=True, tag="settle"):

@@ -41,6 +41,7 @@ from penstock.core.limits import (
     DEAD_REASON_CHARACTERS_MAX,
     GROUP_NAME_BYTES_MAX,
     ORIGIN_REMEMBERED_MS,
+    RECEIVER_CHARACTERS_MAX,
     SETTLEMENTS_MAX,
     STREAM_NAME_CHARACTERS_MAX,
     WORK_GROUPS_PER_PARTITION_MAX,
@@ -54,6 +55,7 @@ from penstock.core.queue_rules import (
 )
 from penstock.core.records import read_outline
 from penstock.core.types import Offset, PartitionId, Term
+from penstock.machines.activity import Activity
 from penstock.machines.machine import (
     Applied,
     Plan,
@@ -155,6 +157,8 @@ class Queue:
     ids: RecentIds = field(default_factory=RecentIds)
     origins: RecentIds = field(default_factory=RecentIds)
     groups: dict[str, Work] = field(default_factory=dict)
+    past: Activity = field(default_factory=Activity)
+    """What happened in work groups that were closed."""
 
 
 class Queues:
@@ -173,6 +177,8 @@ class Queues:
         self._bounded: set[PartitionId] = set()
         self._alarms: list[tuple[int, PartitionId, str]] = []
         self._recalling: dict[tuple[PartitionId, str], Work] = {}
+        self.gone = Activity()
+        """What happened in partitions that are gone; for people, as all activity is."""
 
     # Questions.
 
@@ -293,7 +299,8 @@ class Queues:
                 return _changed(partition)
             case CloseWork(partition=partition, group=group):
                 self._retire(self._require(partition, group))
-                del self._queues[partition].groups[group]
+                queue = self._queues[partition]
+                queue.past.add(queue.groups.pop(group).activity)
                 return _changed(partition)
             case ResetWork(partition=partition, group=group, start=start):
                 work = self._require(partition, group)
@@ -409,6 +416,8 @@ class Queues:
         former = queue.groups.get(group)
         work = Work(opened, rules, queue.rules, lambda: self._bounds(partition)[1])
         work.epoch = self._epoch if former is None else former.epoch
+        if former is not None:
+            work.activity = former.activity
         queue.groups[group] = work
         self._note_recall(partition, group, work)
 
@@ -464,8 +473,11 @@ class Queues:
     def forget_partition(self, partition: PartitionId) -> None:
         """The partition is gone, or no queue any more."""
         queue = self._queues.pop(partition, None)
-        for work in queue.groups.values() if queue is not None else ():
-            self._retire(work)
+        if queue is not None:
+            self.gone.add(queue.past)
+            for work in queue.groups.values():
+                self._retire(work)
+                self.gone.add(work.activity)
         self._readers.discard(partition)
         self._bounded.discard(partition)
 
@@ -527,6 +539,14 @@ class Queues:
             heappush(self._alarms, (due_ms, partition, group))
 
     # Snapshots.
+
+    def skip_epochs(self, count: int) -> None:
+        """In a restored backup, before any entry: no lease from here on has an epoch that the
+        cluster which was backed up may have given out since."""
+        self._epoch += count
+        for queue in self._queues.values():
+            for work in queue.groups.values():
+                work.epoch += count
 
     def snapshot(self) -> bytes:
         rows = [
@@ -594,6 +614,8 @@ def _check_bounds(request: QueueCommand) -> None:
     match request:
         case Acquire(messages_max=most) if not 0 < most <= ACQUIRE_MESSAGES_MAX:
             raise InvalidRequest(f"{most} messages at once; from 1 to {ACQUIRE_MESSAGES_MAX}")
+        case Acquire(receiver=receiver) if len(receiver) > RECEIVER_CHARACTERS_MAX:
+            raise InvalidRequest(f"a receiver's name of {len(receiver)} characters is too long")
         case Settle(settlements=settlements):
             if len(settlements) > SETTLEMENTS_MAX:
                 raise InvalidRequest(f"{len(settlements)} verdicts; {SETTLEMENTS_MAX} at most")

@@ -33,6 +33,12 @@ from sortedcontainers import SortedDict
 from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
+from penstock.machines.activity import (
+    DIED_IN_READING,
+    DIED_OF_DELIVERIES,
+    DIED_OF_REJECTION,
+    Activity,
+)
 from penstock.machines.cursor import Cursor
 from penstock.machines.queue_commands import Outcome, Settlement, Verdict
 from penstock.machines.retries import retry_delay_ms
@@ -55,6 +61,8 @@ class Work:
         self.opened = opened
         self.epoch = 0
         self.tally = Tally()
+        self.activity = Activity()
+        """For people; no snapshot has it."""
         self.alarm_ms: int | None = None
         """When the machine means to look here, whatever happens."""
         self._end = end
@@ -241,6 +249,7 @@ class Work:
             if run.expire_ms == at_ms and run.state in WAITING:
                 self._remove(run)
                 self.tally.expired += run.length
+                self.activity.expired += run.length
                 readied = readied or self.queue.fifo  # Whoever stood behind it is next.
             elif run.state is State.LEASED:
                 self._fail(run, now_ms, delay_ms=-1)
@@ -267,6 +276,8 @@ class Work:
         for run in self._pick(offsets[:room]) if offsets else self._choose(room, now_ms):
             run.epoch = epoch
             run.deliveries += not offsets
+            if not offsets:
+                self._count_lease(run)
             if run.first_ms < 0:
                 run.first_ms = now_ms
             if granted and _continues(granted[-1], run):
@@ -279,6 +290,11 @@ class Work:
         if granted:
             self.epoch = epoch
         return self.epoch, granted
+
+    def _count_lease(self, run: Run) -> None:
+        self.activity.delivered += run.length
+        if run.deliveries > 1:
+            self.activity.redelivered += run.length
 
     def _pick(self, offsets: Iterable[Offset]) -> Iterator[Run]:
         """These messages, those that nobody has and that no line holds back."""
@@ -318,6 +334,7 @@ class Work:
                 if 0 <= run.expire_ms <= now_ms:
                     self._remove(run)
                     self.tally.expired += run.length
+                    self.activity.expired += run.length
                     continue
                 if run.length > most:
                     self._split(run, Offset(run.first + most))
@@ -338,6 +355,7 @@ class Work:
                         self._order.returned(run)
                     self._remove(run)
                     self.tally.acked += run.length
+                    self._count_ack(run, now_ms)
                 case Verdict.RELEASE:
                     self._fail(run, now_ms, delay_ms=min(one.delay_ms, LEASE_MS_MAX))
                 case Verdict.RETURN:
@@ -348,7 +366,8 @@ class Work:
                     self._order.returned(run)
                     self._order.readied(run)
                 case Verdict.REJECT:
-                    self._die(run, now_ms, one.reason)
+                    self.activity.failed += run.length
+                    self._die(run, now_ms, one.reason, DIED_OF_REJECTION)
                 case Verdict.EXTEND:
                     until_ms = now_ms + min(max(one.delay_ms, 0), LEASE_MS_MAX)
                     self._set(run, State.LEASED, until_ms)
@@ -369,16 +388,23 @@ class Work:
             offset = run.end
         return Outcome.DONE
 
+    def _count_ack(self, run: Run, now_ms: int) -> None:
+        self.activity.acked += run.length
+        if run.deliveries == 1 and run.first_ms >= 0:
+            self.activity.times.observe((now_ms - run.first_ms) / 1_000, run.length)
+
     def _fail(self, run: Run, now_ms: int, *, delay_ms: int) -> None:
         """A delivery came to nothing: another one, some time, or none any more."""
+        self.activity.failed += run.length
         limit = self.rules.deliveries_max
         if 0 < limit <= run.deliveries:
-            self._die(run, now_ms, DELIVERIES_REASON)
+            self._die(run, now_ms, DELIVERIES_REASON, DIED_OF_DELIVERIES)
             return
         if 0 <= run.expire_ms <= now_ms:
             self._order.returned(run)
             self._remove(run)
             self.tally.expired += run.length
+            self.activity.expired += run.length
             return
         if delay_ms < 0:
             delay_ms = retry_delay_ms(self.rules, run.deliveries, run.first)
@@ -390,14 +416,16 @@ class Work:
             self._order.returned(run)
             self._order.readied(run)
 
-    def _die(self, run: Run, now_ms: int, reason: str) -> None:
+    def _die(self, run: Run, now_ms: int, reason: str, died_of: str) -> None:
         leased = run.state is State.LEASED
         if self.rules.dead is Dead.DISCARD:
             if leased:
                 self._order.returned(run)
             self._remove(run)
             self.tally.purged += run.length
+            self.activity.discarded += run.length
             return
+        self.activity.dead[died_of] += run.length
         run.reason = reason
         self._set(run, State.DEAD, now_ms)
         if leased:
@@ -433,6 +461,7 @@ class Work:
                 self._remove(one)
                 passed += one.length
         self.tally.acked += passed
+        self.activity.acked += passed
         return count + passed, max(first, end)
 
     def _kill(self, offset: Offset, reason: str, now_ms: int) -> bool:
@@ -447,9 +476,10 @@ class Work:
             return False
         for one in self._cut_out(offset, Offset(offset + 1)):
             one.deliveries += 1
+            self.activity.failed += one.length
             if one.first_ms < 0:
                 one.first_ms = now_ms
-            self._die(one, now_ms, reason)
+            self._die(one, now_ms, reason, DIED_IN_READING)
         return True
 
     # What people do.

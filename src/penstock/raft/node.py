@@ -39,6 +39,7 @@ import msgspec
 from penstock.core.entries import EntryKind, HardState, Membership, SnapshotMark
 from penstock.core.errors import NotLeader
 from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Term
+from penstock.raft.election import ElectionNotes
 from penstock.raft.following import Following
 from penstock.raft.leadership import Leadership
 from penstock.raft.log import LogReader, RaftLog
@@ -118,6 +119,8 @@ class RaftNode:
         self._read_ids = 0
         self._elections = 0
         self._leaderships = 0
+        self.election_notes = ElectionNotes()
+        """For people."""
         self._draw_timeout()
         self._steps: dict[type, Callable[[Any], None]] = {
             VoteRequest: self._vote_asked,
@@ -239,6 +242,7 @@ class RaftNode:
                 self._follow(event)
             return
         self._elapsed += 1
+        self.election_notes.quiet_ticks += 1
         if self._elapsed >= self._timeout and self._state.electable:
             self._ask_for_pre_votes()
 
@@ -374,6 +378,8 @@ class RaftNode:
             state.vote = NO_NODE
             self._following.start_term()
         state.leader = NO_NODE
+        if self._leadership is not None:
+            self.election_notes.resign(event)
         self._leadership = None
         self._votes.clear()
         self._elapsed = 0
@@ -391,6 +397,7 @@ class RaftNode:
         )
         state.leader = leader
         self._elapsed = 0
+        self.election_notes.hear(leader)
 
     @property
     def _hears_leader(self) -> bool:
@@ -440,6 +447,7 @@ class RaftNode:
         state.term = Term(state.term + 1)
         state.vote = state.me
         self._following.start_term()
+        self.election_notes.ask()
         self._start_election(forced=self._forced)
         self._ask(state.term, pre=False)
 
@@ -528,8 +536,19 @@ class RaftNode:
                 self._ask_for_votes()
             else:
                 self._leaderships += 1
+                self._note_election()
                 self._state.leader = self._state.me
                 self._leadership = Leadership(self._state)
+
+    def _note_election(self) -> None:
+        state = self._state
+        self.election_notes.win(
+            state.term,
+            me=state.me,
+            votes=self._votes,
+            voters=state.membership.voters,
+            handed_over=self._forced,
+        )
 
     def _handed_leadership(self, _message: TimeoutNow) -> None:
         if self._role is Role.FOLLOWER and self._state.electable:

@@ -102,7 +102,7 @@ class Disk(Protocol):
 
 
 @contextmanager
-def _reported(action: str, path: str) -> Iterator[None]:
+def reported(action: str, path: str) -> Iterator[None]:
     """Turn the operating system's errors into ours."""
     try:
         yield
@@ -151,7 +151,7 @@ class RealFile:
         return b"".join(parts)
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        with _reported("write", self.path):
+        with reported("write", self.path):
             for start in range(0, len(buffers), _BUFFERS_PER_CALL_MAX):
                 group = buffers[start : start + _BUFFERS_PER_CALL_MAX]
                 wanted = sum(map(len, group))
@@ -171,21 +171,21 @@ class RealFile:
             written += count
 
     def sync(self) -> None:
-        with _reported("sync", self.path):
+        with reported("sync", self.path):
             os.fdatasync(self._descriptor)
 
     def truncate(self, size: int) -> None:
-        with _reported("truncate", self.path):
+        with reported("truncate", self.path):
             os.ftruncate(self._descriptor, size)
 
     def allocate(self, size: int) -> None:
         if size <= 0:
             return
-        with _reported("allocate", self.path):
+        with reported("allocate", self.path):
             os.posix_fallocate(self._descriptor, 0, size)
 
     def size(self) -> int:
-        with _reported("measure", self.path):
+        with reported("measure", self.path):
             return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
@@ -213,27 +213,27 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        with _reported("open", path):
+        with reported("open", path):
             return RealFile(path, os.open(path, flags, 0o640))
 
     def list(self, directory: str) -> list[str]:
-        with _reported("list", directory):
+        with reported("list", directory):
             return sorted(os.listdir(directory))
 
     def rename(self, source: str, target: str) -> None:
-        with _reported("rename", source):
+        with reported("rename", source):
             os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        with _reported("remove", path):
+        with reported("remove", path):
             os.unlink(path)
 
     def make_directory(self, path: str) -> None:
-        with _reported("make", path):
+        with reported("make", path):
             os.makedirs(path, mode=0o750, exist_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        with _reported("sync", path):
+        with reported("sync", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
@@ -241,7 +241,7 @@ class RealDisk:
                 os.close(descriptor)
 
     def free_bytes(self, path: str) -> int:
-        with _reported("measure", path):
+        with reported("measure", path):
             status = os.statvfs(path)
             return status.f_bavail * status.f_frsize
 
@@ -249,7 +249,7 @@ class RealDisk:
         return os.path.lexists(path)
 
     def lock(self, path: str) -> RealLock:
-        with _reported("lock", path):
+        with reported("lock", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,6 +26,7 @@ import msgspec
 
 from penstock.core.entries import Entry, HardState, SnapshotMark
 from penstock.core.errors import DamagedFile, DiskFull, LogPoisoned
+from penstock.core.spans import Spans
 from penstock.core.types import NO_INDEX, Index, Offset, PartitionId
 from penstock.storage.appender import Appender, adopt_index, index_step
 from penstock.storage.ballast import Ballast
@@ -147,6 +148,15 @@ class ShardLog(LogView):
         """Something is gathered for the next `take_job`."""
         return self._staged_vote is not None or self._appender.has_work
 
+    @property
+    def syncs(self) -> Spans:
+        """How long it takes to make entries durable; nothing unless it is measured."""
+        return self._pen.syncs
+
+    def measure_with(self, seconds: Callable[[], float]) -> None:
+        """Use this clock from now on, to measure and for nothing else."""
+        self._pen.seconds = seconds
+
     def free_bytes(self) -> int:
         return self._home.disk.free_bytes(self._home.root)
 
@@ -164,7 +174,7 @@ class ShardLog(LogView):
             index_cache_bytes=self._home.pages.size_bytes,
             appended_records=appender.appended_records,
             appended_bytes=appender.appended_bytes,
-            syncs=self._pen.syncs,
+            syncs=sum(self._pen.syncs.histogram.counts),
             rolls=appender.rolls,
             truncations=appender.truncations,
             rewritten_segments=reclaimer.rewritten_segments,

@@ -136,6 +136,10 @@ class LogView:
         """Base offset and highest timestamp of the first batch with this time or a later one."""
         return self._ask(lambda: self._partitions.at_time(partition, timestamp_ms))
 
+    def entry_of(self, partition: PartitionId, offset: Offset) -> tuple[Index, Term] | None:
+        """Index and term of the entry that brought a message; None if it is not there."""
+        return self._ask(lambda: self._partitions.entry_of(partition, offset))
+
     def partition_bytes(self, partition: PartitionId, from_offset: Offset) -> int:
         """The size of a partition, from the slice that holds `from_offset` on."""
         return self._ask(lambda: self._partitions.size_from(partition, from_offset))

@@ -12,7 +12,7 @@ takes a few lookups, however many rows lie between.
 
 from bisect import bisect_left, bisect_right
 
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import Index, Offset, PartitionId, Term
 from penstock.storage.directory import LogDirectory
 from penstock.storage.index import Row, Rows, first_row_after, first_row_at_time
 from penstock.storage.read_plan import ReadPlan, Stretch
@@ -91,6 +91,23 @@ class PartitionReader:
         return ReadPlan(
             self._home, stretches, offset, bytes_max, end_offset, size, slices, ranges, recent
         )
+
+    # Entries.
+
+    def entry_of(self, partition: PartitionId, offset: Offset) -> tuple[Index, Term] | None:
+        """The entry that brought a message; None if the message is not there."""
+        for segment in self._holding_from(partition, offset)[:1]:
+            rows = segment.index.rows(partition)
+            number = first_row_after(rows, offset)
+            if number < len(rows) and rows[number].base_offset <= offset:
+                indexes = range(segment.base, segment.last + 1)
+                place = rows[number].position
+                after = bisect_right(
+                    indexes, place, key=lambda one: segment.index.position(Index(one))
+                )
+                index = Index(indexes[after - 1])
+                return index, segment.term(index)
+        return None
 
     # Time and size.
 

@@ -13,9 +13,10 @@ Orders kept here:
   new tail would look like damage in the middle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.core.errors import DiskFull
+from penstock.core.spans import Spans
 from penstock.storage.ballast import Ballast
 from penstock.storage.directory import LogDirectory
 from penstock.storage.disk import Buffer, File
@@ -34,7 +35,9 @@ class Pen:
         self._file: File | None = None
         self.released = False
         """A full disk was met and the ballast was given for it."""
-        self.syncs = 0
+        self.syncs = Spans()
+        self.seconds: Callable[[], float] = lambda: 0.0
+        """Tells how long things take, for statistics; whoever has a clock puts it here."""
 
     def _open(self, name: str, *, create: bool = False) -> File:
         if self._file is None or self._name != name:
@@ -47,16 +50,19 @@ class Pen:
         self._open(name).write(position, buffers)
 
     def sync(self, name: str) -> None:
-        self._open(name).sync()
-        self.syncs += 1
+        self._sync(self._open(name))
 
     def seal(self, name: str, end: int) -> None:
         """The segment is complete: cut the allocated rest off and make it durable."""
         file = self._open(name)
         file.truncate(end)
-        file.sync()
-        self.syncs += 1
+        self._sync(file)
         self.close()
+
+    def _sync(self, file: File) -> None:
+        began = self.seconds()
+        file.sync()
+        self.syncs.note(began, self.seconds())
 
     def create(self, header: SegmentHeader, capacity: int) -> None:
         """Make a new segment's file; no manifest names it yet."""

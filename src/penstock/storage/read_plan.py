@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
 class ReadPlan:
     """What to read for one partition, in order."""
 
-    __slots__ = ("_loading", "_parts", "bytes", "ranges", "recent", "slices")
+    __slots__ = ("_loading", "_parts", "_reached", "bytes", "ranges", "recent", "slices")
 
     def __init__(
         self,
@@ -63,7 +63,15 @@ class ReadPlan:
         self.recent = recent
         """Everything lies in the newest segments, so in all likelihood in memory."""
         self._parts: list[memoryview] = []
-        self._loading = _load(home, stretches, offset, bytes_max, end_offset, self._parts)
+        self._reached: list[Offset] = [offset]
+        self._loading = _load(
+            home, stretches, offset, bytes_max, end_offset, self._parts, self._reached
+        )
+
+    @property
+    def end(self) -> Offset:
+        """The offset behind the last message that was loaded."""
+        return self._reached[0]
 
     def load(self) -> bytes:
         """All of it, once: verified whole batches, or `DamagedFile`; see `ShardLog.read`."""
@@ -94,6 +102,7 @@ def _load(
     room: int,
     end_offset: Offset,
     parts: list[memoryview],
+    reached: list[Offset],
 ) -> Iterator[None]:
     """Read until there is no room; yields after each read. Knows nothing of the plan, so that the
     files are let go with it, finished or not."""
@@ -107,11 +116,14 @@ def _load(
                         and row.end_offset <= end_offset
                         and row.length <= room
                     ):
-                        taken, complete = data, True
+                        taken, complete, end = data, True, row.end_offset
                     else:
-                        taken, complete = _take(data, offset, room, end_offset, first=not parts)
+                        taken, complete, end = _take(
+                            data, offset, room, end_offset, first=not parts
+                        )
                     if taken:
                         parts.append(taken)
+                        reached[0] = end
                         room -= len(taken)
                     if not complete or room <= 0:
                         return
@@ -122,20 +134,22 @@ def _load(
 
 def _take(
     data: memoryview, offset: Offset, room: int, end_offset: Offset, *, first: bool
-) -> tuple[memoryview, bool]:
-    """What to serve of a slice, and whether the reader may go on to the next.
+) -> tuple[memoryview, bool, Offset]:
+    """What to serve of a slice, whether the reader may go on to the next, and how far it gets.
 
     If nothing was served before (`first`), one batch is served even where there is no room."""
     start = stop = 0
+    end = offset
     for _, header in batch_headers(data):
         size, after = header.size, header.last_offset + 1
         if after <= offset:
             start = stop = stop + size
         elif after > end_offset or (stop + size - start > room and not (first and start == stop)):
-            return data[start:stop], False
+            return data[start:stop], False, end
         else:
             stop += size
-    return data[start:stop], True
+            end = Offset(after)
+    return data[start:stop], True, end
 
 
 def _groups(rows: list[Row], room: int, end_offset: Offset) -> Iterator[list[Row]]:

@@ -81,9 +81,12 @@ def test_a_letter_that_dies_again_keeps_its_id_and_tells_of_its_last_death() -> 
 def test_a_redriven_letter_is_a_new_message() -> None:
     letter = dead_letter(MESSAGE, DEATH)
     stored = Message(Offset(0), 1_700, letter.key, letter.value, letter.headers)
-    back = redriven(stored, "from the letters")
+    back = redriven(stored, "from the letters", "it")
     assert (back.key, back.value, back.timestamp_ms) == (b"key", b"value", -1)
-    assert back.headers == (*KEPT, ("penstock-origin", b"from the letters"))
+    said = (("penstock-origin", b"from the letters"), ("penstock-former-id", b"it"))
+    assert back.headers == (*KEPT, *said)
+    again = redriven(Message(Offset(0), 1_700, None, None, back.headers), "from there", "now")
+    assert dict(again.headers)["penstock-former-id"] == b"it", "the first one counts"
 
 
 def test_a_letter_knows_where_it_died() -> None:

@@ -537,6 +537,8 @@ def test_times_and_sizes_of_a_compacted_partition(place: Place) -> None:
     compact(log, always(1), living(1))
     assert log.offset_for_time(ONE, 5_000) == (18, 10_000)
     assert log.offset_for_time(ONE, 10_001) == (38, 20_000)
+    assert log.entry_of(ONE, Offset(39)) == (20, 1), "what is left of its entry"
+    assert log.entry_of(ONE, Offset(20)) is None, "it was cleaned away"
     whole = log.read(ONE, Offset(0), 1 << 30, EVERYTHING)
     assert log.partition_bytes(ONE, Offset(0)) == len(whole)
     assert log.partition_bytes(ONE, Offset(19)) == len(whole)

@@ -138,6 +138,24 @@ def first_batch(log: ShardLog, offset: int) -> bytes:
     return log.read(PartitionId(1), Offset(offset), 1, EVERYTHING)
 
 
+def test_the_entry_that_brought_a_message(place: Place) -> None:
+    log = place.open()
+    maker = EntryMaker()
+    entries = [
+        maker.append(i, 1 + i // 20, (1, 2) if i % 3 else (2,), count=3, batches=2)
+        for i in range(1, 61)
+    ]
+    write(log, entries)
+    assert log.statistics().segments > 1, "some are read from an index file"
+    bringing = [entry for entry in entries if entry.index % 3]
+    for number, entry in enumerate(bringing):
+        for offset in (6 * number, 6 * number + 5):
+            found = log.entry_of(PartitionId(1), Offset(offset))
+            assert found == (entry.index, entry.term), offset
+    assert log.entry_of(PartitionId(1), Offset(6 * len(bringing))) is None
+    assert log.entry_of(PartitionId(9), Offset(0)) is None
+
+
 def test_offsets_are_found_by_time_and_size(place: Place) -> None:
     log = place.open()
     maker = EntryMaker()

@@ -1,0 +1,71 @@
+"""Which messages of a log somebody looks for: those that every condition given holds for.
+
+Texts are looked for as parts, byte by byte, upper and lower case as they are: the same rule as that
+of a move (`core.move_filter`). A batch that is not compressed is passed over without being opened
+if the text does not occur in its bytes, which is what makes looking through a log bearable.
+"""
+
+import msgspec
+
+from penstock.core.errors import InvalidRequest
+from penstock.core.limits import MOVE_FILTER_CHARACTERS_MAX
+from penstock.core.message import Message
+from penstock.core.record_bodies import CODEC_MASK
+from penstock.core.records import read_header
+
+
+class LogFilter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Conditions; what is empty is none."""
+
+    text: str = ""
+    """Part of the key, the value, or the name or value of a header."""
+    key: str = ""
+    value: str = ""
+    header: str = ""
+    """It has a header of this name, with a value that `header_value` is part of."""
+    header_value: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Every message is meant."""
+        return self == LogFilter()
+
+    def check(self) -> None:
+        """Refuse what is too long."""
+        texts = (self.text, self.key, self.value, self.header, self.header_value)
+        if any(len(text) > MOVE_FILTER_CHARACTERS_MAX for text in texts):
+            raise InvalidRequest(
+                f"a text of a filter has at most {MOVE_FILTER_CHARACTERS_MAX} characters"
+            )
+
+    def passes_over(self, batch: memoryview) -> bool:
+        """No message of this batch is meant, which its bytes tell without being opened."""
+        if self.is_empty or read_header(batch).attributes & CODEC_MASK:
+            return False
+        data = bytes(batch)
+        texts = (self.text, self.key, self.value, self.header, self.header_value)
+        return any(text.encode() not in data for text in texts if text)
+
+    def matches(self, message: Message) -> bool:
+        """Whether this message is meant."""
+        if self.key and self.key.encode() not in (message.key or b""):
+            return False
+        if self.value and self.value.encode() not in (message.value or b""):
+            return False
+        if self.header and not self._has_header(message):
+            return False
+        return not self.text or self._has_text(message)
+
+    def _has_header(self, message: Message) -> bool:
+        wanted = self.header_value.encode()
+        return any(
+            name == self.header and wanted in (value or b"") for name, value in message.headers
+        )
+
+    def _has_text(self, message: Message) -> bool:
+        wanted = self.text.encode()
+        return (
+            wanted in (message.value or b"")
+            or wanted in (message.key or b"")
+            or any(self.text in name or wanted in (value or b"") for name, value in message.headers)
+        )

@@ -1,0 +1,35 @@
+"""How long one kind of thing takes, and when it last took long.
+
+The histogram says how often; the few long spans that are remembered say when, so that whoever had
+to wait at that time can be told what for. Times are handed in, as everywhere in these layers.
+"""
+
+from collections import deque
+from typing import Final
+
+from penstock.core.histogram import Histogram
+
+LONG_SECONDS: Final = 0.1
+SPANS_REMEMBERED_MAX: Final = 16
+
+
+class Spans:
+    """Written by one thread, read by any."""
+
+    __slots__ = ("_long", "histogram")
+
+    def __init__(self) -> None:
+        self.histogram = Histogram()
+        self._long: deque[tuple[float, float]] = deque(maxlen=SPANS_REMEMBERED_MAX)
+
+    def note(self, began: float, ended: float) -> None:
+        """It took from one moment to another, in seconds of one clock."""
+        seconds = ended - began
+        self.histogram.observe(seconds)
+        if seconds >= LONG_SECONDS:
+            self._long.append((began, ended))
+
+    def longest_within(self, began: float, ended: float) -> float:
+        """How much of a time the longest of those that took long took up, in seconds."""
+        shared = (min(end, ended) - max(start, began) for start, end in list(self._long))
+        return max(0.0, max(shared, default=0.0))
