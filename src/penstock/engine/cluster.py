@@ -278,10 +278,10 @@ def fit_to_lead(running: Shard) -> set[NodeId]:
 
 def _sentence(nodes: Iterable[NodeStatus], shards: Iterable[ShardStatus]) -> str:
     everyone = list(nodes)
-    alive = sum(node.alive for node in everyone)
-    text = f"{alive} of {len(everyone)} nodes"
+    alive = {node.node for node in everyone if node.alive}
+    text = f"{len(alive)} of {len(everyone)} nodes"
     stuck = [str(shard.shard) for shard in shards if shard.read_only]
-    lost = [str(shard.shard) for shard in shards if shard.leader == NO_NODE]
+    lost = [str(shard.shard) for shard in shards if shard.leader not in alive]
     if stuck:
         return f"{text}, shards {' '.join(stuck)} are read-only: no majority"
     if lost:

@@ -12,6 +12,8 @@ Read-only mode. When a shard has no leader for some seconds, its replicas cannot
 What is committed can still be read: one of the replicas that are left, the same one in everybody's
 view, serves as if it led, and every write is refused with `NotEnoughReplicas` until there is a
 leader again.
+
+Long because what a front-end may ask for is found here, and nowhere else.
 """
 
 import asyncio
@@ -64,6 +66,8 @@ from penstock.engine.queue_bounds import QueueBounds
 from penstock.engine.queue_duties import write_rules
 from penstock.engine.shard import Shard
 from penstock.engine.share_groups import ShareGroups
+from penstock.engine.slow_requests import SlowRequests
+from penstock.engine.traffic import INTERNAL, Flow, Traffic
 from penstock.engine.waiting import Waiting, Watch
 from penstock.machines.catalog import (
     Catalog,
@@ -171,6 +175,9 @@ class Engine:
         self.directory = directory
         self.alive = alive
         self.waiting = Waiting()
+        self.traffic = Traffic()
+        self._own_flow = self.traffic.of(INTERNAL)
+        self.slow_requests = SlowRequests(shards, clock)
         self.coordinators: dict[ShardId, Coordinator] = {}
         self.share_groups = ShareGroups(clock, lambda: self.catalog, self._group_term)
         self._data_shards = data_shards
@@ -367,9 +374,15 @@ class Engine:
     # Messages.
 
     def produce(
-        self, topic: Topic, index: int, batch: bytearray | memoryview, acks: Acks
+        self,
+        topic: Topic,
+        index: int,
+        batch: bytearray | memoryview,
+        acks: Acks,
+        flow: Flow | None = None,
     ) -> "asyncio.Future[Produced]":
-        """Append a record batch, which is stamped in place: the caller gives the buffer away."""
+        """Append a record batch, which is stamped in place: the caller gives the buffer away. It is
+        counted as the traffic of whoever brings it, or as our own."""
         future: asyncio.Future[Produced] = self._loop.create_future()
         try:
             partition = partition_of(topic, index)
@@ -388,17 +401,24 @@ class Engine:
             future.set_exception(error)
             return future
         promise = _PROMISES.get((acks, settings.durability), Promise.PLANNED)
-        answer = partial(_settle_produce, future, shard, log_append_ms)
+        counted = flow or self._own_flow, topic.name, len(batch)
+        answer = partial(_settle_produce, future, shard, log_append_ms, counted)
         shard.submit(AppendBatch(partition, batch), answer, promise)
         return future
 
     def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:
         """Committed batches from the one that holds `offset` on."""
+        return self.read_stretch(topic, index, offset, bytes_max)[0]
+
+    def read_stretch(
+        self, topic: Topic, index: int, offset: Offset, bytes_max: int
+    ) -> tuple[bytes, Offset]:
+        """The same, and the offset behind the last message of it."""
         partition = partition_of(topic, index)
         running = self._readable(self.shard_of(partition))
         if not running.replica.leads and offset > running.machine.bounds(partition).high_watermark:
-            return b""  # A stand-in may be behind: what it misses is not out of range.
-        return running.fetch(partition, offset, bytes_max)
+            return b"", offset  # A stand-in may be behind: what it misses is not out of range.
+        return running.replica.fetch_stretch(partition, offset, bytes_max)
 
     def bounds(self, topic: Topic, index: int) -> Bounds:
         """Log start and high watermark."""
@@ -576,16 +596,21 @@ def _settle_produce(
     future: "asyncio.Future[Produced]",
     shard: Shard,
     log_append_ms: int,
+    counted: tuple[Flow, str, int],
     reply: Reply | PenstockError,
 ) -> None:
-    if future.done():  # The caller has gone away.
-        return
     if isinstance(reply, Appended):
+        flow, name, size = counted
+        flow.produced(name, reply.end_offset - reply.base_offset, size)
+        if future.done():  # The caller has gone away.
+            return
         try:
             start = shard.machine.bounds(reply.partition).log_start
         except UnknownPartition:  # Deleted since.
             start = reply.base_offset
         future.set_result(Produced(reply.base_offset, log_append_ms, start))
+    elif future.done():
+        return
     elif isinstance(reply, PenstockError):
         future.set_exception(reply)
     else:

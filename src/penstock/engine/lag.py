@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.core.errors import PenstockError, Unavailable, UnknownPartition
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, ShardId
+from penstock.engine.coordinator import Coordinator
 from penstock.engine.engine import Engine
 from penstock.engine.forwarding import decode_body
 from penstock.engine.links import Links
@@ -22,6 +23,7 @@ GROUP_METHOD = "group"
 GROUPS_METHOD = "groups"
 ENDS_METHOD = "ends"
 ASK_SECONDS = 3.0
+_MEMBERLESS = ("Empty", "Dead")
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,16 @@ class GroupLag(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionLag, ...]
     lag: int
     """Over all partitions whose end is known."""
+
+
+class GroupOffsets(msgspec.Struct):
+    """A group this node looks after, and how far it has got."""
+
+    group: str
+    state: str
+    members: int
+    offsets: list[tuple[Topic, int, Offset]]
+    """Topic, index of the partition, committed offset."""
 
 
 class Lag:
@@ -124,6 +136,20 @@ class Lag:
             for one in coordinator.groups()
         ]
 
+    def offsets_of(self, coordinator: Coordinator) -> list[GroupOffsets]:
+        """All groups that one coordinator of this node looks after."""
+        found: dict[str, GroupOffsets] = {}
+        for one in coordinator.groups():
+            members = 0
+            if one.state not in _MEMBERLESS:
+                members = len(coordinator.describe(one.group).members)
+            found[one.group] = GroupOffsets(one.group, one.state, members, [])
+        for group, topic_id, index, offset in coordinator.committed():
+            topic = self._engine.catalog.topic_by_id(topic_id)
+            if group in found and topic is not None and index < len(topic.partitions):
+                found[group].offsets.append((topic, index, offset))
+        return list(found.values())
+
     async def _local_group(self, group: str) -> GroupLag:
         coordinator = self._engine.coordinator(group)
         described = coordinator.describe(group)
@@ -132,7 +158,7 @@ class Lag:
             topic = self._engine.catalog.topic_by_id(topic_id)
             if topic is not None and index < len(topic.partitions):
                 read.append((topic, index, committed.offset))
-        ends = await self._ends([topic.partitions[index] for topic, index, _ in read])
+        ends = await self.ends([topic.partitions[index] for topic, index, _ in read])
         rows = [
             _row(topic, index, committed, ends.get(topic.partitions[index]))
             for topic, index, committed in read
@@ -155,7 +181,8 @@ class Lag:
             lag=sum(row.lag or 0 for row in rows),
         )
 
-    async def _ends(self, partitions: list[PartitionId]) -> dict[PartitionId, Offset]:
+    async def ends(self, partitions: list[PartitionId]) -> dict[PartitionId, Offset]:
+        """The high watermarks of partitions, as far as they can be learnt."""
         found: dict[PartitionId, Offset] = {}
         elsewhere: dict[NodeId, list[PartitionId]] = {}
         for number in partitions:

@@ -24,6 +24,7 @@ from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import Offset, PartitionId
+from penstock.engine.askers import Askers
 from penstock.engine.batcher import Promise
 from penstock.engine.engine import Acks, Engine
 from penstock.engine.message_reader import MessageReader
@@ -36,6 +37,7 @@ from penstock.engine.queue_requests import (
     Sent,
 )
 from penstock.engine.shard import Shard
+from penstock.engine.traffic import INTERNAL
 from penstock.engine.waiting_room import WaitingRoom
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, Reply, Request, refusal_error
@@ -76,6 +78,8 @@ class LedQueues:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+        self.askers = Askers(clock)
+        """Who asks, for people."""
         self._reader = MessageReader()
         self._rooms: dict[tuple[PartitionId, str], WaitingRoom] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +91,13 @@ class LedQueues:
 
     # Sending.
 
-    async def send(self, topic: Topic, index: int, messages: Sequence[NewMessage]) -> list[Sent]:
+    async def send(
+        self,
+        topic: Topic,
+        index: int,
+        messages: Sequence[NewMessage],
+        protocol: str = INTERNAL,
+    ) -> list[Sent]:
         """Append messages, in order; returns when they are durable on a majority."""
         partition = topic.partitions[index]
         queues = self._engine.led_shard(partition).machine.queues
@@ -101,6 +111,7 @@ class LedQueues:
             first = None if one is None else queues.first_with_id(partition, one, now_ms)
             if first is not None:
                 sent[number] = Sent(index, first, duplicate=True)
+        flow = self._engine.traffic.of(protocol)
         new = [number for number, one in enumerate(sent) if one is None]
         chunks = list(_chunks(messages, new, topic.settings.message_bytes_max))
         produced = [
@@ -109,6 +120,7 @@ class LedQueues:
                 index,
                 build_messages([messages[number] for number in chunk], now_ms),
                 Acks.ALL,
+                flow,
             )
             for chunk in chunks
         ]
@@ -132,7 +144,13 @@ class LedQueues:
     # Leasing.
 
     async def acquire(
-        self, topic: Topic, index: int, group: str, messages_max: int, lease_ms: int | None = None
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        messages_max: int,
+        lease_ms: int | None = None,
+        receiver: str = "",
     ) -> Acquired:
         """Lease messages; what they are is for the caller to read."""
         partition = topic.partitions[index]
@@ -141,6 +159,7 @@ class LedQueues:
             group=group,
             messages_max=messages_max,
             lease_ms=-1 if lease_ms is None else lease_ms,
+            receiver=receiver,
         )
         try:
             return await self._acquire(command)
@@ -196,14 +215,16 @@ class LedQueues:
         messages_max: int,
         lease_ms: int | None,
         wait_ms: int,
+        receiver: str = "",
     ) -> list[Delivery]:
         """Lease messages and read them; waits for some if there are none."""
+        self.askers.note(topic.topic_id, group, receiver)
         partition = topic.partitions[index]
         began_ms = self._clock.monotonic_ms()
         looks = 0
         while True:
             if self.may_have(partition, group):
-                acquired = await self.acquire(topic, index, group, messages_max, lease_ms)
+                acquired = await self.acquire(topic, index, group, messages_max, lease_ms, receiver)
                 room = self._rooms.get((partition, group))
                 if room is not None:
                     room.call()

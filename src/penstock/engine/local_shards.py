@@ -16,6 +16,7 @@ import msgspec
 from penstock.core.clock import Clock
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
+from penstock.core.limits import DIARY_BYTES_MAX
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.peers import Network, PeerMessage
 from penstock.engine.shard import Shard, ShardSettings
@@ -51,6 +52,7 @@ class LocalShards:
         disk: Disk,
         log: LogSettings,
         hooks: ShardHooks,
+        diary_bytes: int = DIARY_BYTES_MAX,
     ) -> None:
         self._directory = directory
         self._cluster_id = cluster_id
@@ -60,6 +62,7 @@ class LocalShards:
         self._disk = disk
         self._log = log
         self._hooks = hooks
+        self._diary_bytes = diary_bytes
         self._shards: dict[ShardId, Shard] = {}
         self._supervisors: dict[ShardId, asyncio.Task[None]] = {}
         self._leaderless: dict[ShardId, int] = {}
@@ -145,6 +148,7 @@ class LocalShards:
                 members=members,
                 log=self._log,
                 tick_ms=None,
+                diary_bytes=self._diary_bytes,
             ),
             self._network(shard),
             clock=self._clock,

@@ -30,6 +30,7 @@ from penstock.core.errors import (
     UnknownWork,
 )
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
+from penstock.core.move_filter import id_of
 from penstock.core.moved_message import died_in, origin, redriven
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_TOPIC_ID, Offset
@@ -257,8 +258,9 @@ class MoveRunner:
     def _copy(self, index: int, one: BrowsedMessage, place: int, life: int) -> Copy:
         offset = one.message.offset
         said = origin(self._source.topic_id, index, offset, DEFAULT_WORK_GROUP, life)
+        copy = redriven(one.message, said, id_of(self._source.topic_id, index, one.message))
         known = place >= 0
-        return Copy(offset, place if known else index, redriven(one.message, said), fixed=known)
+        return Copy(offset, place if known else index, copy, fixed=known)
 
     async def _lease(self, index: int, offsets: list[Offset]) -> tuple[int, dict[Offset, int]]:
         """Lease these messages: the lease's epoch, and of each that was got when it was first."""
@@ -269,6 +271,7 @@ class MoveRunner:
             messages_max=len(offsets),
             lease_ms=LEASE_MS,
             offsets=tuple(offsets),
+            receiver=f"move {self._move.move_id}",
         )
         reply = await self._change(self._engine.shard_of(partition), command)
         assert isinstance(reply, Acquired), f"an acquire was answered with {reply}"

@@ -12,6 +12,8 @@ Where a peer is: what this node was started with counts, then what the catalog s
 
 A node without a peer port opens no socket and dials nobody. That is enough for a cluster of one,
 as an engine inside another program is; the directory of a larger cluster is refused.
+
+Long because here all parts of a node meet, and are started and stopped in order.
 """
 
 import asyncio
@@ -31,13 +33,16 @@ from penstock.core.errors import (
     Unavailable,
     UnknownNode,
 )
-from penstock.core.types import NO_NODE, NodeId, ShardId, Term
+from penstock.core.types import NO_NODE, NodeId, PartitionId, ShardId, Term
 from penstock.core.version import __version__
+from penstock.engine.audit import AUDIT_METHOD, Audit
 from penstock.engine.cluster import SHARD_METHOD, TRANSFER_METHOD, Cluster
 from penstock.engine.coordinator import Coordinator
 from penstock.engine.courier import Courier
+from penstock.engine.cut import Cuts
 from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.engine import Engine
+from penstock.engine.events import Events
 from penstock.engine.forwarding import (
     CHANGE_METHOD,
     PARTITIONS_METHOD,
@@ -56,6 +61,7 @@ from penstock.engine.frames import LinkIdentity
 from penstock.engine.holding import hold_directory
 from penstock.engine.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
 from penstock.engine.leaders import Leader, Leaders, encode_notice
+from penstock.engine.ledger import Ledger
 from penstock.engine.links import Links
 from penstock.engine.local_shards import LocalShards, ShardHooks
 from penstock.engine.moves import MOVES_METHOD, Moves
@@ -68,9 +74,12 @@ from penstock.engine.placement import CATALOG_SHARD, found, founding_members
 from penstock.engine.publications import Publications
 from penstock.engine.queue_survey import QUEUE_PLACES_METHOD, WORK_GROUPS_METHOD, QueueSurvey
 from penstock.engine.queues import QUEUE_METHOD, Queues
+from penstock.engine.reading_room import ReadingRoom
+from penstock.engine.sampling import Sampling
 from penstock.engine.shard import Shard
 from penstock.engine.status import NodeHealth
 from penstock.engine.stewardship import Stewardship
+from penstock.engine.traces import Traces
 from penstock.machines.catalog import NodeRecord
 from penstock.machines.catalog_commands import RegisterNode
 from penstock.machines.machine import Effect, WakeReaders
@@ -106,7 +115,8 @@ class Node:
         self._lock = lock
         self._clock = clock
         self._disk = disk
-        self._announce = announce
+        self.events = Events(settings.node_id, clock)
+        self._announce = announce = self.events.overheard(announce)
         self._file: NodeFile | None = None
         self.failed: asyncio.Future[PenstockError] = self._loop.create_future()
         """Done when the node cannot go on, with the reason."""
@@ -119,6 +129,7 @@ class Node:
             on_change=self._link_changed,
             announce=announce,
         )
+        self.events.links = self._links
         self._leaders = Leaders()
         self._peers: dict[NodeId, str] = {}
         self._peers_revision = -1
@@ -240,6 +251,7 @@ class Node:
             clock=self._clock,
             disk=self._disk,
             log=settings.log,
+            diary_bytes=settings.diary_bytes,
             hooks=ShardHooks(
                 on_opened=self._shard_opened,
                 on_effect=self._shard_effect,
@@ -264,9 +276,19 @@ class Node:
         )
         self.queues = Queues(self.engine, forwarding, self._links, self._clock)
         self.engine.queues = self.queues
+        self.ledger = Ledger(
+            self._topic_of, lambda name: self.engine.catalog.topic(name) is not None
+        )
         self.cluster = Cluster(self.engine, self._shards, self._links)
         self.lag = Lag(self.engine, self._shards, self._links)
+        self.cuts = Cuts(self.engine, self._shards, self._links, self._clock)
+        reading = self.engine, self._shards, self._links, self.lag, forwarding
+        self.reading_room = ReadingRoom(*reading)
+        sampled = self.engine, self._shards, self._links, self.queues, self.lag
+        self.sampling = Sampling(*sampled)
+        self.traces = Traces(self.engine, self._shards, self._links)
         self.pipeline_reports = PipelineReports(self.engine, self._shards, self._links)
+        self.audit = Audit(self.engine, self._shards, self._links, self._spawn)
         self.queue_survey = QueueSurvey(self.engine, self._shards, self._links)
         self.engine.survey = self.queue_survey
         courier = Courier(self.engine, self.queues, forwarding.change)
@@ -285,7 +307,11 @@ class Node:
             self.engine, self.cluster, self._shards, founders, self._announce
         )
         self._assembled = True
-        self._methods |= {
+        self._methods |= self._answers(forwarding)
+
+    def _answers(self, forwarding: Forwarding) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
+        """What other nodes may ask of this one, by its name."""
+        return {
             CHANGE_METHOD: forwarding.answer_change,
             PARTITIONS_METHOD: forwarding.answer_partitions,
             SHARD_METHOD: self.cluster.answer_shard,
@@ -294,11 +320,17 @@ class Node:
             GROUPS_METHOD: self.lag.answer_groups,
             ENDS_METHOD: self.lag.answer_ends,
             PIPELINES_METHOD: self.pipeline_reports.answer,
+            AUDIT_METHOD: self.audit.answer,
             QUEUE_METHOD: self.queues.answer,
             MOVES_METHOD: self._moves.answer,
             WORK_GROUPS_METHOD: self.queue_survey.answer_groups,
             QUEUE_PLACES_METHOD: self.queue_survey.answer_places,
-            **publications.methods,
+            **self.engine.publications.methods,
+            **self.traces.methods,
+            **self.events.methods,
+            **self.sampling.methods,
+            **self.cuts.methods,
+            **self.reading_room.methods,
         }
 
     def _founders_of(self, shard: ShardId) -> Membership:
@@ -309,6 +341,11 @@ class Node:
 
     def _leader_of(self, shard: ShardId) -> Leader:
         return self.engine.leader(shard)
+
+    def _topic_of(self, partition: PartitionId) -> str:
+        catalog = self._shards.get(CATALOG_SHARD)
+        owner = None if catalog is None else catalog.machine.catalog.owner(partition)
+        return "" if owner is None else owner[0].name
 
     def _own_or_listed(self, node: NodeId) -> str:
         return self._settings.cluster.get(node) or self.peer_address
@@ -510,6 +547,9 @@ class Node:
             self.engine.coordinators[shard].on_effect(effect)
 
     def _shard_leadership(self, shard: ShardId, leads: bool) -> None:
+        running = self._shards.get(shard)
+        if running is not None:
+            self.ledger.leadership(shard, running.machine.queues, leads)
         self.engine.coordinators[shard].leadership(leads)
         self.engine.waiting.wake_all()
         if leads:

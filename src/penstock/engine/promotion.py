@@ -24,8 +24,9 @@ from penstock.engine.part_copy import PartCopy, Promotion, read_staged
 from penstock.engine.queue_bounds import QueueBounds
 from penstock.engine.shard import Shard
 from penstock.engine.staging import PublicationKey, Staging
+from penstock.engine.traffic import INTERNAL
 from penstock.machines.catalog import Topic
-from penstock.machines.machine import Reply
+from penstock.machines.machine import Appended, Reply
 from penstock.machines.publication_commands import PublishedPart
 
 UNDER_WAY_BYTES_MAX = 16 * MIB
@@ -98,7 +99,7 @@ class Promoting:
         running = self._engine.led_shard(promotion.part.partition)
         await running.wait_current()
         try:
-            await self._append(running, promotion, log_append_time=topic.settings.log_append_time)
+            await self._append(running, promotion, topic)
         except ProducerFenced:
             pass  # A later publication has begun, so this one is over.
         except OutOfOrderSequence as error:
@@ -107,7 +108,8 @@ class Promoting:
             raise Unavailable(f"the partition is being made, or removed: {error}") from error
         self._staging.release(promotion.part, publication)
 
-    async def _append(self, running: Shard, promotion: Promotion, *, log_append_time: bool) -> None:
+    async def _append(self, running: Shard, promotion: Promotion, topic: Topic) -> None:
+        log_append_time = topic.settings.log_append_time
         copy = PartCopy(running.machine.partitions, running.fetch, promotion)
         alone = copy.is_first
         under_way: deque[tuple[int, asyncio.Future[Reply]]] = deque()
@@ -120,14 +122,20 @@ class Promoting:
                     size += len(batch)
                     while size > UNDER_WAY_BYTES_MAX or (alone and under_way):
                         size -= under_way[0][0]
-                        await under_way.popleft()[1]
+                        await self._settle(topic, *under_way.popleft())
                     alone = False
                 await asyncio.sleep(0)  # Others have their turn.
             while under_way:
-                await under_way.popleft()[1]
+                await self._settle(topic, *under_way.popleft())
         finally:
             for _, append in under_way:
                 append.cancel()  # How far it got is asked of the partition, the next time.
+
+    async def _settle(self, topic: Topic, size: int, append: "asyncio.Future[Reply]") -> None:
+        reply = await append
+        if isinstance(reply, Appended):
+            messages = reply.end_offset - reply.base_offset
+            self._engine.traffic.of(INTERNAL).produced(topic.name, messages, size)
 
     def _now_ms(self) -> int:
         return self._engine.clock.wall_ms()

@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.core.message import NewMessage
 from penstock.core.types import Offset, TopicId
+from penstock.engine.traffic import INTERNAL
 
 
 class SendThere(msgspec.Struct, frozen=True, array_like=True, tag="send"):
@@ -12,6 +13,8 @@ class SendThere(msgspec.Struct, frozen=True, array_like=True, tag="send"):
     topic_id: TopicId
     index: int
     messages: tuple[NewMessage, ...]
+    protocol: str = INTERNAL
+    """By which they came, for the counters."""
 
 
 class ReceiveThere(msgspec.Struct, frozen=True, array_like=True, tag="receive"):
@@ -23,6 +26,7 @@ class ReceiveThere(msgspec.Struct, frozen=True, array_like=True, tag="receive"):
     messages_max: int
     lease_ms: int | None
     wait_ms: int
+    receiver: str = ""
 
 
 class CountThere(msgspec.Struct, frozen=True, array_like=True, tag="count"):

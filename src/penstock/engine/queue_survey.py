@@ -144,7 +144,7 @@ def _place(running: Shard, partition: PartitionId, time_ms: int) -> QueuePlace:
     groups = running.machine.queues.groups(partition)
     at_time = bounds.high_watermark
     if time_ms >= 0:
-        at_time = _first_from(running, partition, time_ms)
+        at_time = first_from(running, partition, time_ms)
     return QueuePlace(
         log_start=bounds.log_start,
         end=bounds.high_watermark,
@@ -153,7 +153,7 @@ def _place(running: Shard, partition: PartitionId, time_ms: int) -> QueuePlace:
     )
 
 
-def _first_from(running: Shard, partition: PartitionId, time_ms: int) -> Offset:
+def first_from(running: Shard, partition: PartitionId, time_ms: int) -> Offset:
     """The log knows the highest time of a batch; which message has it, the batch does. One that
     cannot be opened is taken from its beginning: early, never late."""
     bounds = running.machine.bounds(partition)

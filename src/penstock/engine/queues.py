@@ -7,10 +7,13 @@ for some seconds; what may have happened and may not (`OutcomeUnknown`) is the c
 A queue of several partitions, perhaps led by several nodes, is asked one after the other, each time
 beginning with another one, so that all are worked off alike. Somebody who waits for messages waits
 at the partitions that are led here, and looks at the others every now and then.
+
+Long because everything that is asked of a queue can be asked of any node, and is found here.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import count
 from typing import TypeVar
 
@@ -35,6 +38,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.forwarding import Forwarding, decode_body
 from penstock.engine.led_queues import ALL_STATES, LOOKS_MAX, LedQueues
 from penstock.engine.links import Links
+from penstock.engine.parking import parked
 from penstock.engine.partitioning import Partitioner
 from penstock.engine.queue_forwards import (
     Asked,
@@ -53,6 +57,7 @@ from penstock.engine.queue_requests import (
     sum_counts,
 )
 from penstock.engine.receipts import read_receipt, sign_receipt
+from penstock.engine.traffic import INTERNAL
 from penstock.engine.verdicts import Verdicts, join_verdicts, settlement_of
 from penstock.engine.waiting import Watch
 from penstock.machines.catalog import Topic
@@ -101,20 +106,25 @@ class Queues:
     # Sending.
 
     async def send(
-        self, topic: Topic, messages: Sequence[NewMessage], *, index: int | None = None
+        self,
+        topic: Topic,
+        messages: Sequence[NewMessage],
+        *,
+        index: int | None = None,
+        protocol: str = INTERNAL,
     ) -> list[Sent]:
         """Append messages; each partition gets its part in order. Returns one answer for each."""
         shares: dict[int, list[int]] = {}
         partitions = len(topic.partitions)
         if index is not None or partitions == 1:
-            return await self._send(topic, index or 0, messages)
+            return await self._send(topic, index or 0, messages, protocol)
         rules = topic.settings.queue.queue_rules
         for number, message in enumerate(messages):
             chosen = self._partitioner.choose(lane_of(message, rules), partitions)
             shares.setdefault(chosen, []).append(number)
         answers = await asyncio.gather(
             *(
-                self._send(topic, chosen, [messages[number] for number in numbers])
+                self._send(topic, chosen, [messages[number] for number in numbers], protocol)
                 for chosen, numbers in shares.items()
             )
         )
@@ -123,12 +133,14 @@ class Queues:
             sent.update(zip(numbers, answer, strict=True))
         return [sent[number] for number in range(len(messages))]
 
-    async def _send(self, topic: Topic, index: int, messages: Sequence[NewMessage]) -> list[Sent]:
+    async def _send(
+        self, topic: Topic, index: int, messages: Sequence[NewMessage], protocol: str
+    ) -> list[Sent]:
         return await self._at_leader(
             topic,
             index,
-            lambda: self.here.send(topic, index, messages),
-            SendThere(topic.topic_id, index, tuple(messages)),
+            lambda: self.here.send(topic, index, messages, protocol),
+            SendThere(topic.topic_id, index, tuple(messages), protocol),
             list[Sent],
         )
 
@@ -142,16 +154,17 @@ class Queues:
         messages_max: int = 1,
         lease_ms: int | None = None,
         wait_ms: int = 0,
+        receiver: str = "",
     ) -> list[Delivery]:
-        """Lease messages; waits for some if there are none."""
+        """Lease messages; waits for some if there are none. `receiver` is for the diary."""
         most = min(messages_max, ACQUIRE_MESSAGES_MAX)
         await self._have_key()
         if len(topic.partitions) == 1:
-            return await self._receive(topic, 0, group, most, lease_ms, wait_ms)
+            return await self._receive(topic, 0, group, most, lease_ms, wait_ms, receiver)
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         looks = 0
         while True:
-            found = await self._receive_some(topic, group, most, lease_ms)
+            found = await self._receive_some(topic, group, most, lease_ms, receiver)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if found or left_ms <= 0:
                 return found
@@ -176,7 +189,7 @@ class Queues:
                 return
 
     async def _receive_some(
-        self, topic: Topic, group: str, most: int, lease_ms: int | None
+        self, topic: Topic, group: str, most: int, lease_ms: int | None, receiver: str
     ) -> list[Delivery]:
         found: list[Delivery] = []
         partitions = len(topic.partitions)
@@ -185,7 +198,9 @@ class Queues:
         for number in range(partitions):
             index = (first + number) % partitions
             try:
-                found += await self._receive(topic, index, group, most - len(found), lease_ms, 0)
+                found += await self._receive(
+                    topic, index, group, most - len(found), lease_ms, 0, receiver
+                )
             except PenstockError as problem:
                 problems.append(problem)  # The others may have something.
             if len(found) >= most:
@@ -195,18 +210,33 @@ class Queues:
         return found
 
     async def _receive(
-        self, topic: Topic, index: int, group: str, most: int, lease_ms: int | None, wait_ms: int
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        most: int,
+        lease_ms: int | None,
+        wait_ms: int,
+        receiver: str,
     ) -> list[Delivery]:
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         while True:
             left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
-            found = await self._receive_once(topic, index, group, most, lease_ms, left_ms)
+            found = await self._receive_once(topic, index, group, most, lease_ms, left_ms, receiver)
             if found or self._clock.monotonic_ms() >= deadline_ms:
                 return found
-            await asyncio.sleep(ELSEWHERE_SECONDS)
+            with parked():
+                await asyncio.sleep(ELSEWHERE_SECONDS)
 
     async def _receive_once(
-        self, topic: Topic, index: int, group: str, most: int, lease_ms: int | None, wait_ms: int
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        most: int,
+        lease_ms: int | None,
+        wait_ms: int,
+        receiver: str,
     ) -> list[Delivery]:
         """Only so many wait at another node: they share what the two may ask of each other. The
         others come again."""
@@ -217,9 +247,15 @@ class Queues:
                 topic,
                 index,
                 lambda: self.here.receive(
-                    topic, index, group, messages_max=most, lease_ms=lease_ms, wait_ms=wait_ms
+                    topic,
+                    index,
+                    group,
+                    messages_max=most,
+                    lease_ms=lease_ms,
+                    wait_ms=wait_ms,
+                    receiver=receiver,
                 ),
-                ReceiveThere(topic.topic_id, index, group, most, lease_ms, elsewhere_ms),
+                ReceiveThere(topic.topic_id, index, group, most, lease_ms, elsewhere_ms, receiver),
                 list[Delivery],
                 seconds=ASK_SECONDS + wait_ms / 1_000,
                 # If the leader died with it, the lease ends; whoever asked would ask again.
@@ -239,7 +275,8 @@ class Queues:
         seconds = wait_ms / 1_000 if here else min(wait_ms / 1_000, ELSEWHERE_SECONDS)
         try:
             async with asyncio.timeout(seconds):
-                await woken.wait()
+                with parked():
+                    await woken.wait()
         except TimeoutError:
             pass
         finally:
@@ -461,10 +498,16 @@ class Queues:
     # On the leader only.
 
     async def acquire_here(
-        self, topic: Topic, index: int, group: str, messages_max: int, lease_ms: int | None = None
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        messages_max: int,
+        lease_ms: int | None = None,
+        receiver: str = "",
     ) -> Acquired:
         """Lease messages of a partition this node leads."""
-        return await self.here.acquire(topic, index, group, messages_max, lease_ms)
+        return await self.here.acquire(topic, index, group, messages_max, lease_ms, receiver)
 
     async def settle_here(
         self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
@@ -495,8 +538,9 @@ class Queues:
         if topic is None:
             raise Unavailable("this node does not know the topic: it is new, or was deleted")
         match asked:
-            case SendThere(index=index, messages=messages):
-                return msgspec.msgpack.encode(await self.here.send(topic, index, messages))
+            case SendThere(index=index, messages=messages, protocol=protocol):
+                sent = await self.here.send(topic, index, messages, protocol)
+                return msgspec.msgpack.encode(sent)
             case ReceiveThere(index=index, group=group):
                 return msgspec.msgpack.encode(
                     await self.here.receive(
@@ -506,6 +550,7 @@ class Queues:
                         messages_max=asked.messages_max,
                         lease_ms=asked.lease_ms,
                         wait_ms=asked.wait_ms,
+                        receiver=asked.receiver,
                     )
                 )
             case CountThere(index=index, group=group):
@@ -558,7 +603,10 @@ class Queues:
         if leader == NO_NODE:
             raise NotLeader("the partition has no leader now")
         body = msgspec.msgpack.encode(Asked(there))
-        return decode_body(await self._links.ask(leader, QUEUE_METHOD, body, timeout=seconds), kind)
+        waits = isinstance(there, ReceiveThere) and there.wait_ms > 0
+        with parked() if waits else nullcontext():
+            answer = await self._links.ask(leader, QUEUE_METHOD, body, timeout=seconds)
+        return decode_body(answer, kind)
 
     async def _everywhere(
         self,

@@ -58,6 +58,7 @@ from penstock.core.limits import (
 )
 from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Offset, PartitionId, Term
 from penstock.engine.batcher import Answer, Batcher, Promise
+from penstock.engine.commit_times import CommitTimes
 from penstock.engine.compaction import Compaction
 from penstock.engine.duties import Duty, duties_of
 from penstock.engine.peers import PeerMessage, SnapshotPart, SnapshotRequest
@@ -110,10 +111,10 @@ class Replica:
         self._batcher = Batcher()
         self._gathered_bytes = 0
         self._proposals = Proposals()
+        self.commit_times = CommitTimes(world.seconds)
         self._duties: deque[Duty] = deque()
         self._gathering = 0
-        self._writing = False
-        self._turn_due = False
+        self._writing = self._turn_due = False
         self._reads: dict[int, Answer] = {}
         self._reads_waiting: deque[tuple[Index, Answer]] = deque()
         self.applied_index = NO_INDEX
@@ -152,11 +153,13 @@ class Replica:
         )
         self.retention = Retention(log, machine)
         self._ticks = 0
+        self._heard_ms = world.clock.wall_ms()
+        """About when a leader was last heard."""
         self._leading: Term | None = None
         self._plan_from = NO_INDEX
         self._in_office = False
-        self._heir = NO_NODE
-        self._heir_until = 0
+        self._heir, self._heir_until = NO_NODE, 0
+        self._holder, self._held_until = "", 0
         self._retiring: Answer | None = None
 
     @property
@@ -164,12 +167,19 @@ class Replica:
         """This replica leads and has applied everything that was committed before its term."""
         return self._in_office
 
+    @property
+    def waiting_requests(self) -> int:
+        """How many wait to be proposed or committed."""
+        return self._batcher.waiters + self._proposals.waiters
+
     # What happens to a replica.
 
     def tick(self) -> None:
         """A tick of Raft's clock has passed."""
         if self.halted is not None:
             return
+        if not self.raft.election_notes.quiet_ticks:
+            self._heard_ms = self._world.clock.wall_ms()
         self.raft.tick()
         self._receiver.tick()
         if not self._receiver.busy:
@@ -234,6 +244,8 @@ class Replica:
         """Make this the membership; answered when it is committed."""
         try:
             self._refuse_if_halted()
+            if self.held:
+                raise Unavailable("a backup is marking its moment; try again")
             self._propose_gathered(self._gathered_bytes)
             index = self.raft.propose_membership(membership)
         except PenstockError as refusal:
@@ -268,6 +280,31 @@ class Replica:
         except PenstockError as refusal:
             self._world.announce(f"keeps its leadership: {refusal}")
 
+    @property
+    def held(self) -> bool:
+        """Nothing is proposed here for now, since `hold`."""
+        return self._ticks < self._held_until
+
+    def hold(self, holder: str, ticks: int) -> None:
+        """Propose nothing for so many ticks at most: somebody marks a moment (see `cut`). Requests
+        wait; what is under way goes on."""
+        self._refuse_if_halted()
+        if not self.leads:
+            raise NotLeader(f"node {self.node} does not lead this shard", leader=self.raft.leader)
+        if self.held:
+            raise Unavailable("another backup is marking its moment; try again")
+        self._holder, self._held_until = holder, self._ticks + ticks
+
+    def is_held_by(self, holder: str) -> bool:
+        """It has been held by this one without a break."""
+        return self.held and self._holder == holder
+
+    def release(self, holder: str) -> None:
+        """Go on."""
+        if self.is_held_by(holder):
+            self._held_until = 0
+            self._turn_soon()
+
     def campaign(self) -> None:
         """Stand for election without waiting for the timeout: a cluster of one need not wait."""
         self.raft.campaign()
@@ -292,6 +329,12 @@ class Replica:
 
         Of messages that lie scattered only so many are read that the loop is not held up; the
         reader comes again for more."""
+        return self.fetch_stretch(partition, offset, bytes_max)[0]
+
+    def fetch_stretch(
+        self, partition: PartitionId, offset: Offset, bytes_max: int
+    ) -> tuple[bytes, Offset]:
+        """The same, and the offset behind the last message of it."""
         self._refuse_if_halted()
         bounds = self.machine.bounds(partition)
         if not bounds.log_start <= offset <= bounds.high_watermark:
@@ -301,7 +344,7 @@ class Replica:
             )
         try:
             plan = self.log.read_plan(partition, offset, bytes_max, bounds.high_watermark)
-            return plan.load_some(FETCH_READS_MAX)
+            return plan.load_some(FETCH_READS_MAX), max(offset, plan.end)
         except DamagedFile as damage:
             self._halt(damage)
             raise
@@ -382,7 +425,7 @@ class Replica:
         self._observe_leadership()
         if self._heir and not self._batcher and not self._proposals:
             self._hand_over()
-        if not self._writing and not self._gathering:
+        if not self._writing and not self._gathering and not self.held:
             self._propose_gathered(self._settings.write_bytes_max)
         while (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
@@ -414,7 +457,18 @@ class Replica:
         if leading is not None:
             self.machine.forget_plans()
             self._plan_from = raft.last_index
-            self._world.announce(f"leads in term {leading}")
+            self._world.announce(f"leads in term {leading}{self._election(leading)}")
+
+    def _election(self, term: Term) -> str:
+        """How it came to lead, and for how long there was no leader."""
+        won = self.raft.election_notes.won
+        if won is None or won.term != term:
+            return ""
+        told = f": {won.describe()}"
+        if won.handed_over or len(won.voters) == 1:
+            return told
+        quiet_ms = self._world.clock.wall_ms() - self._heard_ms
+        return f"{told}; {max(0, quiet_ms) / 1_000:.1f} s without a leader"
 
     def _take_office(self) -> None:
         if self.applied_index >= self._plan_from:
@@ -425,8 +479,10 @@ class Replica:
         if self._in_office:
             self._in_office = False
             self._world.on_leadership(False)
-        self._world.announce(f"no longer leads in term {self._leading}")
-        self._heir = NO_NODE
+        why = self.raft.election_notes.resigned if self.raft.role is not Role.LEADER else ""
+        told = f": {why}" if why else ""
+        self._world.announce(f"no longer leads in term {self._leading}{told}")
+        self._heir, self._held_until = NO_NODE, 0
         self.machine.forget_plans()
         refusal = NotLeader("leadership was lost before this was proposed", leader=self.raft.leader)
         for entry in self._batcher.take(self._gathered_bytes):
@@ -434,6 +490,7 @@ class Replica:
                 waiter.answer(refusal)
         self._gathered_bytes = 0
         self._proposals.abandon("leadership was lost while this was being replicated")
+        self.commit_times.forget()
         reads, self._reads = self._reads, {}
         waiting, self._reads_waiting = self._reads_waiting, deque()
         for answer in [*reads.values(), *(answer for _, answer in waiting)]:
@@ -446,6 +503,7 @@ class Replica:
         self._gathered_bytes -= sum(entry.size for entry in entries)
         first = self.raft.propose([entry.encode() for entry in entries])
         self._proposals.file(first, self.raft.term, entries)
+        self.commit_times.proposed(self.raft.last_index)
 
     def _carry_out(self, ready: Ready) -> None:
         send = self._world.network.send
@@ -471,12 +529,14 @@ class Replica:
             applied = self.machine.apply(entry)
             self.applied_index = entry.index
             self._upkeep.log_bytes += len(entry.payload)
+            self._world.on_applied(entry, applied.replies)
             self._proposals.applied(entry, applied.replies)
             if self._leading is not None:
                 for effect in applied.effects:
                     self._world.on_effect(effect)
         self.raft.applied(self.applied_index)
         self.log.note_commit(self.applied_index)
+        self.commit_times.applied(self.applied_index)
 
     # Disk.
 

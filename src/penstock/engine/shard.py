@@ -15,12 +15,13 @@ from functools import partial
 
 import msgspec
 
-from penstock.core.clock import Clock, SystemClock
+from penstock.core.clock import Clock, SystemClock, precise_seconds
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
-from penstock.core.limits import TICK_MS
+from penstock.core.limits import DIARY_BYTES_MAX, TICK_MS
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.batcher import Answer, Promise
+from penstock.engine.diary import Diary
 from penstock.engine.peers import Network
 from penstock.engine.replica import Replica
 from penstock.engine.surroundings import ReplicaSettings, Surroundings
@@ -45,6 +46,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_log_bytes: int | None = None
     tick_ms: int | None = TICK_MS
     """None: somebody else calls `tick`."""
+    diary_bytes: int = DIARY_BYTES_MAX
 
     @property
     def solo(self) -> bool:
@@ -82,6 +84,8 @@ class Shard:
             else ReplicaSettings(raft=raft, snapshot_log_bytes=settings.snapshot_log_bytes)
         )
         self.machine = ShardMachine()
+        self.diary = Diary(settings.diary_bytes)
+        log.measure_with(precise_seconds)
         self.replica = Replica(
             node,
             log=log,
@@ -96,8 +100,10 @@ class Shard:
                 soon=self._loop.call_soon,
                 from_worker=self._loop.call_soon_threadsafe,
                 on_effect=on_effect,
+                on_applied=self.diary.note,
                 on_halt=self._note_halt,
                 on_leadership=on_leadership,
+                seconds=precise_seconds,
                 announce=announce,
             ),
             bootstrap=settings.members,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.core.clock import Clock
+from penstock.core.entries import Entry
 from penstock.core.limits import (
     PROPOSALS_WAITING_BYTES_MAX,
     SNAPSHOT_LOG_BYTES,
@@ -17,7 +18,7 @@ from penstock.core.limits import (
 )
 from penstock.engine.peers import Network
 from penstock.engine.worker import Worker
-from penstock.machines.machine import Effect
+from penstock.machines.machine import Effect, Reply
 from penstock.raft import RaftSettings, Random
 
 
@@ -49,5 +50,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     on_halt: Callable[[Exception], None] = lambda _error: None
     on_leadership: Callable[[bool], None] = lambda _leads: None
     """Told True when this replica leads and knows all that was committed before, False after."""
+    on_applied: Callable[[Entry, tuple[Reply, ...]], None] = lambda _entry, _replies: None
+    """Told of every entry that was applied, in order, and what came of it: on every replica."""
+    seconds: Callable[[], float] = lambda: 0.0
+    """Tells how long things take, for statistics; nothing is decided by it."""
     announce: Callable[[str], None] = lambda _line: None
     """Takes one readable line for each event an operator would want to know of."""

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from penstock.engine.parking import parked
 from penstock.engine.waiting import Watch
 
 
@@ -35,7 +36,8 @@ class WaitingRoom:
             self._watch.move_on = self.call_all
         try:
             async with asyncio.timeout(seconds):
-                await turn
+                with parked():
+                    await turn
         except TimeoutError:
             pass
         except asyncio.CancelledError:

@@ -69,7 +69,7 @@ def test_letters_go_back_to_where_they_died(tmp_path: Path) -> None:
             assert sorted(one.message.value or b"" for one in back) == sorted(bodies)
             for one in back:
                 assert one.deliveries == 1, "it counts from the beginning"
-                assert [name for name, _ in one.message.headers] == [card.ORIGIN]
+                assert [name for name, _ in one.message.headers] == [card.ORIGIN, card.FORMER_ID]
                 said = places[one.message.value]
                 assert said[card.DEAD_PARTITION] == b"%d" % one.index
 

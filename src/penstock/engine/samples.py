@@ -1,0 +1,111 @@
+"""What one node says about everything it leads and about itself, for whoever watches the cluster.
+
+Counts of a queue are summed over the partitions that the node leads; which these are is said too,
+because counters belong to a leader and cannot be compared across a change of leaders.
+"""
+
+import msgspec
+
+from penstock.core.types import Index, NodeId, PartitionId, ShardId, Term, TopicId
+
+
+class WorkCounts(msgspec.Struct, frozen=True, array_like=True):
+    """How many messages of a work group are in which state, and what became of the others."""
+
+    ready: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    dead: int = 0
+    sent: int = 0
+    acked: int = 0
+    moved: int = 0
+    expired: int = 0
+    delivered: int = 0
+    """From here on: since this node's process began to apply what happens there."""
+    redelivered: int = 0
+    failed: int = 0
+    died: int = 0
+
+
+class QueueSample(msgspec.Struct, frozen=True, array_like=True):
+    """A work group of a topic, over the partitions of it that this node leads."""
+
+    topic_id: TopicId
+    group: str
+    partitions: tuple[PartitionId, ...]
+    counts: WorkCounts
+    oldest_age_ms: int = -1
+    silent_ms: int = -1
+    """Since a worker last asked this node; -1: nobody has, as far as it knows."""
+    workers: tuple[str, ...] = ()
+    """Who asked within the last minute, as they call themselves; some of them, if there are very
+    many."""
+
+
+class GroupSample(msgspec.Struct, frozen=True, array_like=True):
+    """A consumer group this node looks after."""
+
+    group: str
+    state: str
+    members: int
+    topics: tuple[tuple[TopicId, int, int, int, bool], ...]
+    """Topic, lag, sum of the committed offsets, partitions, and whether every end was known."""
+
+
+class TopicSample(msgspec.Struct, frozen=True, array_like=True):
+    """A topic, over the partitions of it that this node leads."""
+
+    topic_id: TopicId
+    partitions: int
+    starts: int
+    """The sum of the log starts."""
+    ends: int
+
+
+class FollowerSample(msgspec.Struct, frozen=True, array_like=True):
+    """A follower of a shard."""
+
+    node: NodeId
+    lag_entries: int
+    silent_ms: int
+    state: str
+
+
+class ShardSample(msgspec.Struct, frozen=True, array_like=True):
+    """A shard this node leads."""
+
+    shard: ShardId
+    term: Term
+    commit: Index
+    voters: tuple[NodeId, ...]
+    full: bool
+    size_bytes: int
+    followers: tuple[FollowerSample, ...]
+
+
+class MachineSample(msgspec.Struct, frozen=True, array_like=True):
+    """The machine a node runs on."""
+
+    version: str
+    up_ms: int
+    disk_bytes: int
+    """0: not known."""
+    disk_free_bytes: int
+    data_bytes: int
+    memory_bytes: int
+    memory_bytes_max: int
+    holds: int
+    """Shards."""
+
+
+class NodeSample(msgspec.Struct, frozen=True, array_like=True):
+    """All of it."""
+
+    node: NodeId
+    life: str
+    """Another one after every start."""
+    machine: MachineSample
+    queues: list[QueueSample]
+    groups: list[GroupSample]
+    topics: list[TopicSample]
+    shards: list[ShardSample]

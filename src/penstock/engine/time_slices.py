@@ -1,0 +1,45 @@
+"""Long work in short slices: what may take as long as it likes must not keep the loop for long.
+
+    slices.begin()
+    for one in many:
+        …                            a little work
+        await slices.let_others()    every now and then, at once if it is not time yet
+    slices.end()
+
+What it cost is added up, without the time that others had. Between `end` and `begin` anything may
+be awaited.
+"""
+
+import asyncio
+
+from penstock.core.clock import precise_seconds
+
+SLICE_SECONDS = 0.002
+"""How long the loop may be kept at a time."""
+
+
+class TimeSlices:
+    """See the top of this module."""
+
+    __slots__ = ("_began", "spent_seconds")
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self.spent_seconds = 0.0
+        """All that it cost so far."""
+
+    def begin(self) -> None:
+        """Work begins, or goes on."""
+        self._began = precise_seconds()
+
+    def end(self) -> None:
+        """It is over, or waits for somebody."""
+        self.spent_seconds += precise_seconds() - self._began
+
+    async def let_others(self) -> None:
+        """Give way, if it is time to."""
+        took = precise_seconds() - self._began
+        if took >= SLICE_SECONDS:
+            self.spent_seconds += took
+            await asyncio.sleep(0)
+            self._began = precise_seconds()
