@@ -1,0 +1,59 @@
+"""How fast a queue is usually worked off: the median of its ack rate over the last hour.
+
+Usual is what was; so a queue whose workers stop would soon be expected to stand still. While
+somebody is being told that it is slow, what was usual before stays.
+
+Working out a median takes a while, so each queue's is worked out every few minutes, a few queues at
+a time.
+"""
+
+from penstock.watch.history import History, queue_key
+from penstock.watch.readings import QueueReading
+
+LEARN_MS = 300_000
+"""How often the usual rate of a queue is worked out."""
+LOOK_MS = 10_000
+"""How often it is seen whose time has come."""
+LEARNT_AT_ONCE = 50
+POINTS_MIN = 120
+"""Ten minutes: before that nothing is usual."""
+
+Key = tuple[str, str]
+
+
+class ExpectedRates:
+    """Of all queues, by name and work group."""
+
+    def __init__(self) -> None:
+        self._usual: dict[Key, float | None] = {}
+        self._learnt_ms: dict[Key, int] = {}
+        self._look_ms = 0
+
+    def usual(self, queue: str, group: str) -> float | None:
+        """Acks a second; None if that is not known yet, or nothing is."""
+        return self._usual.get((queue, group)) or None
+
+    def learn(
+        self, queues: tuple[QueueReading, ...], history: History, slow: set[Key], now_ms: int
+    ) -> None:
+        """Work out what is usual; for those that are `slow` what was usual stays."""
+        if now_ms < self._look_ms:
+            return
+        left = LEARNT_AT_ONCE
+        for one in queues:
+            key = (one.queue, one.group)
+            if left == 0:
+                break
+            due_ms = self._learnt_ms.get(key, now_ms - LEARN_MS) + LEARN_MS
+            if now_ms < due_ms or key in slow:
+                continue
+            left -= 1
+            self._learnt_ms[key] = now_ms
+            self._usual[key] = history.usual(queue_key(*key), "ack_rate", least=POINTS_MIN)
+        if left:
+            self._look_ms = now_ms + LOOK_MS
+        if len(self._learnt_ms) > 2 * len(queues) + LEARNT_AT_ONCE:
+            there = {(one.queue, one.group) for one in queues}
+            for key in self._learnt_ms.keys() - there:
+                del self._learnt_ms[key]
+                self._usual.pop(key, None)

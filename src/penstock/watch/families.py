@@ -1,0 +1,124 @@
+"""A page of metrics in the making: samples by the names of the table, in the table's order.
+
+Whoever fills a page needs only names, labels and numbers; a name or a label that the table does not
+have is a bug and is found at once.
+
+The page is written in two ways. Almost everybody asks for Prometheus' text format, which is written
+here, straight from the numbers: it takes a tenth of the time that the way through the library's
+objects takes, and a page is written every few seconds. Whoever asks for OpenMetrics gets it by way
+of the library (`collect`). A test compares the two.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from penstock.core.histogram import HistogramReading
+from penstock.watch.metric_table import METRICS, Kind, Metric
+
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_Labels = tuple[str, ...]
+_LINES_AT_ONCE = 100
+
+
+class Families(Collector):
+    """The metrics of one moment."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, list[tuple[_Labels, float]]] = {}
+        self._times: dict[str, list[tuple[_Labels, HistogramReading]]] = {}
+
+    def add(self, name: str, value: float, *labels: str) -> None:
+        """A counter or a gauge; labels in the order of the table."""
+        known = self._numbers.get(name)
+        if known is None:
+            assert METRICS[name].kind is not Kind.HISTOGRAM, f"{name} is a histogram"
+            known = self._numbers[name] = []
+        assert len(labels) == len(METRICS[name].labels), f"{name}: {labels} are other labels"
+        known.append((labels, value))
+
+    def add_times(self, name: str, reading: HistogramReading, *labels: str) -> None:
+        """A histogram."""
+        known = self._times.get(name)
+        if known is None:
+            assert METRICS[name].kind is Kind.HISTOGRAM, f"{name} is no histogram"
+            known = self._times[name] = []
+        assert len(labels) == len(METRICS[name].labels), f"{name}: {labels} are other labels"
+        known.append((labels, reading))
+
+    def write(self) -> Iterator[str]:
+        """The page in Prometheus' text format, version 0.0.4, bit by bit."""
+        for name, metric in METRICS.items():
+            numbers, times = self._numbers.get(name, ()), self._times.get(name, ())
+            if numbers or times:
+                yield _head(metric)
+            for start in range(0, len(numbers), _LINES_AT_ONCE):
+                yield "".join(
+                    [
+                        f"{name}{_braced(metric.labels, labels)} {value}\n"
+                        for labels, value in numbers[start : start + _LINES_AT_ONCE]
+                    ]
+                )
+            for labels, reading in times:
+                yield "".join(_histogram_lines(metric, labels, reading))
+
+    def collect(self) -> Iterator[Family]:
+        """For Prometheus' library."""
+        for name, metric in METRICS.items():
+            if name in self._numbers:
+                numbers: CounterMetricFamily | GaugeMetricFamily
+                if metric.kind is Kind.COUNTER:
+                    bare = name.removesuffix("_total")
+                    numbers = CounterMetricFamily(bare, metric.meaning, labels=metric.labels)
+                else:
+                    numbers = GaugeMetricFamily(name, metric.meaning, labels=metric.labels)
+                for labels, value in self._numbers[name]:
+                    numbers.add_metric(labels, value)
+                yield numbers
+            elif name in self._times:
+                times = HistogramMetricFamily(name, metric.meaning, labels=metric.labels)
+                for labels, reading in self._times[name]:
+                    bounds = [*map(str, reading.bounds), "+Inf"]
+                    buckets = list(zip(bounds, accumulate(reading.counts), strict=True))
+                    times.add_metric(labels, buckets, reading.sum)
+                yield times
+
+
+def _head(metric: Metric) -> str:
+    meaning = metric.meaning.replace("\\", r"\\")
+    return f"# HELP {metric.name} {meaning}\n# TYPE {metric.name} {metric.kind.value}\n"
+
+
+def _braced(names: _Labels, values: _Labels) -> str:
+    return f"{{{_pairs(names, values)}}}" if names else ""
+
+
+def _pairs(names: _Labels, values: _Labels) -> str:
+    both = zip(names, values, strict=True)
+    return ",".join([f'{name}="{value.translate(_ESCAPED)}"' for name, value in both])
+
+
+@cache
+def _bounds(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return (*(f'le="{bound}"' for bound in bounds), 'le="+Inf"')
+
+
+def _histogram_lines(metric: Metric, labels: _Labels, reading: HistogramReading) -> list[str]:
+    name, pairs = metric.name, _pairs(metric.labels, labels)
+    start = f"{name}_bucket{{{pairs}," if pairs else f"{name}_bucket{{"
+    lines = [
+        f"{start}{bound}}} {count}\n"
+        for bound, count in zip(_bounds(reading.bounds), accumulate(reading.counts), strict=True)
+    ]
+    braced = f"{{{pairs}}}" if pairs else ""
+    lines.append(f"{name}_count{braced} {reading.count}\n")
+    lines.append(f"{name}_sum{braced} {reading.sum}\n")
+    return lines

@@ -1,0 +1,102 @@
+"""Metrics of this node itself: its replicas, its disk, its memory, its front-ends."""
+
+import platform
+from collections import Counter
+from collections.abc import Iterable
+
+from penstock.core.front_end import FrontEndStatistics
+from penstock.core.limits import TICK_MS
+from penstock.core.types import ShardId
+from penstock.core.version import __version__
+from penstock.engine.node import Node
+from penstock.engine.replica import Replica
+from penstock.engine.samples import MachineSample
+from penstock.watch.alert import Alert
+from penstock.watch.families import Families
+
+UNKNOWN_COMMIT = "unknown"
+
+
+def add_node(page: Families, node: Node, machine: MachineSample) -> None:
+    """Who this node is, and what it takes of its machine."""
+    engine = node.engine
+    python = platform.python_version()
+    page.add("penstock_build_info", 1, __version__, UNKNOWN_COMMIT, python)
+    page.add("penstock_node_info", 1, str(engine.node_id), engine.cluster_id)
+    page.add("penstock_uptime_seconds", machine.up_ms / 1_000)
+    page.add("penstock_peers_connected", len(engine.alive()) - 1)
+    page.add("penstock_topics", len(engine.catalog.topics))
+    page.add("penstock_partitions", engine.catalog.partition_count)
+    page.add("penstock_memory_bytes", machine.memory_bytes, "resident")
+    page.add("penstock_memory_bytes", machine.memory_bytes_max, "limit")
+    if machine.disk_bytes:
+        page.add("penstock_disk_size_bytes", machine.disk_bytes)
+        page.add("penstock_disk_free_bytes", machine.disk_free_bytes)
+    page.add("penstock_slow_requests_total", engine.slow_requests.count)
+
+
+def add_shards(page: Families, node: Node) -> None:
+    """Every replica that this node holds."""
+    raft_bytes = index_bytes = 0
+    for shard in node.shards:
+        running = node.shards.get(shard)
+        if running is not None:
+            some = _add_replica(page, shard, running.replica)
+            raft_bytes += some[0]
+            index_bytes += some[1]
+    page.add("penstock_memory_bytes", raft_bytes, "raft_cache")
+    page.add("penstock_memory_bytes", index_bytes, "index_cache")
+
+
+def _add_replica(page: Families, shard: ShardId, replica: Replica) -> tuple[int, int]:
+    group = str(shard)
+    raft, log = replica.raft.statistics(), replica.log.statistics()
+    page.add("penstock_raft_leader", int(replica.leads), group)
+    page.add("penstock_raft_term", raft.term, group)
+    page.add("penstock_raft_commit_index", raft.commit, group)
+    page.add("penstock_raft_last_applied_index", raft.applied, group)
+    page.add("penstock_raft_elections_total", raft.elections, group)
+    page.add("penstock_raft_leaderships_total", raft.leaderships, group)
+    page.add("penstock_raft_waiting_requests", replica.waiting_requests, group)
+    commits = replica.commit_times.spans.histogram.statistics()
+    page.add_times("penstock_raft_commit_duration_seconds", commits, group)
+    if replica.leads:
+        for view in replica.raft.progress():
+            follower = str(view.node)
+            lag = max(0, raft.last_index - view.match)
+            page.add("penstock_raft_follower_lag_entries", lag, group, follower)
+            silent = view.silence * TICK_MS / 1_000
+            page.add("penstock_raft_follower_silent_seconds", silent, group, follower)
+    page.add("penstock_storage_log_bytes", log.size_bytes, group)
+    page.add("penstock_storage_segments", log.segments, group)
+    page.add("penstock_storage_full", int(log.full), group)
+    syncs = replica.log.syncs.histogram.statistics()
+    page.add_times("penstock_storage_fsync_duration_seconds", syncs, group)
+    return raft.memory_bytes, log.index_cache_bytes
+
+
+def add_alerts(page: Families, node: Node, firing: Iterable[Alert]) -> None:
+    """Every node knows all alerts; one of them tells."""
+    if node.engine.controller() == node.engine.node_id:
+        for (rule, level), count in Counter((one.rule, one.level.value) for one in firing).items():
+            page.add("penstock_alerts", count, rule, level)
+
+
+def add_front_ends(page: Families, front_ends: Iterable[FrontEndStatistics]) -> None:
+    """Requests and connections, by protocol."""
+    for one in front_ends:
+        protocol = one.protocol
+        for api, times in one.requests.times.items():
+            page.add_times("penstock_request_duration_seconds", times, protocol, api)
+        for (api, code), count in one.requests.errors.items():
+            page.add("penstock_request_errors_total", count, protocol, api, code)
+        page.add("penstock_connections", one.connections, protocol)
+        page.add("penstock_connections_accepted_total", one.accepted, protocol)
+        page.add("penstock_connections_refused_total", one.refused, protocol)
+        page.add("penstock_connections_faulted_total", one.faulted, protocol)
+        page.add("penstock_throttled_total", one.throttled, protocol)
+        for what, held_bytes in one.held_bytes.items():
+            page.add("penstock_held_bytes", held_bytes, protocol, what)
+        for direction, moved in (("in", one.bytes_in), ("out", one.bytes_out)):
+            if moved:
+                page.add("penstock_network_bytes_total", moved, protocol, direction)

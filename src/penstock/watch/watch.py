@@ -1,0 +1,212 @@
+"""The watch of one node: it looks at the whole cluster every few seconds, remembers an hour of it,
+and says when something is wrong.
+
+Every node keeps such a watch, and all of them look at the same things by the same rules: any node
+can show what there is to see, and when one dies the others have not forgotten. Only the node that
+leads the catalog tells the world outside (see `webhook`).
+
+A survey costs time that messages could have had. It is taken every two seconds, and less often
+when it takes longer: at most a hundredth of the time goes into it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.core.alert_levels import Level
+from penstock.core.errors import PenstockError
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.types import NO_NODE
+from penstock.engine.node import Node
+from penstock.engine.placement import CATALOG_SHARD
+from penstock.engine.time_slices import TimeSlices
+from penstock.watch.alert import Alert, AlertState, Subject
+from penstock.watch.alerts import Alerts, Finding
+from penstock.watch.expected import ExpectedRates
+from penstock.watch.history import History
+from penstock.watch.inspection import inspect, unknown_keys
+from penstock.watch.readings import Readings
+from penstock.watch.rules import RULES
+from penstock.watch.settings import AlertSettings
+from penstock.watch.survey import Survey
+from penstock.watch.webhook import Notice, Webhook
+
+EVERY_MS = 2_000
+SHARE_MAX = 0.01
+"""Of the time."""
+LATE_MS = 15_000
+"""What happened so shortly before this node began to lead the catalog is told by it, in case the
+former leader could not any more."""
+
+logger = logging.getLogger(__name__)
+
+
+class Watch:
+    """See the top of this module; one per node."""
+
+    def __init__(self, node: Node, settings: AlertSettings | None = None) -> None:
+        self._node = node
+        self._clock = node.engine.clock
+        self.settings = settings or AlertSettings()
+        self.readings: Readings | None = None
+        """The latest; None until the first survey is done."""
+        self.history = History()
+        self.alerts = Alerts(self.settings)
+        self.webhook = Webhook(self.settings.webhook)
+        self._expected = ExpectedRates()
+        self._slices = TimeSlices()
+        self._survey = Survey(node, self._expected_rate, self._slices)
+        self._spent_seconds = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
+        self._listeners: list[Callable[[Readings], None]] = []
+        self._led = False
+        self._late: list[tuple[int, Alert]] = []
+
+    # Life.
+
+    def start(self) -> None:
+        """Look, again and again, until `close`."""
+        assert self._task is None, "it watches already"
+        self.webhook.start()
+        self._task = asyncio.create_task(self._run(), name="watch")
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self.webhook.close()
+
+    def listen(self, listener: Callable[[Readings], None]) -> Callable[[], None]:
+        """Be told of all readings from now on; calling the result ends that."""
+        self._listeners.append(listener)
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return end
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                readings = await self.look()
+                pause_ms = readings.every_ms
+            except PenstockError as error:
+                logger.debug("a survey came to nothing: %s", error)
+                pause_ms = EVERY_MS
+            except Exception:
+                logger.exception("a survey failed; this is a bug of Penstock")
+                pause_ms = 10 * EVERY_MS
+            await asyncio.sleep(pause_ms / 1_000)
+
+    # Looking.
+
+    async def look(self) -> Readings:
+        """Take readings now, remember them, and see whether something is wrong."""
+        async with self._looking:
+            readings = await self._survey.take()
+            self._slices.begin()
+            for _ in self.history.steps(readings):
+                await self._slices.let_others()
+            if self.settings.enabled:
+                self._tell(await self._inspect(readings))
+            self._slices.end()
+            took_ms = self._took_ms()
+            self.readings = readings = msgspec.structs.replace(
+                readings,
+                took_ms=round(took_ms, 3),
+                every_ms=max(EVERY_MS, int(took_ms / SHARE_MAX)),
+            )
+            for listener in list(self._listeners):
+                listener(readings)
+            return readings
+
+    def _took_ms(self) -> float:
+        """What was spent since the last survey, on it and on samples for others."""
+        spent = self._slices.spent_seconds + self._node.sampling.spent_seconds
+        before, self._spent_seconds = self._spent_seconds, spent
+        return 1_000 * (spent - before)
+
+    async def _inspect(self, readings: Readings) -> list[Alert]:
+        now_ms = self._clock.monotonic_ms()
+        slow = {
+            (one.subject.queue, one.subject.group)
+            for one in self.alerts.active()
+            if one.rule == "processing_rate"
+        }
+        self._expected.learn(readings.queues, self.history, slow, now_ms)
+        catalog = self._node.engine.catalog
+        findings: list[Finding] = []
+        for found in inspect(readings, catalog, self.settings):
+            findings += found
+            await self._slices.let_others()
+        return self.alerts.note(
+            findings,
+            now_ms=now_ms,
+            wall_ms=readings.at_ms,
+            unknown=unknown_keys(readings),
+            blind=any(shard.leader == NO_NODE for shard in readings.shards),
+        )
+
+    def _expected_rate(self, queue: str, group: str) -> float | None:
+        """What was asked for, or what is usual."""
+        topic = self._node.engine.catalog.topic(queue)
+        asked = None if topic is None else topic.settings.alerts.expected_rate
+        return asked or self._expected.usual(queue, group)
+
+    # Telling.
+
+    def _tell(self, changes: list[Alert]) -> None:
+        """Whoever leads the catalog speaks for all."""
+        leader = self._node.engine.leader(CATALOG_SHARD).node
+        now_ms = self._clock.monotonic_ms()
+        leads = leader == self._node.engine.node_id
+        if leads and not self._led:
+            changes = [alert for at_ms, alert in self._late if now_ms - at_ms <= LATE_MS] + changes
+        self._led = leads
+        if leads:
+            self._late.clear()
+        else:
+            self._late = [one for one in self._late if now_ms - one[0] <= LATE_MS]
+            self._late += [(now_ms, alert) for alert in changes]
+            return
+        for alert in changes:
+            self._node.events.note(alert.sentence, "alert")
+            log = logger.info if alert.state is AlertState.RESOLVED else logger.warning
+            log("alert %s", alert.sentence)
+            self.webhook.send(self._notice(alert))
+
+    async def test(self) -> None:
+        """Send a notice that says it is none, and raise what goes wrong."""
+        rule = RULES["depth"]
+        now_ms = self._clock.wall_ms()
+        alert = Alert(
+            key="test:queue/example/queue",
+            rule=rule.name,
+            title=rule.title,
+            level=Level.ATTENTION,
+            state=AlertState.FIRING,
+            subject=Subject(kind="queue", queue="example", group=DEFAULT_WORK_GROUP),
+            value=10_001,
+            threshold=10_000,
+            unit=rule.unit.value,
+            message="this is a test of the webhook: nothing is wrong",
+            advice="",
+            runbook=rule.runbook,
+            since_ms=now_ms,
+            fired_ms=now_ms,
+        )
+        await self.webhook.try_now(msgspec.structs.replace(self._notice(alert), test=True))
+
+    def _notice(self, alert: Alert) -> Notice:
+        engine = self._node.engine
+        return Notice(
+            cluster=engine.cluster_id,
+            node=engine.node_id,
+            sent_ms=self._clock.wall_ms(),
+            alert=alert,
+        )
