@@ -17,6 +17,7 @@ from penstock.client.backoff import Backoff
 from penstock.client.channel import Buffer, Channel
 from penstock.client.directory import Directory
 from penstock.client.settings import ClientSettings
+from penstock.client.tracing import Tracing
 from penstock.core.errors import (
     DeadlinePassed,
     InvalidFrame,
@@ -44,6 +45,7 @@ class Asking:
         self._channel = channel
         self.directory = directory
         self.settings = settings
+        self.tracing = Tracing(settings.client_id)
         self.random = Random(settings.seed)  # noqa: S311 - jitter.
         self.retries = 0
 
@@ -59,12 +61,13 @@ class Asking:
         *,
         deadline: float | None = None,
         harmless: bool = True,
+        seconds: float | None = None,
     ) -> A:
-        """Ask any node."""
+        """Ask any node; `seconds` is how long an attempt may take, if not as long as usual."""
         trying = _Trying(self, deadline or self.deadline(None), harmless, request)
         while True:
             try:
-                answer, _ = await self._channel.ask(None, request, timeout=trying.attempt())
+                answer, _ = await self._channel.ask(None, request, timeout=trying.attempt(seconds))
                 return expect(answer, kind)
             except (Unavailable, OutcomeUnknown) as error:
                 await trying.wait_after(error)

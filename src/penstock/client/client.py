@@ -56,11 +56,13 @@ from penstock.client.starting import Start
 from penstock.client.statistics import ClientStatistics
 from penstock.client.subscription import Subscription
 from penstock.client.subscription_options import SubscriptionOptions
+from penstock.client.tcp_channel import TcpChannel
 from penstock.client.topic import Topic
 from penstock.client.topic_watch import Topics
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import ClientClosed, DeadlinePassed, InvalidRequest, OutcomeUnknown
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.wire.trace_requests import AskTrace, TraceInfo
 
 T = TypeVar("T")
 
@@ -103,6 +105,8 @@ class Client(GroupAdmin):
         if self._opened is None:
             channel = await self._open_channel()
             core = ClientCore(channel, self.settings, self._clock)
+            if isinstance(channel, TcpChannel):
+                core.asking.tracing.server = channel.first_host
             try:
                 async with asyncio.timeout(self.settings.timeout):
                     await self._meet(core)
@@ -422,6 +426,15 @@ class Client(GroupAdmin):
                 for one in info.nodes
             ),
         )
+
+    async def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
+        """What became of a message, given by its id, or by its place as "topic:partition:offset":
+        where it was written, who had it, what was done to it, where it was moved to.
+
+        It is looked for everywhere, or in the topics and queues named by `within`."""
+        request = AskTrace(message, tuple(within))
+        timeout = self.settings.timeout
+        return await self._core.asking.ask(request, TraceInfo, seconds=timeout)
 
     def statistics(self) -> ClientStatistics:
         """What this client has done so far."""

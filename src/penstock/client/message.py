@@ -13,11 +13,13 @@ decoded body) is made when it is asked for.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from penstock.client.codecs import Codec
 from penstock.client.seconds import Seconds
+from penstock.client.tracing import Tracing
 from penstock.core import card
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidBody
@@ -34,6 +36,9 @@ _UNREAD = object()
 
 class Settling(Protocol):
     """Who carries verdicts to the broker."""
+
+    @property
+    def tracing(self) -> Tracing: ...
 
     async def ack(self, messages: "Sequence[Message[Any]]") -> int: ...
     async def release(self, messages: "Sequence[Message[Any]]", delay: Seconds | None) -> int: ...
@@ -251,6 +256,12 @@ class Message(Generic[T]):
         value = self._card(name)
         return int(value) if value is not None and value.isdigit() else default
 
+    def processing(self) -> AbstractContextManager[None]:
+        """`with message.processing():` around the work on it makes a span of OpenTelemetry, of the
+        trace that the message was sent in. Without an SDK it does nothing. Workers do it by
+        themselves."""
+        return self.lease.settling.tracing.processing(self)
+
     # What became of it.
 
     async def ack(self) -> bool:
@@ -268,6 +279,11 @@ class Message(Generic[T]):
     async def extend(self, lease: Seconds | None = None) -> bool:
         """It takes longer: the lease ends so long from now, or as long as it was at first."""
         return await _one(self.lease.settling.extend([self], lease))
+
+
+def headers_of(message: Message[Any]) -> tuple[Header, ...]:
+    """All headers as they are stored, those included that say how a queue handles it."""
+    return message._headers  # noqa: SLF001 - of this module's own class.
 
 
 async def _one(counted: Awaitable[int]) -> bool:

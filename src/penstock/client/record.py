@@ -5,14 +5,16 @@ wants the headers of each.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from penstock.client.codecs import Codec
 from penstock.client.dead_letter import DeadLetter, dead_letter_of
 from penstock.client.positions import TopicPartition
+from penstock.client.tracing import ANYBODYS
 from penstock.core.card import MESSAGE_ID, PREFIX
-from penstock.core.message import Message
+from penstock.core.message import Header, Message
 from penstock.core.message_id import message_id
 from penstock.core.types import TopicId
 
@@ -87,6 +89,11 @@ class Record(Generic[T]):
         name the last."""
         return {name: value for name, value in self._message.headers if not name.startswith(PREFIX)}
 
+    def processing(self) -> AbstractContextManager[None]:
+        """`with record.processing():` around the work on it makes a span of OpenTelemetry, of the
+        trace that the message was sent in. Without an SDK it does nothing."""
+        return ANYBODYS.processing(self)
+
     @property
     def dead_letter(self) -> DeadLetter | None:
         """Where, when and why it died, if it lies in a dead-letter queue."""
@@ -101,3 +108,8 @@ class Record(Generic[T]):
     def sent_at(self) -> datetime:
         """The same for people."""
         return _EPOCH + timedelta(milliseconds=self._message.timestamp_ms)
+
+
+def rows_of(record: Record[Any]) -> tuple[Header, ...]:
+    """All headers as they are stored, also of one name, and those of Penstock's own."""
+    return record._message.headers  # noqa: SLF001 - of this module's own class.

@@ -52,6 +52,15 @@ class Sender(Generic[T]):
 
     async def send(self, outgoing: Outgoing[T], timeout: float | None) -> Sent:
         """Send one message; returns when it is stored."""
+        spans = self._lanes.asking.tracing.on()
+        if spans is None:
+            return await self._send(outgoing, timeout)
+        with spans.sending(self._name, None) as span:
+            sent = await self._send(spans.carry(outgoing), timeout)
+            spans.sent(span, sent)
+            return sent
+
+    async def _send(self, outgoing: Outgoing[T], timeout: float | None) -> Sent:
         asking = self._lanes.asking
         deadline = asking.deadline(timeout)
         message = outgoing.encode(self._codec)
@@ -72,9 +81,19 @@ class Sender(Generic[T]):
         self, bodies: Iterable[T | Outgoing[T]], options: Outgoing[Any], timeout: float | None
     ) -> SentMany:
         """Send many messages; returns when all are stored."""
+        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
+        spans = self._lanes.asking.tracing.on()
+        if spans is None:
+            return await self._send_many(given, options, timeout)
+        with spans.sending(self._name, len(given)):
+            carried = [spans.carry(one) if isinstance(one, Outgoing) else one for one in given]
+            return await self._send_many(carried, spans.carry(options), timeout)
+
+    async def _send_many(
+        self, given: Sequence[T | Outgoing[T]], options: Outgoing[Any], timeout: float | None
+    ) -> SentMany:
         asking = self._lanes.asking
         deadline = asking.deadline(timeout)
-        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
         info = await asking.find(self._name, self._create, deadline)
         work: list[tuple[Sequence[int], Lane, Entry, int]] = []
         try:

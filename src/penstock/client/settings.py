@@ -5,10 +5,17 @@ the broker takes it, it waits for.
 """
 
 from dataclasses import dataclass, field
+from os import getpid
+from socket import gethostname
 
 from penstock.client.compression import Compression
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import MIB
+
+
+def own_name() -> str:
+    """Where this program runs, and its process id."""
+    return f"{gethostname()}:{getpid()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,8 @@ class ClientSettings:
     """About how much one request for messages brings; a larger single batch still comes."""
     prefetch_bytes_max: int = 16 * MIB
     """What a consumer may hold of messages that nobody has asked for yet."""
+    client_id: str = field(default_factory=own_name)
+    """What this program is called, for people: the broker remembers who had a message."""
     auto_create: bool = True
     """A queue or topic that is used and does not exist is made, if the broker allows it."""
     seed: int | None = None

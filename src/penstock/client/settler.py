@@ -16,12 +16,15 @@ from penstock.client.asking import Asking
 from penstock.client.message import Lease, Message
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.statistics import Counters
+from penstock.client.tracing import Tracing
 from penstock.core.errors import InvalidRequest, PenstockError, UnknownTopic
 from penstock.core.limits import LEASE_MS_MAX
 from penstock.wire.requests import Settle, Settled, TopicInfo
 
 ACK, RELEASE, REJECT, EXTEND, FINISH, RETURN = 1, 2, 3, 4, 5, 6
 """The machine's verdicts, as they travel."""
+_NAMES: Final = {FINISH: "ack", RELEASE: "release", REJECT: "reject"}
+"""Verdicts that are told of in spans."""
 DONE: Final = 0
 GONE: Final = 2
 SETTLEMENTS_AT_ONCE: Final = 5_000
@@ -40,6 +43,11 @@ class Settler:
         self._asking = asking
         self._counters = counters
         self._lanes: dict[Place, _SettleLane] = {}
+
+    @property
+    def tracing(self) -> Tracing:
+        """Whether what is done to messages is told of in spans."""
+        return self._asking.tracing
 
     async def ack(self, messages: Sequence[Message[Any]]) -> int:
         """They are done."""
@@ -96,8 +104,17 @@ class Settler:
         messages = [message for message in messages if not message.settled]
         if not messages:
             return 0
+        spans = self._asking.tracing.on() if verdict in _NAMES else None
+        if spans is None:
+            return await self._settle(messages, (verdict, delay_ms, reason), deadline)
+        with spans.settling(_NAMES[verdict], messages):
+            return await self._settle(messages, (verdict, delay_ms, reason), deadline)
+
+    async def _settle(
+        self, messages: Sequence[Message[Any]], verdict: tuple[int, int, str], deadline: float
+    ) -> int:
         work = [
-            self._settle_run(messages[start:end], (verdict, delay_ms, reason), deadline)
+            self._settle_run(messages[start:end], verdict, deadline)
             for start, end in _runs(messages)
         ]
         count = await work[0] if len(work) == 1 else sum(await asyncio.gather(*work))

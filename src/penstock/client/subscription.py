@@ -121,7 +121,13 @@ class Subscription(Generic[T]):
         self._out.finish()
         await self._reader.open()
         seconds = to_milliseconds(wait, "wait") / 1_000
-        return await self._reader.fetch(max_records, asyncio.get_running_loop().time() + seconds)
+        spans = self._asking.tracing.on()
+        began_ns = 0 if spans is None else spans.now_ns()
+        until = asyncio.get_running_loop().time() + seconds
+        found = await self._reader.fetch(max_records, until)
+        if spans is not None and found:
+            spans.fetched(self.options.group, found, began_ns)
+        return found
 
     # Offsets.
 

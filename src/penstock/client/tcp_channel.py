@@ -34,6 +34,11 @@ class TcpChannel:
         self._closed = False
         self.on_late: Late = lambda _node, _request, _answer: None
 
+    @property
+    def first_host(self) -> Place:
+        """The first one that the program named."""
+        return self._hosts[0]
+
     def learn(self, nodes: Sequence[NodeInfo]) -> None:
         """Where nodes are; those that are gone are forgotten."""
         self._nodes = {

@@ -138,7 +138,8 @@ class Performance:
         began = asyncio.get_running_loop().time()
         error: BaseException | None = None
         try:
-            is_new = await self._call(message, source)
+            with message.processing():
+                is_new = await self._call(message, source)
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a function may raise.
             error = problem
             is_new = True

@@ -43,6 +43,7 @@ from penstock.client.starting import Start
 from penstock.client.statistics import ClientStatistics
 from penstock.client.topic_watch import Topics
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.wire.trace_requests import TraceInfo
 
 T = TypeVar("T")
 
@@ -349,6 +350,10 @@ class BlockingClient(BlockingGroupAdmin):
     def describe_queue(self, name: str) -> QueueDescription:
         """The same, with what its work groups have to do."""
         return self._thread.run(self._client.describe_queue(name))
+
+    def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
+        """What became of a message: see `Client.trace`."""
+        return self._thread.run(self._client.trace(message, within=within))
 
     def topics(self) -> list[TopicSummary]:
         """All topics and queues, by name."""

@@ -5,6 +5,7 @@ of it goes over the client's loop.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -138,6 +139,11 @@ class BlockingMessage(Generic[T]):
     def settled(self) -> bool:
         """A verdict on it was given and counted."""
         return self._message.settled
+
+    def processing(self) -> AbstractContextManager[None]:
+        """`with message.processing():` around the work on it makes a span of OpenTelemetry, of the
+        trace that the message was sent in. Without an SDK it does nothing."""
+        return self._message.processing()
 
     # What became of it.
 

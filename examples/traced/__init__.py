@@ -1,0 +1,1 @@
+"""One order through three services, as one trace."""
