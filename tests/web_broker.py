@@ -7,8 +7,11 @@ from typing import Any, Self
 
 import msgspec
 
+from penstock.core.front_end import FrontEndStatistics
 from penstock.engine.node import Node
 from penstock.machines.secrets import RECEIPTS
+from penstock.watch.readings import Readings
+from penstock.watch.watch import Watch
 from penstock.web.app import make_app
 from penstock.web.broker import Phase, SettingRow
 from penstock.web.listener import HttpListener
@@ -22,9 +25,11 @@ class ServingBroker:
     """What HTTP is told of the process around a node that serves."""
 
     phase = Phase.SERVING
+    read_only = False
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.watch = Watch(node)
 
     def problems(self) -> list[str]:
         return []
@@ -35,6 +40,9 @@ class ServingBroker:
     def hosts(self) -> set[str]:
         return set()
 
+    def front_ends(self) -> list[FrontEndStatistics]:
+        return []
+
 
 class WebBroker(ThreadedBroker):
     """A broker that can be asked by HTTP, from `with` to the end of its block."""
@@ -42,6 +50,7 @@ class WebBroker(ThreadedBroker):
     def __init__(self, data: Path) -> None:
         super().__init__(data)
         self.http = ""
+        self.process: ServingBroker | None = None
         self._web: HttpListener | None = None
 
     def __enter__(self) -> Self:
@@ -58,7 +67,8 @@ class WebBroker(ThreadedBroker):
         assert self.broker is not None
         node = self.broker.node
         await until(lambda: RECEIPTS in node.engine.catalog.secrets)
-        self._web = HttpListener(make_app(ServingBroker(node)), connections_max=64)
+        self.process = ServingBroker(node)
+        self._web = HttpListener(make_app(self.process), connections_max=64)
         host, port = await self._web.start("127.0.0.1", 0)
         self.http = f"{host}:{port}"
 
@@ -66,6 +76,11 @@ class WebBroker(ThreadedBroker):
     def node(self) -> Node:
         assert self.broker is not None
         return self.broker.node
+
+    def look(self) -> Readings:
+        """Take readings now, as a broker does every few seconds by itself."""
+        assert self.process is not None, "it is not open"
+        return self.call(self.process.watch.look())
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and document of one request."""

@@ -14,9 +14,7 @@ from penstock.core.errors import NotLeader, PenstockError, Unavailable
 
 SAFE_HEADERS = {
     "cache-control": "no-store",
-    "content-security-policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    ),
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }

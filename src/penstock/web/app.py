@@ -1,25 +1,32 @@
 """The HTTP application: health for probes, the cluster for operators, a page for people.
 
-    GET     /                            a page that says what is here
+    GET     /, /queues, /cluster, …      pages for people, see `dashboard/`
     GET     /livez                       the loop turns; never looks outside
     GET     /startupz                    the log is recovered, the node is in its cluster
     GET     /readyz, /healthz            requests are served; 503 with a list of what is wrong
     GET     /v1/health/quorum-critical   may this node be stopped? 503 with the shards that need it
     GET     /v1/health/replicated        does every shard have all its replicas? 503 if not
+    GET     /metrics                     for Prometheus, see `metrics.py`
     GET     /v1/cluster                  members, shards, leaders
     POST    /v1/cluster/members          {"node": 4, "peer": "host:port"}: add a node
     DELETE  /v1/cluster/members/{node}   remove one for good
     POST    /v1/cluster/transfer         {"shard": 2, "target": 3}: hand over leadership
+    POST    /v1/backup/cut               a moment of the whole cluster, for `penstock backup`
     GET     /v1/groups                   consumer groups of the whole cluster
     GET     /v1/groups/{group}           one of them: members, offsets, lag
     GET     /v1/pipelines                the last report of every pipeline, stage by stage
     GET     /v1/config                   settings in force, each with its source
+    GET     /v1/audit                    what operators ordered, the newest first (?limit=)
+            /v1/readings, /v1/alerts, …  see `watching.py`
             /v1/queues…                  see `queues.py`, `queue_work.py`, `queue_moves.py`
+            /v1/topics…                  see `topics.py`, `topic_messages.py`
+    GET     /v1/trace/{message}          what became of one message: see `traces.py`
 
 Answers are JSON, errors are `{"error", "message"}`. What a request must pass is `guard.py`.
 """
 
 import logging
+from functools import partial
 
 import msgspec
 from starlette.applications import Starlette
@@ -30,20 +37,33 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.core.errors import PenstockError, Unavailable
-from penstock.core.pipeline_report import PipelineReport
+from penstock.core.request_times import RequestTimes
 from penstock.core.types import NodeId, ShardId
-from penstock.web.answers import SAFE_HEADERS, error_answer, json_answer, penstock_error_answer
-from penstock.web.broker import Broker, Cluster, Node, Phase, PipelineReports
+from penstock.engine.node import Node as EngineNode
+from penstock.engine.slow_requests import SlowRequests
+from penstock.web.answers import error_answer, json_answer, penstock_error_answer
+from penstock.web.broker import Broker, Cluster, Node, Phase, node_of
+from penstock.web.cuts import cut_routes
+from penstock.web.dashboard.pages import page_routes
+from penstock.web.dashboard.rendering import is_for_people, problem_view, render
 from penstock.web.door import Endpoint
 from penstock.web.guard import Guard
 from penstock.web.health import missing_replicas, needed_here
-from penstock.web.page import render_page
+from penstock.web.metrics import metric_routes
+from penstock.web.orders import OrderNotes
 from penstock.web.queue_moves import move_routes
 from penstock.web.queue_work import work_routes
 from penstock.web.queues import queue_routes
-from penstock.web.requests import bounded, read_body
+from penstock.web.requests import bounded, read_body, whole_number
 from penstock.web.side_door import SideDoor
+from penstock.web.timing import Timing
+from penstock.web.tokens import is_token
+from penstock.web.topic_messages import MessageBrowser
+from penstock.web.topics import topic_routes
+from penstock.web.traces import trace_routes
+from penstock.web.watching import watch_routes
 
+AUDIT_LINES = 1_000
 HEALTH_PATHS = ("/livez", "/startupz", "/readyz", "/healthz")
 
 logger = logging.getLogger(__name__)
@@ -63,11 +83,14 @@ class TransferLeadership(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     target: int
 
 
-def make_app(broker: Broker, endpoint: Endpoint | None = None) -> ASGIApp:
-    """The application for one broker; `endpoint` is SQS, if that is served."""
+def make_app(
+    broker: Broker, endpoint: Endpoint | None = None, times: RequestTimes | None = None
+) -> ASGIApp:
+    """The application for one broker; `endpoint` is SQS, if that is served, and `times` is where
+    requests are counted."""
     endpoints = _Endpoints(broker)
     routes = [
-        Route("/", endpoints.page),
+        *page_routes(broker),
         Route("/livez", endpoints.live),
         Route("/startupz", endpoints.started),
         Route("/readyz", endpoints.ready),
@@ -79,9 +102,16 @@ def make_app(broker: Broker, endpoint: Endpoint | None = None) -> ASGIApp:
         Route("/v1/cluster/members/{node:int}", endpoints.remove_member, methods=["DELETE"]),
         Route("/v1/cluster/transfer", endpoints.transfer, methods=["POST"]),
         Route("/v1/groups", endpoints.groups),
+        *topic_routes(broker),
+        *MessageBrowser(broker).routes(),
         Route("/v1/groups/{group:path}", endpoints.group),
         Route("/v1/pipelines", endpoints.pipelines),
+        *trace_routes(broker),
         Route("/v1/config", endpoints.config),
+        Route("/v1/audit", endpoints.audit),
+        *cut_routes(broker),
+        *metric_routes(broker),
+        *watch_routes(broker),
         *queue_routes(broker),
         *work_routes(broker),
         *move_routes(broker),
@@ -90,12 +120,25 @@ def make_app(broker: Broker, endpoint: Endpoint | None = None) -> ASGIApp:
         routes=routes,
         exception_handlers={
             PenstockError: _answer_error,
-            HTTPException: _answer_http_error,
-            Exception: _answer_bug,
+            HTTPException: partial(_answer_http_error, broker),
+            Exception: partial(_answer_bug, broker),
         },
     )
-    guarded = Guard(app, hosts=broker.hosts, open_paths=HEALTH_PATHS)
-    return guarded if endpoint is None else SideDoor(guarded, endpoint, hosts=broker.hosts)
+    guarded = Guard(
+        OrderNotes(app, broker),
+        hosts=broker.hosts,
+        open_paths=HEALTH_PATHS,
+        is_token=partial(is_token, broker),
+        read_only=lambda: broker.read_only,
+    )
+    slow = partial(_slow_requests, broker)
+    timed = Timing(guarded, routes, RequestTimes() if times is None else times, slow)
+    return timed if endpoint is None else SideDoor(timed, endpoint, hosts=broker.hosts)
+
+
+def _slow_requests(broker: Broker) -> SlowRequests | None:
+    node = broker.node
+    return node.engine.slow_requests if isinstance(node, EngineNode) else None
 
 
 class _Endpoints:
@@ -103,12 +146,6 @@ class _Endpoints:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-
-    async def page(self, _request: Request) -> Response:
-        node = self._broker.node
-        pipelines = [] if node is None else await _quietly(node.pipeline_reports)
-        text = render_page(self._broker, pipelines)
-        return Response(text, media_type="text/html", headers=SAFE_HEADERS)
 
     async def live(self, _request: Request) -> Response:
         return json_answer({"live": True})
@@ -161,6 +198,10 @@ class _Endpoints:
     async def config(self, _request: Request) -> Response:
         return json_answer({"settings": self._broker.settings()})
 
+    async def audit(self, request: Request) -> Response:
+        limit = whole_number(request, "limit", AUDIT_LINES, least=1, most=AUDIT_LINES)
+        return json_answer({"orders": await node_of(self._broker).audit.recent(limit)})
+
     def _cluster(self) -> Cluster:
         return self._node().cluster
 
@@ -169,14 +210,6 @@ class _Endpoints:
         if node is None:
             raise Unavailable("the broker is starting; ask again", retry_after_ms=1_000)
         return node
-
-
-async def _quietly(reports: PipelineReports) -> list[PipelineReport]:
-    """The page is there for when something is wrong: it does without what cannot be had."""
-    try:
-        return await reports.reports()
-    except PenstockError:
-        return []
 
 
 def _verdict(name: str, problems: list[str]) -> Response:
@@ -189,18 +222,26 @@ def _answer_error(_request: Request, error: Exception) -> Response:
     return penstock_error_answer(error)
 
 
-def _answer_http_error(_request: Request, error: Exception) -> Response:
+def _answer_http_error(broker: Broker, request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), f"{error!r} is no HTTP error"
     name = error.detail.title().replace(" ", "").replace("-", "")
     sentence = {
         404: "there is nothing under this path",
         405: "this path does not take that method",
     }.get(error.status_code, error.detail)
-    return error_answer(error.status_code, name, sentence)
+    return _answer_problem(broker, request, error.status_code, name, sentence)
 
 
-def _answer_bug(request: Request, _error: Exception) -> Response:
+def _answer_bug(broker: Broker, request: Request, _error: Exception) -> Response:
     logger.error("%s %s failed", request.method, request.url.path)
-    return error_answer(
-        500, "InternalError", "this is a bug of Penstock; the broker's log tells more"
-    )
+    sentence = "this is a bug of Penstock; the broker's log tells more"
+    return _answer_problem(broker, request, 500, "InternalError", sentence)
+
+
+def _answer_problem(
+    broker: Broker, request: Request, status: int, name: str, sentence: str
+) -> Response:
+    """A page for people, a document for programs."""
+    if is_for_people(request):
+        return render(broker, request, problem_view(status, name, sentence))
+    return error_answer(status, name, sentence)

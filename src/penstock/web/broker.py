@@ -9,16 +9,20 @@ Queues have no fakes: what is asked of them is asked of a real node, in tests to
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from penstock.core.errors import Unavailable
+from penstock.core.front_end import FrontEndStatistics
 from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.lag import GroupLag, GroupLine
 from penstock.engine.node import Node as EngineNode
 from penstock.engine.status import ClusterStatus
+
+if TYPE_CHECKING:
+    from penstock.watch.watch import Watch
 
 
 class Phase(Enum):
@@ -144,6 +148,15 @@ class Broker(Protocol):
         """None until the log is recovered and the node is in its cluster."""
         ...
 
+    @property
+    def watch(self) -> "Watch | None":
+        """None until the node is there."""
+        ...
+
+    def front_ends(self) -> Sequence[FrontEndStatistics]:
+        """What each protocol that is served says of itself."""
+        ...
+
     def problems(self) -> list[str]:
         """Why it does not serve; nothing if it does."""
         ...
@@ -151,6 +164,11 @@ class Broker(Protocol):
     def settings(self) -> list[SettingRow]: ...
     def hosts(self) -> Collection[str]:
         """The names this node is known by."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Nothing may be changed by HTTP."""
         ...
 
 

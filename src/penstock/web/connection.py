@@ -26,7 +26,7 @@ from typing import cast
 import httptools
 
 from penstock.core.limits import KIB, SQS_BODY_BYTES_MAX
-from penstock.web.door import Door, Inside, Reply
+from penstock.web.door import CLIENT, Door, Inside, Reply
 from penstock.web.guard import page_refusal
 
 HEAD_BYTES_MAX = 64 * KIB
@@ -79,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
+        self._client = b""
         self._arriving: _Request | None = None
         self._raw: list[bytes] | None = []
         """What has arrived since the request began; None if it began in the middle of something."""
@@ -102,6 +103,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self._client = f"{name[0]}:{name[1]}".encode()
         if not self._door.enter(self):
             self._go_inside()
 
@@ -182,6 +186,7 @@ class Connection(asyncio.Protocol):
         if self._parser.should_upgrade():
             return
         self._requests += 1
+        headers[CLIENT] = self._client
         request = _Request(method, path, query, headers)
         request.keep_alive = (
             self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
@@ -208,6 +213,7 @@ class Connection(asyncio.Protocol):
         if request.body_bytes > SQS_BODY_BYTES_MAX:
             self._refuse(request, 413, _TOO_LARGE)
         elif self._door.is_full:
+            self._door.throttled += 1
             self._refuse(request, 503, _TOO_MANY)
 
     def on_message_complete(self) -> None:

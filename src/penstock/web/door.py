@@ -41,6 +41,8 @@ Inside = Callable[[], asyncio.Protocol]
 """Makes uvicorn's protocol for a connection."""
 Headers = Mapping[bytes, bytes]
 """By name, in small letters."""
+CLIENT = b":client"
+"""Under this name, which nobody can send, headers say the address of whoever asks."""
 
 
 class Reply(Protocol):
@@ -88,6 +90,9 @@ class Door:
         self.hosts = hosts
         self.connections: set[Connection] = set()
         self.held_bytes = 0
+        self.entered = 0
+        self.throttled = 0
+        """How often a request was refused because too much was held."""
         self.retiring = False
         self._connections_max = connections_max
         self._held_bytes_max = held_bytes_max
@@ -103,6 +108,7 @@ class Door:
         if self.retiring or len(self.connections) >= self._connections_max:
             return False
         self.connections.add(connection)
+        self.entered += 1
         if self._sweeping is None:
             self._sweep_soon()
         return True

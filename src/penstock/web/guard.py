@@ -7,6 +7,10 @@ and so can any page that is open in that browser; these rules keep such a page o
   the same site. So the `Host` must be an address, localhost, or a name this node is known by.
 - **To change something** takes `Content-Type: application/json`, which no form can send and no
   script of another site can send without asking first; and the `Origin`, if any, must be the Host.
+- **A page must be ours.** A change that shows any sign of a browser (an `Origin`, a `Referer`,
+  `Sec-Fetch-Site`) must show the token that our pages carry (`tokens.py`), too. Programs have no
+  such signs and need no token.
+- **Read-only.** With `web.read_only`, nothing is changed by HTTP at all, by whomever.
 - **Bounds.** A body has at most 1 MiB and is read whole before anything is begun.
 
 Health checks are exempt from the first rule: a load balancer may call a node whatever it likes, and
@@ -37,10 +41,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.core.limits import MIB
 from penstock.web.answers import error_answer
 
+TOKEN_HEADER = "x-penstock-token"  # noqa: S105 -- what it is called
 BODY_BYTES_MAX = 1 * MIB
 BODY_SECONDS_MAX = 10.0
 ANY_HOST = "*"
 
+_UNCHANGING = ("/v1/backup/cut",)
+"""A POST that changes nothing: see `cuts`."""
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 _BROWSER_SIGNS = (b"origin", b"referer", b"sec-fetch-site")
 _OWN_SITES = (b"same-origin", b"none")
@@ -59,11 +66,16 @@ class Guard:
         *,
         hosts: Hosts,
         open_paths: Collection[str],
+        is_token: Callable[[str], bool],
+        read_only: Callable[[], bool],
     ) -> None:
-        """`hosts` are the names this node is known by; `open_paths` may be asked by any name."""
+        """`hosts` are the names this node is known by; `open_paths` may be asked by any name;
+        `is_token` tells whether a page is ours."""
         self._app = app
         self._hosts = hosts
         self._open_paths = frozenset(open_paths)
+        self._is_token = is_token
+        self._read_only = read_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,6 +102,13 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and not _is_of(origin, host):
             return error_answer(403, "ForeignOrigin", f"a page of {origin} may not change this")
+        if any(sign.decode() in headers for sign in _BROWSER_SIGNS):
+            if not self._is_token(headers.get(TOKEN_HEADER, "")):
+                return error_answer(
+                    403, "TokenRequired", "this page is not the broker's own, or old: load it again"
+                )
+        if self._read_only() and scope["path"] not in _UNCHANGING:
+            return error_answer(403, "ReadOnly", "web.read_only is set: nothing is changed by HTTP")
         return None
 
 

@@ -87,12 +87,18 @@ class HttpListener:
 
     def __init__(self, app: ASGIApp, *, connections_max: int, door: Door | None = None) -> None:
         """`connections_max` are those of the application; the door has a bound of its own."""
+        self.accepted = 0
+        """Connections that the application has got so far."""
+
+        def inside(**settings: Any) -> asyncio.Protocol:
+            self.accepted += 1
+            return BoundedProtocol(**settings)
 
         def begin(**settings: Any) -> asyncio.Protocol:
             """What uvicorn calls for each connection."""
             if door is None:
-                return BoundedProtocol(**settings)
-            return Connection(door, lambda: BoundedProtocol(**settings))
+                return inside(**settings)
+            return Connection(door, lambda: inside(**settings))
 
         self._server = _Server(
             uvicorn.Config(
@@ -134,6 +140,11 @@ class HttpListener:
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]), name="http")
         name = bound.getsockname()
         return name[0], name[1]
+
+    @property
+    def connections(self) -> int:
+        """How many the application has; those at the door are the door's."""
+        return len(self._server.server_state.connections)
 
     async def close(self) -> None:
         """Stop accepting, let requests under way end, and return."""

@@ -118,7 +118,7 @@ def browsed(found: BrowsedMessage) -> StoredMessage:
         reason=found.reason,
         key=text(message.key),
         body=text(message.value),
-        headers=_headers(message.headers),
+        headers=header_texts(message.headers),
     )
 
 
@@ -136,7 +136,7 @@ def delivered(delivery: Delivery, receipt: str) -> StoredMessage:
         receipt=receipt,
         key=text(message.key),
         body=text(message.value),
-        headers=_headers(message.headers),
+        headers=header_texts(message.headers),
     )
 
 
@@ -160,7 +160,8 @@ def text(data: bytes | None) -> Text:
         return Encoded(data)
 
 
-def _headers(headers: Iterable[Header]) -> dict[str, HeaderValue]:
+def header_texts(headers: Iterable[Header]) -> dict[str, HeaderValue]:
+    """Headers as an object of JSON."""
     gathered: dict[str, list[str | Encoded | None]] = {}
     for name, value in headers:
         gathered.setdefault(name, []).append(text(value))

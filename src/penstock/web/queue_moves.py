@@ -3,7 +3,7 @@
     POST    /v1/queues/{name}/redrive        {"to"?, "filter"?, "rate"?, "dry_run"?}: move messages
     GET     /v1/queues/{name}/moves          the moves out of this queue, the latest first
     DELETE  /v1/queues/{name}/moves/{id}     stop one; what was moved stays moved
-    POST    /v1/queues/{name}/dead/revive    {"group"?, "filter"?}: deliver dead messages anew
+    POST    /v1/queues/{name}/dead/revive    {"group"?, "filter"?, "dry_run"?}: deliver them anew
     POST    /v1/queues/{name}/dead/discard   {"group"?, "filter"?}: drop them
     POST    /v1/queues/{name}/dead/archive   move none of them any more: they stay where they died
 
@@ -74,6 +74,8 @@ class DeadMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     group: str = DEFAULT_WORK_GROUP
     filter: Conditions = Conditions()
+    dry_run: bool = False
+    """Of a revival: only tell how many are meant."""
 
 
 def move_routes(broker: Broker) -> Sequence[Route]:
@@ -125,10 +127,13 @@ class _Moves:
         node, topic, wanted = await self._dead(request)
         count = await bounded(
             node.engine.moves.redrive_in_place(
-                topic, group=wanted.group, filter=wanted.filter.filter()
+                topic,
+                group=wanted.group,
+                filter=wanted.filter.filter(),
+                dry_run=wanted.dry_run,
             )
         )
-        return json_answer({"messages": count})
+        return json_answer({"matching": count} if wanted.dry_run else {"messages": count})
 
     async def discard(self, request: Request) -> Response:
         node, topic, wanted = await self._dead(request)

@@ -1,6 +1,7 @@
 """The messages of a queue over HTTP: for people who look, and for workers without a client.
 
-    GET     /v1/queues/{name}/messages       ?state= &partition= &from= &limit= &group=: look
+    GET     /v1/queues/{name}/messages       ?state= &partition= &from= &limit= &group= &reason=
+                                             &topic= &key= &body= &header= &header_value=: look
     POST    /v1/queues/{name}/messages       one message, or {"messages": […]}: send
     DELETE  /v1/queues/{name}/messages/{partition}/{offset}    call off one that waits
     POST    /v1/queues/{name}/receive        {"max"?, "lease_ms"?, "wait_ms"?, "group"?}: lease some
@@ -25,36 +26,39 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.core.decoders import decode_json
-from penstock.core.errors import InvalidReceipt, InvalidRequest, Unavailable, UnknownWork
+from penstock.core.errors import InvalidReceipt, InvalidRequest, UnknownWork
 from penstock.core.limits import (
-    BROWSE_STEPS_MAX,
     DEAD_REASON_CHARACTERS_MAX,
     LEASE_MS_MAX,
-    MIB,
     QUEUE_WAIT_MS_MAX,
 )
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorities
+from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset
 from penstock.engine.led_queues import ALL_STATES
 from penstock.engine.node import Node
-from penstock.engine.queue_requests import BrowsedMessage, Delivery, Receipt
+from penstock.engine.queue_requests import Delivery, Receipt
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.machines.topics import Topic
 from penstock.web.answers import error_answer, json_answer
 from penstock.web.broker import Broker, node_of
+from penstock.web.queue_browsing import (
+    BROWSE_MAX,
+    BROWSE_STEP,
+    BrowseWanted,
+    browse,
+    check_partition,
+)
 from penstock.web.queue_messages import (
     OutgoingMessage,
     browsed,
     delivered,
     new_message,
-    size_bytes,
 )
+from penstock.web.queue_moves import Conditions
 from penstock.web.requests import bounded, read_body, unless_gone, whole_number
+from penstock.web.timing import PROTOCOL
 
-BROWSE_MAX = 1_000
-BROWSE_STEP = 50
-BROWSE_BYTES_MAX = 8 * MIB
-BROWSE_LOOKS_MAX = 100
 RECEIVE_MAX = 100
 SEND_MAX = 1_000
 SETTLE_MAX = 1_000
@@ -125,34 +129,24 @@ class _Work:
 
     async def browse(self, request: Request) -> Response:
         node, topic = self._asked(request)
-        limit = whole_number(request, "limit", BROWSE_STEP, least=1, most=BROWSE_MAX)
-        group = request.query_params.get("group", DEFAULT_WORK_GROUP)
-        states = _states(request.query_params.get("state"))
-        partitions, start = _from(request, topic)
-        found: list[BrowsedMessage] = []
-        bytes_left, looks_left = BROWSE_BYTES_MAX, BROWSE_LOOKS_MAX
-        places = await node.queue_survey.places(topic.partitions)
-        for index in partitions:
-            place = places.get(topic.partitions[index])
-            if place is None:
-                raise Unavailable(f"partition {index} of {topic.name} cannot be reached now")
-            start = max(start, place.starts.get(group, place.log_start))
-            while start < place.end:
-                if len(found) >= limit or bytes_left <= 0 or looks_left <= 0:
-                    return _page(found, after=f"{index}:{start}")
-                step = min(limit - len(found), BROWSE_STEP)
-                page = await node.queues.browse(
-                    topic, group=group, index=index, start=start, states=states, messages_max=step
-                )
-                found += page
-                looks_left -= 1
-                bytes_left -= sum(size_bytes(one.message) for one in page)
-                # One look covers so many offsets, whether there is something in them or not.
-                start = Offset(start + BROWSE_STEPS_MAX)
-                if len(page) == step:
-                    start = Offset(page[-1].message.offset + 1)
-            start = Offset(0)
-        return _page(found, after=None)
+        asked = request.query_params
+        last = len(topic.partitions) - 1
+        partition: int | None = None
+        if "partition" in asked:
+            partition = whole_number(request, "partition", 0, most=last)
+        page = await browse(
+            node,
+            topic,
+            BrowseWanted(
+                group=asked.get("group", DEFAULT_WORK_GROUP),
+                states=_states(asked.get("state")),
+                written=asked.get("from", "0"),
+                partition=partition,
+                limit=whole_number(request, "limit", BROWSE_STEP, least=1, most=BROWSE_MAX),
+                filter=conditions(request).filter(),
+            ),
+        )
+        return json_answer({"messages": [browsed(one) for one in page.found], "next": page.next})
 
     async def send(self, request: Request) -> Response:
         wanted = await _outgoing(request)
@@ -160,7 +154,7 @@ class _Work:
         _check_heard(topic, wanted)
         fifo = topic.settings.queue.fifo
         messages = [new_message(one, fifo=fifo) for one in wanted]
-        sent = await bounded(node.queues.send(topic, messages))
+        sent = await bounded(node.queues.send(topic, messages, protocol=PROTOCOL))
         lines = [
             SentMessage(partition=one.index, offset=one.offset, duplicate=one.duplicate)
             for one in sent
@@ -170,7 +164,7 @@ class _Work:
     async def cancel(self, request: Request) -> Response:
         node, topic = self._asked(request)
         index, offset = request.path_params["partition"], request.path_params["offset"]
-        _check_partition(topic, index)
+        check_partition(topic, index)
         group = request.query_params.get("group", DEFAULT_WORK_GROUP)
         places = [(index, Offset(min(offset, _OFFSET_MAX)))]
         cancelled = await bounded(node.queues.cancel(topic, places, group))
@@ -195,7 +189,11 @@ class _Work:
             if not 0 <= number <= most:
                 least = int(name == "max")
                 raise InvalidRequest(f"{name} must be from {least} to {most + least}")
-        deliveries = await unless_gone(request, _receive(node, topic, wanted, wait_ms))
+        deliveries = await unless_gone(
+            request, _receive(node, topic, wanted, wait_ms, _receiver(request))
+        )
+        if deliveries:
+            node.engine.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
         sign = node.queues.sign
         return json_answer(
             {"messages": [delivered(one, sign(one.receipt)) for one in deliveries or ()]}
@@ -218,8 +216,15 @@ class _Work:
         return node, node.engine.topic(request.path_params["name"])
 
 
+def _receiver(request: Request) -> str:
+    """Who asks, as leases remember it."""
+    client = request.client
+    address = "" if client is None else f"{client.host}:{client.port}"
+    return receiver_name("http", address, request.headers.get("user-agent", "").partition(" ")[0])
+
+
 async def _receive(
-    node: Node, topic: Topic, wanted: ReceiveMessages, wait_ms: int
+    node: Node, topic: Topic, wanted: ReceiveMessages, wait_ms: int, receiver: str
 ) -> list[Delivery]:
     """A work group that is named and not there begins with the first message."""
     ask = partial(
@@ -229,6 +234,7 @@ async def _receive(
         messages_max=wanted.max,
         lease_ms=wanted.lease_ms,
         wait_ms=wait_ms,
+        receiver=receiver,
     )
     try:
         return await ask()
@@ -298,29 +304,14 @@ def _states(written: str | None) -> frozenset[str]:
     return states
 
 
-def _from(request: Request, topic: Topic) -> tuple[range, Offset]:
-    """Which partitions to look at, and where in the first one to begin: `from` is an offset with
-    `partition`, and otherwise PARTITION:OFFSET, as `next` says it."""
-    count = len(topic.partitions)
-    written = request.query_params.get("from", "0")
-    first, colon, offset = written.rpartition(":")
-    numbers = (first, offset) if colon else ("0", offset)
-    if not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):
-        raise InvalidRequest(f'from = "{written[:60]}" must be an offset, or PARTITION:OFFSET')
-    if "partition" in request.query_params:
-        index = whole_number(request, "partition", 0, most=count - 1)
-        if colon and int(first) != index:
-            raise InvalidRequest(f"from = {written} is not in partition {index}")
-        return range(index, index + 1), Offset(int(offset))
-    _check_partition(topic, int(numbers[0]))
-    return range(int(numbers[0]), count), Offset(int(offset))
-
-
-def _check_partition(topic: Topic, index: int) -> None:
-    count = len(topic.partitions)
-    if index >= count:
-        raise InvalidRequest(f"{topic.name} has partitions 0 to {count - 1}, not {index}")
-
-
-def _page(found: list[BrowsedMessage], after: str | None) -> Response:
-    return json_answer({"messages": [browsed(one) for one in found], "next": after})
+def conditions(request: Request) -> Conditions:
+    """The conditions that a look names, as a redrive has them."""
+    asked = request.query_params
+    return Conditions(
+        reason=asked.get("reason", ""),
+        topic=asked.get("topic", ""),
+        key=asked.get("key", ""),
+        header=asked.get("header", ""),
+        header_value=asked.get("header_value", ""),
+        body=asked.get("body", ""),
+    )

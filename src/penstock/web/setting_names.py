@@ -13,6 +13,8 @@ from penstock.core.errors import InvalidConfig
 from penstock.core.topic_configs import TOPIC_CONFIGS
 
 PREFIX = "queue."
+SHOWN = (PREFIX, "alert.")
+"""What is set on a queue has one of these in front."""
 HIDDEN = "queue.sqs"
 """What the SQS port remembers for its clients; it means nothing to anybody else."""
 BESIDES = ("retention.ms", "retention.bytes", "max.message.bytes")
@@ -51,7 +53,7 @@ def queue_settings(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
     return {
         short_name(name): one.parse(configs.get(name, one.default))
         for name, one in TOPIC_CONFIGS.items()
-        if (name.startswith(PREFIX) and name != HIDDEN) or name in BESIDES
+        if (name.startswith(SHOWN) and name != HIDDEN) or name in BESIDES
     }
 
 

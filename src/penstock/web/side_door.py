@@ -8,7 +8,7 @@ import asyncio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.core.limits import SQS_BODY_BYTES_MAX
-from penstock.web.door import Endpoint, Headers, Reply
+from penstock.web.door import CLIENT, Endpoint, Headers, Reply
 from penstock.web.guard import Hosts, page_refusal
 
 BODY_SECONDS_MAX = 30.0
@@ -27,8 +27,11 @@ class SideDoor:
         if scope["type"] == "http":
             method = scope["method"].encode()
             path, query = scope["raw_path"], scope["query_string"]
-            headers: Headers = dict(scope["headers"])
+            headers = dict(scope["headers"])
             if self._endpoint.takes(method, path, query, headers):
+                client = scope.get("client")
+                if client is not None:
+                    headers[CLIENT] = f"{client[0]}:{client[1]}".encode()
                 reply = await self._reply(method, path, query, headers, receive)
                 if reply is not None:
                     await _send(reply, send)

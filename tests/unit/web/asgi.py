@@ -9,10 +9,12 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from penstock.core.errors import PenstockError, UnknownGroup, UnknownNode
+from penstock.core.front_end import FrontEndStatistics
 from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import Index, NodeId, ShardId, Term
 from penstock.engine.lag import GroupLag, GroupLine
 from penstock.engine.status import ClusterStatus, FollowerStatus, NodeStatus, ShardStatus
+from penstock.watch.watch import Watch
 from penstock.web.broker import Phase, SettingRow
 
 JSON = {"content-type": "application/json"}
@@ -272,6 +274,8 @@ class FakeBroker:
     node: FakeNode | None = field(default_factory=FakeNode)
     reasons: list[str] = field(default_factory=list)
     known: set[str] = field(default_factory=lambda: {"broker.example"})
+    read_only: bool = False
+    watch: Watch | None = None
 
     def problems(self) -> list[str]:
         return self.reasons
@@ -281,3 +285,6 @@ class FakeBroker:
 
     def hosts(self) -> set[str]:
         return self.known
+
+    def front_ends(self) -> list[FrontEndStatistics]:
+        return []

@@ -1,0 +1,21 @@
+"""`POST /v1/backup/cut`: one moment of the whole cluster, for whoever copies this node's files.
+
+It changes nothing, but requests wait while the moment is marked (see `engine.cut`); hence a POST.
+"""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.web.answers import json_answer
+from penstock.web.broker import Broker, node_of
+from penstock.web.requests import bounded
+
+
+def cut_routes(broker: Broker) -> list[Route]:
+    """The paths of this module."""
+
+    async def cut(_request: Request) -> Response:
+        return json_answer(await bounded(node_of(broker).cuts.cut()))
+
+    return [Route("/v1/backup/cut", cut, methods=["POST"])]

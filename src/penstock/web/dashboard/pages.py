@@ -1,0 +1,70 @@
+"""Every page, and where it is.
+
+A page is added here, in one line; what it needs besides is a function in a module of its own and a
+template. The function raises our errors as they come: they become a page that says so.
+"""
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.core.errors import PenstockError
+from penstock.web.broker import Broker
+from penstock.web.dashboard.alerts import alerts
+from penstock.web.dashboard.assets import answer_asset
+from penstock.web.dashboard.audit import audit
+from penstock.web.dashboard.cluster import cluster
+from penstock.web.dashboard.group_list import group_list
+from penstock.web.dashboard.group_page import group_page
+from penstock.web.dashboard.live import Live
+from penstock.web.dashboard.overview import overview
+from penstock.web.dashboard.pipelines import pipelines
+from penstock.web.dashboard.queue_list import queue_list
+from penstock.web.dashboard.queue_page import queue_page
+from penstock.web.dashboard.rendering import error_view, prepare, render
+from penstock.web.dashboard.search import search
+from penstock.web.dashboard.settings import settings
+from penstock.web.dashboard.topic_list import topic_list
+from penstock.web.dashboard.topic_page import topic_page
+from penstock.web.dashboard.trace_page import trace_page
+from penstock.web.dashboard.view import Page
+
+PAGES: dict[str, Page] = {
+    "/": overview,
+    "/queues": queue_list,
+    "/queues/{name}": queue_page,
+    "/topics": topic_list,
+    "/topics/{name}": topic_page,
+    "/groups": group_list,
+    "/groups/{name:path}": group_page,
+    "/trace": trace_page,
+    "/cluster": cluster,
+    "/alerts": alerts,
+    "/pipelines": pipelines,
+    "/settings": settings,
+    "/audit": audit,
+    "/search": search,
+}
+
+
+def page_routes(broker: Broker) -> Sequence[Route]:
+    """The paths of the dashboard."""
+    return [
+        *(_route(broker, path, page) for path, page in PAGES.items()),
+        Route("/live", Live(broker).answer),
+        Route("/assets/{file}", answer_asset),
+    ]
+
+
+def _route(broker: Broker, path: str, page: Page) -> Route:
+    async def answer(request: Request) -> Response:
+        await prepare()
+        try:
+            view = await page(broker, request)
+        except PenstockError as error:
+            view = error_view(error)
+        return render(broker, request, view)
+
+    return Route(path, answer)

@@ -1,0 +1,135 @@
+"""How numbers, times and names are written on pages: filters and functions of the templates.
+
+What is not known is a dash, never a zero. Times are UTC, as in logs; how long ago something was is
+said in the two largest units, as people do.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+UNKNOWN = "–"
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+_SHORT_AGE = {"s": 180, "min": 120, "h": 72}
+"""How many of a unit are still written in it."""
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SHORT = ("", "k", "M", "G")
+
+
+def number(value: float | None) -> str:
+    """12345 as 12,345; of a fraction, only what matters."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def short_number(value: float | None) -> str:
+    """12345 as 12.3k, for where there is little room."""
+    if value is None:
+        return UNKNOWN
+    size, power = float(value), 0
+    while abs(size) >= 999.5 and power < len(_SHORT) - 1:
+        size, power = size / 1_000, power + 1
+    if power == 0:
+        return number(value)
+    return f"{size:.1f}{_SHORT[power]}" if abs(size) < 99.95 else f"{size:.0f}{_SHORT[power]}"
+
+
+def rate(value: float | None) -> str:
+    """So many a second."""
+    if value is None:
+        return UNKNOWN
+    if value == 0:
+        return "0/s"
+    if value < 0.1:
+        return "<0.1/s"
+    return f"{value:.1f}/s" if value < 10 else f"{short_number(round(value))}/s"
+
+
+def age(ms: float | None) -> str:
+    """How long, in the two largest units: 3 min 20 s."""
+    if ms is None or ms < 0:
+        return UNKNOWN
+    if ms < 1_000:
+        return "0 s" if ms < 1 else f"{ms / 1_000:.1f} s"
+    for place, (unit, size) in enumerate(_UNITS):
+        if ms >= size:
+            whole, rest = divmod(int(ms), size)
+            if place + 1 < len(_UNITS) and rest >= _UNITS[place + 1][1]:
+                return f"{whole} {unit} {rest // _UNITS[place + 1][1]} {_UNITS[place + 1][0]}"
+            return f"{whole} {unit}"
+    raise AssertionError(f"{ms} ms has no unit")
+
+
+def short_age(ms: float | None) -> str:
+    """How long, in one unit, for where there is little room: 200 s, 75 min, 30 h."""
+    if ms is None or ms < 0:
+        return UNKNOWN
+    for unit, size in reversed(_UNITS):
+        if ms < size * _SHORT_AGE.get(unit, math.inf):
+            return f"{int(ms / size)} {unit}"
+    raise AssertionError(f"{ms} ms has no unit")
+
+
+def moment(ms: float | None) -> str:
+    """A time of day with its date: 2026-01-31 12:00:05."""
+    return UNKNOWN if ms is None or ms <= 0 else f"{_moment(ms):%Y-%m-%d %H:%M:%S}"
+
+
+def clock(ms: float | None) -> str:
+    """A time of day: 12:00:05."""
+    return UNKNOWN if ms is None or ms <= 0 else f"{_moment(ms):%H:%M:%S}"
+
+
+def machine_moment(ms: float) -> str:
+    """For the `datetime` of a `<time>`."""
+    return _moment(ms).isoformat(timespec="milliseconds")
+
+
+def size(count: float | None) -> str:
+    """Bytes, in the unit that fits."""
+    if count is None:
+        return UNKNOWN
+    value, unit = float(count), 0
+    while value >= 1_024 and unit < len(_SIZES) - 1:
+        value, unit = value / 1_024, unit + 1
+    return f"{int(value)} B" if unit == 0 else f"{value:.1f} {_SIZES[unit]}"
+
+
+def share(value: float | None) -> str:
+    """A part of a whole: 0.5 as 50 %."""
+    if value is None:
+        return UNKNOWN
+    return f"{value * 100:.0f} %" if value == 0 or value >= 0.1 else f"{value * 100:.1f} %"
+
+
+def count_of(count: int, one: str, many: str = "") -> str:
+    """1 queue, 2 queues."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def segment(name: object) -> str:
+    """A name as one part of a path."""
+    return quote(str(name), safe="")
+
+
+def curve(points: Sequence[float], width: int = 96, height: int = 24) -> str:
+    """The `points` of a small line that shows how something went; empty if there is too little.
+    It starts at zero unless it is below, so that a line at the bottom is nothing."""
+    if len(points) < 2:
+        return ""
+    low, high = min(0.0, *points), max(points)
+    span = (high - low) or 1.0
+    step = width / (len(points) - 1)
+    inner = height - 3
+    return " ".join(
+        f"{place * step:.1f},{1.5 + inner - (value - low) / span * inner:.1f}"
+        for place, value in enumerate(points)
+    )
+
+
+def _moment(ms: float) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)

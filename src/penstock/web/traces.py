@@ -1,0 +1,54 @@
+"""What became of one message, over HTTP, from any node.
+
+    GET     /v1/trace/{message}    by its id, or by its place as topic:partition:offset
+                                   (?in= a topic to look in, may be repeated)
+
+404 if no message has the id. `gave_up` says that there was more than could be searched.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.web.answers import error_answer, json_answer
+from penstock.web.broker import Broker, node_of
+from penstock.wire.trace_requests import Sighting, TraceInfo
+
+
+class TraceDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer."""
+
+    message: str
+    sightings: Sequence[Sighting]
+
+
+def trace_routes(broker: Broker) -> Sequence[Route]:
+    """The path of this module."""
+
+    async def trace(request: Request) -> Response:
+        found = await find_trace(
+            broker, request.path_params["message"], request.query_params.getlist("in")
+        )
+        if not found.sightings:
+            return error_answer(404, "UnknownMessage", why_not_found(found))
+        return json_answer(TraceDocument(message=found.message, sightings=found.sightings))
+
+    return [Route("/v1/trace/{message:path}", trace)]
+
+
+async def find_trace(broker: Broker, message: str, within: Sequence[str] = ()) -> TraceInfo:
+    """What is known of a message; for pages, too."""
+    return await node_of(broker).traces.trace(message, within)
+
+
+def why_not_found(found: TraceInfo) -> str:
+    """One sentence for people."""
+    if found.gave_up:
+        return (
+            f"the newest messages were searched, and none of them has the id {found.message};"
+            " say in which topic it may be"
+        )
+    return f"no message has the id {found.message}; the topic it was sent to may be gone"
