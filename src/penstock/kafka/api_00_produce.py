@@ -101,7 +101,8 @@ class _Produce:
             rows.append(ProduceRow(index, INVALID_RECORD, message="a batch has to have records"))
             self.context.count_error(INVALID_RECORD)
             return
-        future = self.context.engine.produce(topic, index, batch, self.acks)
+        context = self.context
+        future = context.engine.produce(topic, index, batch, self.acks, context.board.flow)
         if future.done():
             rows.append(self._row(topic, index, future))
             return

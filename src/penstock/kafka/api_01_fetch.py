@@ -17,6 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.core import limits
+from penstock.core.clock import precise_seconds
 from penstock.core.errors import OffsetOutOfRange, PenstockError
 from penstock.core.records import read_outline
 from penstock.core.types import Offset
@@ -65,8 +66,17 @@ class _Part:
     """One partition of a fetch, and what has been read of it."""
 
     __slots__ = (
-        "bytes_max", "code", "epoch", "high_watermark", "hint", "index", "log_start", "offset",
-        "records", "topic",
+        "bytes_max",
+        "code",
+        "epoch",
+        "high_watermark",
+        "hint",
+        "index",
+        "log_start",
+        "messages",
+        "offset",
+        "records",
+        "topic",
     )  # fmt: skip
 
     def __init__(self, topic: "Topic | None", asked: Message) -> None:
@@ -78,6 +88,7 @@ class _Part:
         self.code = 0
         self.high_watermark = -1
         self.log_start = -1
+        self.messages = 0
         self.records: list[Buffer] = []
         self.hint: LeaderHint | None = None
 
@@ -92,7 +103,7 @@ class _Fetch:
 
     __slots__ = (
         "bytes_max", "bytes_min", "context", "endpoints", "failed", "got_bytes", "held_bytes",
-        "is_answered", "is_woken", "timer", "topics", "wait_ms", "watch",
+        "is_answered", "is_woken", "parked_at", "timer", "topics", "wait_ms", "watch",
     )  # fmt: skip
 
     def __init__(self, request: Message, context: Context) -> None:
@@ -107,6 +118,7 @@ class _Fetch:
         self.held_bytes = 0
         self.is_answered = False
         self.is_woken = False
+        self.parked_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.watch: Watch | None = None
         self.topics: list[tuple[TopicKey, list[_Part]]] = []
@@ -137,8 +149,9 @@ class _Fetch:
             if part.topic is not None
         ]
         self.watch = context.engine.watch(partitions, self._wake)
-        self.timer = asyncio.get_running_loop().call_later(self.wait_ms / 1_000, self._answer)
-        context.on_hurry = self._answer
+        self.timer = asyncio.get_running_loop().call_later(self.wait_ms / 1_000, self._give_up)
+        self.parked_at = precise_seconds()
+        context.on_hurry = self._give_up
 
     # Looking.
 
@@ -163,7 +176,7 @@ class _Fetch:
             left = min(part.bytes_max - sum(map(len, part.records)), bytes_max - self.got_bytes)
             if left <= 0 and self.got_bytes:
                 return
-            data = engine.read(topic, part.index, Offset(part.offset), max(left, 0))
+            data, end = engine.read_stretch(topic, part.index, Offset(part.offset), max(left, 0))
         except OffsetOutOfRange:
             self._fail(part, OFFSET_OUT_OF_RANGE)
         except PenstockError as error:
@@ -172,6 +185,7 @@ class _Fetch:
             # The first messages of an answer may be too many, so that every reader gets on.
             if data and (len(data) <= left or not self.got_bytes):
                 part.records.append(data)
+                part.messages += end - part.offset
                 self.got_bytes += len(data)
 
     def _check_epoch(self, part: _Part, topic: "Topic") -> None:
@@ -221,10 +235,16 @@ class _Fetch:
             self.is_woken = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
+    def _give_up(self) -> None:
+        """The client's patience is at an end, or the node's."""
+        self.context.waited = precise_seconds() - self.parked_at
+        self._answer()
+
     def _look_again(self) -> None:
         self.is_woken = False
         if self.is_answered:
             return
+        self.context.waited = precise_seconds() - self.parked_at
         try:
             self._look()
         except Exception as error:  # noqa: BLE001
@@ -246,12 +266,21 @@ class _Fetch:
             self.timer.cancel()
         context = self.context
         context.board.fetches_held_bytes -= self.held_bytes
+        if not context.abandoned:
+            self._count()
         rows = [(key, [part.row() for part in parts]) for key, parts in self.topics]
         context.finish(
             write_fetch(
                 context.version, context.correlation_id, rows, tuple(self.endpoints.values())
             )
         )
+
+    def _count(self) -> None:
+        delivered = self.context.board.flow.delivered
+        for _, parts in self.topics:
+            for part in parts:
+                if part.messages and part.topic is not None:
+                    delivered(part.topic.name, part.messages)
 
 
 def _end_offset(data: Buffer, offset: int) -> int:

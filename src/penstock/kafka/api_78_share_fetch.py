@@ -16,8 +16,10 @@ Not served  `min_bytes` above one message and `batch_size`: leases are not held 
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.clock import precise_seconds
 from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
+from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset, TopicId
 from penstock.engine.stored_batches import StoredBatches, collect, measure, ready_ranges
 from penstock.kafka.codec import Message
@@ -106,6 +108,9 @@ class _ShareFetch:
         self._hurried = False
         self._woken = asyncio.Event()
         context.on_hurry = self._hurry
+        self._receiver = receiver_name(
+            "kafka", context.connection.client_address, context.client_id
+        )
 
     async def run(self) -> None:
         """Carry the request out and answer it."""
@@ -145,11 +150,14 @@ class _ShareFetch:
                     return
                 if wait_ms <= 0 or loop.time() >= deadline:
                     return
+                parked_at = precise_seconds()
                 try:
                     async with asyncio.timeout_at(deadline):
                         await self._woken.wait()
                 except TimeoutError:
                     return
+                finally:
+                    self._context.waited += precise_seconds() - parked_at
         finally:
             for watch in watches:
                 watch.cancel()
@@ -190,6 +198,7 @@ class _ShareFetch:
         topic = find_topic(engine, topic_id)
         if not 0 <= index < len(topic.partitions):
             raise UnknownPartition(f"topic {topic.name} has no partition {index}")
+        engine.queues.here.askers.note(topic.topic_id, group, self._receiver)
         work = engine.queues.work_here(topic, index, group)
         if work is None:
             await open_work(engine, topic, group)
@@ -214,7 +223,9 @@ class _ShareFetch:
         )
         if not messages:
             return False
-        acquired = await engine.queues.acquire_here(topic, index, group, messages)
+        acquired = await engine.queues.acquire_here(
+            topic, index, group, messages, receiver=self._receiver
+        )
         if not acquired.runs:
             return False
         await self._take(key, acquired, batches)
@@ -243,7 +254,9 @@ class _ShareFetch:
         now_ms = self._engine.clock.wall_ms()
         for lease in leases([(run.first, run.end) for run in sent]):
             session.has(key, lease, now_ms)
-        self._messages_left -= sum(run.end - run.first for run in sent)
+        messages = sum(run.end - run.first for run in sent)
+        self._messages_left -= messages
+        self._context.board.flow.delivered(find_topic(self._engine, key[0]).name, messages)
         records = b"".join(piece.batch.data for piece in pieces)
         self._bytes_left -= len(records)
         self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, sent))}

@@ -84,6 +84,11 @@ class Connection(asyncio.BufferedProtocol):
         self._partial = (-1, 0)
         """The number of the request that was found incomplete by a sweep, and when."""
 
+    @property
+    def client_address(self) -> str:
+        """Where the client is: host and port."""
+        return self._client
+
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -260,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
     def _wait_for_room(self) -> None:
         if not self._waits_for_room:
             self._waits_for_room = True
+            self.board.throttled += 1
             self.board.waiting.append(self)
 
     def _pause_reading(self) -> None:

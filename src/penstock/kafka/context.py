@@ -8,6 +8,7 @@ lost first, `abandoned` turns true, `on_hurry` is called if it is set, and finis
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.core.clock import precise_seconds
 from penstock.core.errors import PenstockError
 from penstock.kafka.codec import Answer, Codec, Message, codec
 
@@ -24,8 +25,8 @@ class Context:
     """What an API knows about a request besides its content."""
 
     __slots__ = (
-        "abandoned", "api", "board", "buffers", "client_id", "connection", "correlation_id",
-        "engine", "frame_bytes", "on_hurry", "version",
+        "abandoned", "api", "began", "board", "buffers", "client_id", "connection",
+        "correlation_id", "engine", "frame_bytes", "on_hurry", "version", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +46,9 @@ class Context:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.frame_bytes = frame_bytes
+        self.began = precise_seconds()
+        self.waited = 0.0
+        """For how many seconds it waited because its client wanted to."""
         self.buffers: list[Buffer] | None = None
         self.abandoned = False
         self.on_hurry: Callable[[], None] | None = None
@@ -79,7 +83,22 @@ class Context:
         assert self.buffers is None, f"{self.api.name} was answered twice"
         self.buffers = buffers
         self.on_hurry = None
+        ended = precise_seconds()
+        took = ended - self.began - self.waited
+        self.board.histograms[self.api.key].observe(took)
+        if took >= self.engine.slow_requests.seconds:
+            self._note_slow(ended)
         self.connection.send_finished(self)
+
+    def _note_slow(self, ended: float) -> None:
+        self.engine.slow_requests.note(
+            "kafka",
+            f"{self.api.name} v{self.version}",
+            f"{self.client_id} at {self.client_host}",
+            began=self.began,
+            ended=ended,
+            waited=self.waited,
+        )
 
     def refuse(self, error: PenstockError) -> None:
         """Finish with an error, or close the connection if the API has no place for one."""

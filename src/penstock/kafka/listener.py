@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.core.front_end import FrontEndStatistics
 from penstock.kafka.api import Api
 from penstock.kafka.connection import Connection
 from penstock.kafka.guests import Guests
@@ -127,3 +128,7 @@ class KafkaListener:
     def statistics(self) -> KafkaStatistics:
         """Counters since the start, and what is under way."""
         return self._board.statistics()
+
+    def front_end(self) -> FrontEndStatistics:
+        """The same, in the words that all front-ends share."""
+        return self._board.front_end()

@@ -16,7 +16,10 @@ import msgspec
 
 from penstock.core import limits
 from penstock.core.clock import Clock
+from penstock.core.front_end import FrontEndStatistics
+from penstock.core.request_times import RequestReading, RequestTimes
 from penstock.kafka.api import Api
+from penstock.kafka.error_names import name_of
 from penstock.kafka.guests import Guests
 from penstock.kafka.metadata_cache import MetadataCache
 from penstock.kafka.sequence_gaps import SequenceGaps
@@ -87,6 +90,11 @@ class Switchboard:
         self.metadata_cache = MetadataCache()
         self.sequence_gaps = SequenceGaps()
         self.share_sessions = ShareSessions(engine, clock)
+        self.times = RequestTimes()
+        self.histograms = {key: self.times.of(api.name) for key, api in apis.items()}
+        self.flow = engine.traffic.of("kafka")
+        self.throttled = 0
+        """How often a connection had to wait for room."""
         self.requests_held_bytes = 0
         self.answers_unsent_bytes = 0
         self.fetches_held_bytes = 0
@@ -161,6 +169,29 @@ class Switchboard:
             # Clients choose names; what they choose must not look like lines of the log.
             plain = "".join(letter if letter.isprintable() else "?" for letter in text[:1_000])
             log.warning("%s", plain)
+
+    def front_end(self) -> FrontEndStatistics:
+        """What all front-ends can say of themselves."""
+        errors = {
+            (self.apis[key].name, name_of(code)): count
+            for (key, code), count in self.errors.items()
+        }
+        return FrontEndStatistics(
+            protocol="kafka",
+            requests=RequestReading(self.times.statistics().times, errors),
+            connections=len(self.connections),
+            accepted=self.accepted,
+            refused=self.refused,
+            faulted=self.faulted,
+            throttled=self.throttled,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            held_bytes={
+                "requests": self.requests_held_bytes,
+                "answers": self.answers_unsent_bytes,
+                "fetches": self.fetches_held_bytes,
+            },
+        )
 
     def statistics(self) -> KafkaStatistics:
         """A frozen snapshot."""

@@ -11,6 +11,7 @@ programs that are tested here working there.
 """
 
 import asyncio
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,8 @@ from penstock.sqs.cooldowns import Cooldowns
 from penstock.sqs.errors import QueueDoesNotExist
 from penstock.sqs.names import name_of_url
 from penstock.sqs.receive_attempts import ReceiveAttempts
+
+PROTOCOL: Final = "sqs"
 
 
 class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,8 @@ class Call(msgspec.Struct, frozen=True):
     region: str = "us-east-1"
     access_key: str = ""
     path: str = "/"
+    receiver: str = ""
+    """Who asks, as leases remember it."""
 
 
 class Context:
@@ -53,6 +58,7 @@ class Context:
         self.deleted: Cooldowns[str] = Cooldowns(engine.clock, settings.delete_cooldown_ms)
         self.purged: Cooldowns[bytes] = Cooldowns(engine.clock, settings.purge_cooldown_ms)
         self.attempts = ReceiveAttempts(engine.clock)
+        self.flow = engine.traffic.of(PROTOCOL)
         self.changing = asyncio.Lock()
         """Held while a queue's attributes or tags are read, changed and written back."""
 

@@ -17,8 +17,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from penstock.core.clock import precise_seconds
 from penstock.core.errors import PenstockError
+from penstock.core.receiver import receiver_name
+from penstock.core.request_times import RequestTimes
+from penstock.engine.parking import begin_parking
+from penstock.engine.slow_requests import SlowRequests
 from penstock.sqs.answers import Answer, MessagesReceived
+from penstock.sqs.context import PROTOCOL
 from penstock.sqs.credential import form_scope, header_scope, read_credential
 from penstock.sqs.errors import (
     InternalFailure,
@@ -47,7 +53,11 @@ from penstock.sqs.service import Call
 
 FORM = b"application/x-www-form-urlencoded"
 CALLS_REMEMBERED_MAX = 1_024
+UNNAMED = "unnamed"
+"""What a request counts as of which it is not known what it asks for."""
 
+CLIENT = b":client"
+"""Under this name, which nobody can send, headers say the address of whoever asks."""
 Headers = Mapping[bytes, bytes]
 """By name, in small letters."""
 Verify = Callable[[bytes, bytes, bytes, Headers, bytes], None]
@@ -86,9 +96,12 @@ class Endpoint:
         self.service: Actions | None = None
         """Who carries out the actions; None while there is nobody."""
         self.default_host = default_host
+        self.times = RequestTimes()
+        self.slow_requests: SlowRequests | None = None
+        """Who tells of requests that took long, if anybody does."""
         self._verify = verify
         self._ids = RequestIds()
-        self._calls: dict[tuple[bytes, bytes, bytes], Call] = {}
+        self._calls: dict[tuple[bytes, bytes, bytes, bytes, bytes], Call] = {}
         self._receiving: set[asyncio.Task[object]] = set()
         self._hurried: set[asyncio.Task[object]] = set()
 
@@ -108,6 +121,8 @@ class Endpoint:
         """Carry out a request that `takes` has said yes to."""
         target = headers.get(TARGET)
         request_id = self._ids.take()
+        began, parked = precise_seconds(), begin_parking()
+        name = UNNAMED
         try:
             if self._verify is not accept_all:
                 self._verify(method, path, query, headers, body)
@@ -116,23 +131,34 @@ class Endpoint:
                 raise ServiceUnavailable("The broker does not serve now; try again.")
             if target is not None:
                 name, request = read_json(target, body)
-                call = self._call(headers.get(b"host", b""), header_scope(headers), path)
+                call = self._call(headers, header_scope(headers), path)
                 answer = await self._carry_out(service, name, request, call)
                 return write_json(answer, headers, request_id)
             parameters = read_form(query) | read_form(body)
             scope = header_scope(headers) or form_scope(parameters)
-            call = self._call(headers.get(b"host", b""), scope, path)
+            call = self._call(headers, scope, path)
             name, request = read_query(parameters, call.base_url + call.path if path[1:] else "")
             answer = await self._carry_out(service, name, request, call)
             return write_xml(name, answer, request_id)
         except SqsError as error:
-            return self._write_error(error, headers, request_id)
+            return self._write_error(error, headers, request_id, name)
         except PenstockError as error:
-            return self._write_error(from_penstock(error), headers, request_id)
+            return self._write_error(from_penstock(error), headers, request_id, name)
         except Exception:
             logger.exception("an SQS request failed (%s)", (target or query or body)[:200])
             bug = InternalFailure("This is a bug of Penstock; the broker's log tells more.")
-            return self._write_error(bug, headers, request_id)
+            return self._write_error(bug, headers, request_id, name)
+        finally:
+            self._note_time(name, headers, began, parked.seconds)
+
+    def _note_time(self, name: str, headers: Headers, began: float, waited: float) -> None:
+        ended = precise_seconds()
+        took = ended - began - waited
+        self.times.observe(name, took)
+        slow = self.slow_requests
+        if slow is not None and took >= slow.seconds:
+            client = headers.get(b":client", b"").decode("latin-1")
+            slow.note(PROTOCOL, name, client, began=began, ended=ended, waited=waited)
 
     def refuse(self, status: int, message: str, headers: Headers) -> Reply:
         """The reply to a request that is not to be carried out."""
@@ -162,14 +188,19 @@ class Endpoint:
             self._receiving.discard(task)
             self._hurried.discard(task)
 
-    def _write_error(self, error: SqsError, headers: Headers, request_id: bytes) -> Reply:
+    def _write_error(
+        self, error: SqsError, headers: Headers, request_id: bytes, name: str = UNNAMED
+    ) -> Reply:
+        self.times.error(name, error.code)
         if TARGET in headers:
             return write_json_error(error, headers, request_id)
         return write_xml_error(error, request_id)
 
-    def _call(self, host: bytes, scope: bytes, path: bytes) -> Call:
+    def _call(self, headers: Headers, scope: bytes, path: bytes) -> Call:
         """It is nearly always the same as one before."""
-        key = (host, scope, path)
+        host, agent = headers.get(b"host", b""), headers.get(b"user-agent", b"")
+        client = headers.get(CLIENT, b"")
+        key = (host, scope, path, client, agent)
         call = self._calls.get(key)
         if call is None:
             if host and not _HOST.fullmatch(host):
@@ -180,11 +211,17 @@ class Endpoint:
                 region=credential.region,
                 access_key=credential.access_key,
                 path=path.decode("latin-1"),
+                receiver=receiver_name("sqs", client.decode("latin-1"), _program(agent)),
             )
             if len(self._calls) >= CALLS_REMEMBERED_MAX:
                 self._calls.clear()
             self._calls[key] = call
         return call
+
+
+def _program(agent: bytes) -> str:
+    """What a program calls itself first: `Boto3/1.40.0`."""
+    return agent.partition(b" ")[0].decode("latin-1")
 
 
 def _acts(query: bytes) -> bool:

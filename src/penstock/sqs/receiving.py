@@ -82,12 +82,20 @@ async def receive_message(
     deliveries: Sequence[Delivery]
     if attempt is None:
         deliveries = await context.queues.receive(
-            topic, messages_max=messages_max, lease_ms=lease_ms, wait_ms=wait_ms
+            topic,
+            messages_max=messages_max,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            receiver=call.receiver,
         )
     else:
-        deliveries = await _receive_again(context, topic, attempt, messages_max, lease_ms, wait_ms)
+        deliveries = await _receive_again(
+            context, topic, attempt, messages_max, lease_ms, wait_ms, call.receiver
+        )
     if not deliveries and not wait_ms and not topic.settings.queue.fifo:
         _check_in_flight(context, topic)
+    if deliveries:
+        context.flow.delivered(topic.name, len(deliveries))
     sign = context.queues.sign
     return MessagesReceived(
         messages=[
@@ -139,6 +147,7 @@ async def _receive_again(
     messages_max: int,
     lease_ms: int | None,
     wait_ms: int,
+    receiver: str,
 ) -> Sequence[Delivery]:
     """What the receive of this name was answered before, as far as it is still in flight, for as
     long as if it were received now; otherwise what there is."""
@@ -153,7 +162,7 @@ async def _receive_again(
         if still:
             return still
     deliveries = await context.queues.receive(
-        topic, messages_max=messages_max, lease_ms=lease_ms, wait_ms=wait_ms
+        topic, messages_max=messages_max, lease_ms=lease_ms, wait_ms=wait_ms, receiver=receiver
     )
     if deliveries:
         context.attempts.remember(topic.topic_id, attempt, deliveries)

@@ -25,7 +25,7 @@ from penstock.engine.queue_requests import Sent
 from penstock.machines.catalog import Topic
 from penstock.sqs.answers import BatchSent, MessageOfBatchSent, MessageSent, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import Call, Context
+from penstock.sqs.context import PROTOCOL, Call, Context
 from penstock.sqs.errors import (
     BatchRequestTooLong,
     InvalidMessageContents,
@@ -66,7 +66,7 @@ async def send_message(context: Context, request: SendMessage, _: Call) -> Messa
     if queue.fifo and not request.message_group_id:
         raise MissingParameter(_GROUP)
     outgoing = build_message(request, queue)
-    (sent,) = await context.queues.send(topic, (outgoing.message,))
+    (sent,) = await context.queues.send(topic, (outgoing.message,), protocol=PROTOCOL)
     return MessageSent(
         md5_of_message_body=outgoing.body_digest,
         md5_of_message_attributes=outgoing.attributes_digest,
@@ -100,7 +100,9 @@ async def send_message_batch(context: Context, request: SendMessageBatch, _: Cal
         raise BatchRequestTooLong(size, MESSAGE_BYTES_MAX)
     if not outgoing:
         return BatchSent(failed=failed)
-    sent = await context.queues.send(topic, [built.message for _, built in outgoing])
+    sent = await context.queues.send(
+        topic, [built.message for _, built in outgoing], protocol=PROTOCOL
+    )
     pairs = zip(outgoing, sent, strict=True)
     successful = [_sent_of_batch(name, built, one, topic) for (name, built), one in pairs]
     return BatchSent(successful=successful, failed=failed)

@@ -62,6 +62,15 @@ def test_messages_are_leased_and_accepted(ask: Asker, version: int) -> None:
     assert one.fetch(epoch=-1).error_code == 0
 
 
+def test_a_member_that_finds_nothing_is_there_all_the_same(ask: Asker) -> None:
+    one = member(ask, "patient", "patient")
+    here = place(ask, "patient")
+    one.fetch(here)
+    askers = ask.broker.node.queues.here.askers
+    (name,) = askers.present((ask.broker.node.engine.topic("patient").topic_id, "patient"))
+    assert "kafka" in name
+
+
 def test_no_more_than_asked_for(ask: Asker) -> None:
     one = member(ask, "few", "few", 10)
     here = place(ask, "few")

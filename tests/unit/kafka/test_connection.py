@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import pytest
 from penstock.core import limits
 from penstock.core.errors import InvalidRequest, Unavailable
 from penstock.engine.engine import Engine
+from penstock.engine.traffic import Traffic
 from penstock.kafka import KafkaListener, KafkaSettings
 from penstock.kafka.api import Api
 from penstock.kafka.codec import Answer, Message
@@ -46,7 +48,12 @@ class Place:
             18: TABLE[18],
         }
         self.cut_off = False
-        engine = SimpleNamespace(clock=self.clock, is_cut_off=lambda: self.cut_off)
+        engine = SimpleNamespace(
+            clock=self.clock,
+            is_cut_off=lambda: self.cut_off,
+            traffic=Traffic(),
+            slow_requests=SimpleNamespace(seconds=math.inf),
+        )
         self.listener = KafkaListener(cast(Engine, engine), settings, table=table)
         self.host = ""
         self.port = 0
