@@ -28,12 +28,12 @@ from penstock.cli.consume_flags import (
 from penstock.cli.handling import seconds
 from penstock.cli.leases import Fate, print_leased
 from penstock.cli.log_reading import print_group, print_log
-from penstock.cli.offsets import ALLOWED, Place, parse_place
 from penstock.cli.output import open_output
 from penstock.cli.session import with_client
 from penstock.cli.where import DEFAULT_URL, Url
 from penstock.client.client import Client
 from penstock.core.errors import LocalError
+from penstock.core.log_place import ALLOWED, Place, parse_place
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 
 

@@ -22,7 +22,8 @@ from penstock.core.limits import GIB
 from penstock.server.notation import Address
 from penstock.server.ports import is_free
 
-Verdict = Literal["ok", "warn", "fail"]
+Verdict = Literal["ok", "warn", "fail", "ask"]
+"""The last is for what only people can answer."""
 
 PYTHON_OLDEST = (3, 11)
 OPEN_FILES_WANTED = 4_096

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from penstock.cli.admin import DEFAULT_HTTP, Json, print_json
 from penstock.cli.broker_diagnosis import check_http, check_version
+from penstock.cli.checklist import check_production
+from penstock.cli.checklist_facts import ask_facts
 from penstock.cli.diagnosis import Finding, check_machine
 from penstock.cli.serve import DEV_DATA
 from penstock.cli.session import with_client
@@ -20,7 +22,7 @@ from penstock.client.client import Client
 from penstock.core.errors import PenstockError
 from penstock.server.config import Broker
 
-STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "ask": "cyan"}
 ROUND_TRIPS = 10
 CONNECT_SECONDS_MAX = 5.0
 
@@ -47,12 +49,27 @@ Http = Annotated[
 Data = Annotated[
     str, Parameter(metavar="PATH", help="Where a broker on this machine keeps its data, or will.")
 ]
+Checklist = Annotated[
+    bool,
+    Parameter(
+        show_default=False,
+        help="Go through the production checklist, which is usual if a broker answers, or do not.",
+    ),
+]
 
 
 def doctor(
-    *, data: Data = DEV_DATA, url: Url = None, http: Http = None, json: Json = False
+    *,
+    data: Data = DEV_DATA,
+    url: Url = None,
+    http: Http = None,
+    checklist: Checklist = True,
+    json: Json = False,
 ) -> int | None:
     """Check this machine and a broker: what is well, what is not, and what to do about it.
+
+    A running cluster is also held against the production checklist, item by item. "ask" marks what
+    only you can answer; docs/guides/production-checklist.md has a chapter for each.
 
     The exit code is 1 if anything fails. A broker that does not answer counts as a failure only if
     you said where it should be, by a flag, a variable or a context.
@@ -64,7 +81,7 @@ def doctor(
     penstock doctor --json | python3 -m json.tool
     """
     findings = []
-    for finding in _findings(data, url, http):
+    for finding in _findings(data, url, http, checklist=checklist):
         findings.append(finding)
         if not json:
             _print(finding)
@@ -78,13 +95,30 @@ def doctor(
     return 1 if failed else None
 
 
-def _findings(data: str, url: str | None, http: str | None) -> Iterator[Finding]:
+def _findings(
+    data: str, url: str | None, http: str | None, *, checklist: bool
+) -> Iterator[Finding]:
     usual = Broker()
     ports = {"kafka": usual.kafka, "http": usual.http, "peer": usual.peer}
     yield from check_machine(data, ports)
     yield check_spark()
     yield from check_native(url or DEFAULT_URL, wanted=url is not None)
-    yield from check_http(http or DEFAULT_HTTP, now=time.time(), wanted=http is not None)
+    answers = True
+    for finding in check_http(http or DEFAULT_HTTP, now=time.time(), wanted=http is not None):
+        answers = answers and (finding.check != "http" or finding.verdict == "ok")
+        yield finding
+    if checklist and answers:
+        yield from _checklist(http or DEFAULT_HTTP)
+
+
+def _checklist(http: str) -> Iterator[Finding]:
+    try:
+        facts = ask_facts(http)
+    except PenstockError as error:
+        told = " ".join(str(error).split())
+        yield Finding("checklist", "warn", f"it could not be gone through: {told}", "ask again")
+        return
+    yield from check_production(facts)
 
 
 def check_native(url: str, *, wanted: bool) -> list[Finding]:

@@ -12,6 +12,26 @@ from cyclopts import App, CycloptsError, Parameter
 from penstock.core.version import __version__
 
 app = App(name="generate", help="Write files that other programs want.")
+app.command(
+    "penstock.cli.prometheus:prometheus",
+    name="prometheus",
+    help="Print the alerts as rules for Prometheus, or a configuration that scrapes nodes.",
+)
+app.command(
+    "penstock.cli.grafana:grafana",
+    name="grafana",
+    help="Print a board for Grafana: queues, lag, requests, agreement, disks.",
+)
+app.command(
+    "penstock.cli.compose:compose",
+    name="compose",
+    help="Print a Compose file: three brokers, Prometheus and Grafana, on this machine.",
+)
+app.command(
+    "penstock.cli.kubernetes:kubernetes",
+    name="kubernetes",
+    help="Print a cluster for Kubernetes.",
+)
 
 UNIT = """\
 # A systemd unit for a Penstock broker, written by `penstock generate systemd` {version}.

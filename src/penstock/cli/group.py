@@ -12,7 +12,6 @@ import msgspec
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock.cli.admin import Json, Yes, ask_back, print_json
-from penstock.cli.offsets import ALLOWED, Anchor, Place, parse_place
 from penstock.cli.session import with_client
 from penstock.cli.table import print_table
 from penstock.cli.where import DEFAULT_URL, Url
@@ -20,6 +19,7 @@ from penstock.client.client import Client
 from penstock.client.group_descriptions import GroupDescription, GroupSummary, OffsetChange
 from penstock.client.positions import TopicPartition
 from penstock.client.starting import Start
+from penstock.core.log_place import ALLOWED, Anchor, Place, parse_place
 
 app = App(name="group", help="Look at groups of readers, move them and delete them.")
 

@@ -15,10 +15,10 @@ import msgspec
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock.cli.admin import Json, print_json
-from penstock.cli.offsets import parse_place
 from penstock.cli.quantities import parse_bytes, parse_seconds, show_count, show_size, show_time
 from penstock.cli.table import print_table
 from penstock.cli.where import DEFAULT_URL, Url
+from penstock.core.log_place import parse_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,13 +4,13 @@ Whoever does not follow reads up to the end as it was at the beginning: a topic 
 all the time would otherwise never be read to its end.
 """
 
-from penstock.cli.offsets import Anchor, Place
 from penstock.cli.output import Output
 from penstock.client.client import Client
 from penstock.client.descriptions import TopicDescription
 from penstock.client.record import Record
 from penstock.client.starting import Start
 from penstock.core.errors import UnknownPartition
+from penstock.core.log_place import Anchor, Place
 
 WAIT_SECONDS = 10.0
 """How long one look waits for messages at the end of a log."""

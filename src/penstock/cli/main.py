@@ -50,6 +50,7 @@ COMMANDS = (
     ("work", "penstock.cli.work:work", "Run workers."),
     ("pipeline", "penstock.cli.pipeline:app", "Run data pipelines on Spark."),
     ("job", "penstock.cli.job:app", "Archive, replay and audit topics, with Spark."),
+    ("alert", "penstock.cli.alert:app", "Look at what is wrong, and try the webhook."),
     ("top", "penstock.cli.top:top", "Watch depth, lag and rates."),
     ("plan", "penstock.cli.plan:plan", "Advise on capacity."),
     ("bench", "penstock.cli.bench:app", "Measure a running broker."),
@@ -57,6 +58,9 @@ COMMANDS = (
     ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
     ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
     ("generate", "penstock.cli.generate:app", "Write files that other programs want."),
+    ("backup", "penstock.cli.backup:backup", "Copy a node's data, while it runs."),
+    ("restore", "penstock.cli.backup:restore", "Make a new cluster from a backup."),
+    ("verify", "penstock.cli.backup:verify", "Check every byte of a backup or a stopped node."),
     ("log", "penstock.cli.log:app", "Look into the log of a shard on this machine, and repair it."),
 )
 """Name, where it is, and what `penstock --help` says about it."""

@@ -109,7 +109,7 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
         rows = [("Python", f"penstock://{places.kafka}"), ("Kafka", places.kafka)]
         if places.sqs:
             rows.append(("SQS", places.sqs))
-        rows += [("HTTP", f"http://{places.http}"), ("Data", kept)]
+        rows += [("Dashboard", f"http://{places.http}"), ("Data", kept)]
         print_box("Penstock is running", rows, kafka=places.kafka, sqs=places.sqs, remarks=remarks)
 
     return run_broker(loaded, on_ready=show)

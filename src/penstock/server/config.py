@@ -21,7 +21,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
+from penstock.core.alert_levels import Levels
 from penstock.core.limits import (
+    DIARY_BYTES_MAX,
     GIB,
     GROUP_INITIAL_DELAY_MS,
     GROUP_MEMBERS_MAX,
@@ -42,8 +44,10 @@ from penstock.core.limits import (
     TOPIC_PARTITIONS_MAX,
 )
 from penstock.core.types import NodeId
-from penstock.server import notation
+from penstock.server import level_notation, notation
 from penstock.server.notation import Address, Member, Notation
+from penstock.watch.rules import RULES
+from penstock.watch.settings import CLEAR_MS, HOLD_MS
 
 T = TypeVar("T")
 
@@ -234,6 +238,12 @@ class Storage:
         notation.size(64 * KIB, 64 * GIB),
         "How much of a shard's indexes is kept in memory.",
     )
+    diary_bytes: int = setting(
+        "diary",
+        DIARY_BYTES_MAX,
+        notation.size(128 * KIB, 64 * GIB),
+        "How much of what happened to a shard's messages is kept in memory, for `penstock trace`.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +305,13 @@ class Web:
         "Further names this node is reached under by HTTP; `*` for any. Addresses, localhost and"
         " the advertised name are always known.",
     )
+    read_only: bool = setting(
+        "read_only",
+        False,
+        notation.BOOLEAN,
+        "Let nobody change anything by HTTP: the dashboard only shows, and commands that go by HTTP"
+        " are refused. SQS, Kafka and native clients are not concerned.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +345,83 @@ class Sqs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alerts:
+    """When somebody is told that something is wrong. Three levels each: attention, warning,
+    critical. A topic may have its own (`alert.…`)."""
+
+    enabled: bool = setting(
+        "enabled", True, notation.BOOLEAN, "Watch for what is wrong, and tell of it."
+    )
+    lag: Levels = setting(
+        "lag",
+        RULES["lag"].levels,
+        level_notation.COUNTS,
+        "How many messages a consumer group may be behind in a topic.",
+    )
+    depth: Levels = setting(
+        "depth",
+        RULES["depth"].levels,
+        level_notation.COUNTS,
+        "How many messages of a queue may be ready while nobody has them.",
+    )
+    dead_letters: Levels = setting(
+        "dead_letters",
+        RULES["dead_letters"].levels,
+        level_notation.COUNTS,
+        "How many messages that failed for good may wait in one place.",
+    )
+    error_rate: Levels = setting(
+        "error_rate",
+        RULES["error_rate"].levels,
+        level_notation.SHARES,
+        "Which share of the deliveries of a minute may fail.",
+    )
+    no_consumers: Levels = setting(
+        "no_consumers",
+        RULES["no_consumers"].levels,
+        level_notation.DURATIONS,
+        "For how long messages may wait without anybody asking for them.",
+    )
+    disk: Levels = setting(
+        "disk",
+        RULES["disk"].levels,
+        level_notation.SHARES,
+        "How much of the file system that holds a node's data may be taken.",
+    )
+    processing_rate: Levels = setting(
+        "processing_rate",
+        RULES["processing_rate"].levels,
+        level_notation.SHARES,
+        "Which share of the expected rate workers must reach while messages wait.",
+    )
+    hold_ms: int = setting(
+        "hold",
+        HOLD_MS,
+        notation.duration(0, _DAY_MS),
+        "How long something must be wrong before somebody is told.",
+    )
+    clear_ms: int = setting(
+        "clear",
+        CLEAR_MS,
+        notation.duration(0, _DAY_MS),
+        "How long it must be right again before that is said.",
+    )
+    webhook: str | None = setting(
+        "webhook",
+        None,
+        level_notation.SECRET_URL,
+        "Where every change of an alert is sent, as JSON by POST. Absent: nowhere.",
+    )
+    runbooks: str | None = setting(
+        "runbooks",
+        None,
+        notation.TEXT,
+        "An address in front of the names of runbooks, such as depth.md, for whoever reads an"
+        " alert. Absent: they are named as they are in Penstock's documents.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """What the broker tells about itself, on stderr."""
 
@@ -343,6 +437,13 @@ class Log:
         notation.choice("text", "json"),
         "Lines for people, or one JSON document a line.",
     )
+    slow_request_ms: int = setting(
+        "slow_request",
+        1_000,
+        notation.duration(0, _DAY_MS),
+        "A request that takes longer gets a line that says what it waited for; the time that a"
+        " client asked to wait is left out. 0ms: none does.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +458,7 @@ class Config:
     limits: Limits = Limits()
     web: Web = Web()
     sqs: Sqs = Sqs()
+    alerts: Alerts = Alerts()
     log: Log = Log()
 
     def value(self, of: "Field") -> object:

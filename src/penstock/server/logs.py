@@ -7,16 +7,21 @@ asked for.
     text    14:03:07.214 info    server: ready kafka=127.0.0.1:9092 …
     json    {"time":"2026-01-31T14:03:07.214Z","level":"info","logger":"server","message":"ready …"}
 
+A line is a sentence, and whoever writes it may give its parts by name as well (`extra`). In JSON
+those stand beside the message, to be searched for and counted; the text says them in the sentence.
+
 A line break inside a message is escaped in both, so that nobody can forge a line by sending one.
 """
 
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
 import msgspec
 
+from penstock.engine.events import kind_of
 from penstock.server.config import Log
 
 _LEVELS = {
@@ -28,6 +33,10 @@ _LEVELS = {
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31;1m"}
 _PLAIN = "\x1b[0m"
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: "\\n", 13: "\\r", 9: " "}
+
+_FACTS = {name: re.compile(rf"\b{name} (\d+)\b") for name in ("shard", "term")}
+_STANDARD = {*vars(logging.makeLogRecord({})), "asctime", "color_message", "message", "taskName"}
+"""What every record has; the rest was given by whoever wrote the line."""
 
 
 class TextFormatter(logging.Formatter):
@@ -63,9 +72,22 @@ class JsonFormatter(logging.Formatter):
             "logger": _short(record.name),
             "message": record.getMessage(),
         }
+        for name, value in vars(record).items():
+            if name not in _STANDARD and name not in document:
+                document[name] = value
         if record.exc_info:
             document["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(document).decode()
+        return msgspec.json.encode(document, enc_hook=str).decode()
+
+
+def event_fields(line: str) -> dict[str, object]:
+    """What a line of the engine says, by name: its kind, and the shard and term it speaks of."""
+    found: dict[str, object] = {"event": kind_of(line)}
+    for name, pattern in _FACTS.items():
+        fact = pattern.search(line)
+        if fact is not None:
+            found[name] = int(fact.group(1))
+    return found
 
 
 def _short(name: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from penstock.core.durations import DURATION_UNITS_MS, read_duration_ms
 from penstock.core.limits import GIB, KIB, MIB
 from penstock.core.types import NodeId
 
@@ -26,9 +27,7 @@ HOST_CHARACTERS_MAX = 253
 """The longest name DNS can hold."""
 
 _SIZE_UNITS = {"GiB": GIB, "MiB": MIB, "KiB": KIB, "B": 1}
-_DURATION_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _SIZE = re.compile(r"(\d{1,18})(GiB|MiB|KiB|B)?")
-_DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)")
 _HOST_NAME = re.compile(r"(?=.*[A-Za-z_])[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 _YES = {"true", "yes", "on", "1"}
 _NO = {"false", "no", "off", "0"}
@@ -165,15 +164,12 @@ def format_size(size_bytes: int) -> str:
 
 def parse_duration_ms(value: object) -> int:
     """Milliseconds from "250ms", "30s", "5m", "12h" or "7d"."""
-    found = _DURATION.fullmatch(_text_of(value).replace(" ", ""))
-    if found is None:
-        raise ValueError("no duration")
-    return int(found[1]) * _DURATION_UNITS_MS[found[2]]
+    return read_duration_ms(_text_of(value))
 
 
 def format_duration_ms(duration_ms: int) -> str:
     """In the largest unit that divides it: "30s"."""
-    for unit, factor in _DURATION_UNITS_MS.items():
+    for unit, factor in DURATION_UNITS_MS.items():
         if duration_ms and duration_ms % factor == 0:
             return f"{duration_ms // factor}{unit}"
     return "0s"

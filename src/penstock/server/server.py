@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import socket
@@ -29,6 +30,8 @@ import msgspec
 
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import PenstockError
+from penstock.core.front_end import FrontEndStatistics
+from penstock.core.request_times import RequestTimes
 from penstock.core.types import NodeId
 from penstock.engine.engine import EngineSettings
 from penstock.engine.group_requests import GroupSettings
@@ -41,6 +44,7 @@ from penstock.native.guests import NativeGuests
 from penstock.native.service import Service
 from penstock.server.checks import advertised
 from penstock.server.config import Config
+from penstock.server.logs import event_fields
 from penstock.server.notation import Address
 from penstock.server.ports import check_free, is_about_place, refusal
 from penstock.server.process import make_data_directory, raise_open_files_limit
@@ -54,6 +58,9 @@ from penstock.sqs.endpoint import Endpoint
 from penstock.sqs.service import Service as SqsService
 from penstock.sqs.service import SqsSettings
 from penstock.storage import Disk, LogSettings
+from penstock.watch.rules import RULES
+from penstock.watch.settings import AlertSettings
+from penstock.watch.watch import Watch
 from penstock.web.app import make_app
 from penstock.web.broker import Phase, SettingRow
 from penstock.web.door import Door
@@ -113,11 +120,14 @@ class Server:
         self._stop = asyncio.Event()
         self._failed: asyncio.Future[PenstockError] = asyncio.get_running_loop().create_future()
         self._node: Node | None = None
+        self._watch: Watch | None = None
         self._serving = False
         self._kafka: KafkaListener | None = None
         self._http: HttpListener | None = None
         self._sqs = Endpoint() if self._config.sqs.enabled else None
         self._door: Door | None = None
+        self._guests: NativeGuests | None = None
+        self._http_times = RequestTimes()
         self._hosts: set[str] = set(self._config.web.hosts)
         self._ready_file: str | None = None
         self._data = os.path.abspath(loaded.config.broker.data)
@@ -131,6 +141,10 @@ class Server:
     @property
     def node(self) -> Node | None:
         return self._node
+
+    @property
+    def watch(self) -> Watch | None:
+        return self._watch
 
     def problems(self) -> list[str]:
         """Why it does not serve."""
@@ -151,6 +165,39 @@ class Server:
 
     def hosts(self) -> set[str]:
         return self._hosts
+
+    def front_ends(self) -> list[FrontEndStatistics]:
+        """What each protocol that is served says of itself."""
+        found: list[FrontEndStatistics] = []
+        if self._kafka is not None:
+            found.append(self._kafka.front_end())
+        if self._guests is not None:
+            found.append(self._guests.front_end())
+        if self._sqs is not None and self._door is not None:
+            found.append(
+                FrontEndStatistics(
+                    protocol="sqs",
+                    requests=self._sqs.times.statistics(),
+                    connections=len(self._door.connections),
+                    accepted=self._door.entered,
+                    throttled=self._door.throttled,
+                    held_bytes={"requests": self._door.held_bytes},
+                )
+            )
+        if self._http is not None:
+            found.append(
+                FrontEndStatistics(
+                    protocol="http",
+                    requests=self._http_times.statistics(),
+                    connections=self._http.connections,
+                    accepted=self._http.accepted,
+                )
+            )
+        return found
+
+    @property
+    def read_only(self) -> bool:
+        return self._config.web.read_only
 
     # Life.
 
@@ -295,7 +342,7 @@ class Server:
                 self._sqs, hosts=self.hosts, connections_max=self._config.sqs.connections_max
             )
         listener = HttpListener(
-            make_app(self, self._sqs),
+            make_app(self, self._sqs, self._http_times),
             connections_max=self._config.limits.http_connections_max,
             door=self._door,
         )
@@ -312,6 +359,7 @@ class Server:
         if self._sqs is None or self._node is None:
             return
         logger.info("SQS requests are accepted without checking their signatures")
+        self._sqs.slow_requests = self._node.engine.slow_requests
         settings = self._config.sqs
         self._sqs.service = SqsService(
             self._node.engine,
@@ -332,7 +380,7 @@ class Server:
             connection_idle_ms=limits.connection_idle_ms,
             fetch_bytes_max=limits.fetch_bytes_max,
         )
-        guests = NativeGuests(Service(node))
+        guests = self._guests = NativeGuests(Service(node))
         listener = KafkaListener(node.engine, settings, cluster=node.cluster, guests=guests)
         try:
             bound = await listener.reserve(_number(wanted.host), wanted.port)
@@ -356,11 +404,16 @@ class Server:
             raise
         self._node = node
         self._time = MovedTime(node, self._clock)
+        slow_ms = self._config.log.slow_request_ms
+        node.engine.slow_requests.seconds = slow_ms / 1_000 if slow_ms else math.inf
+        self._watch = Watch(node, alert_settings(self._config))
+        self._watch.start()
         node.failed.add_done_callback(self._note_failure)
         return node
 
     def _announce(self, line: str) -> None:
-        logger.info("node %d %s", self._config.broker.node_id, line)
+        node = self._config.broker.node_id
+        logger.info("node %d %s", node, line, extra={"node": node, **event_fields(line)})
         if self._node is None:
             self._waiting_for = line
 
@@ -380,6 +433,8 @@ class Server:
         grace_seconds = self._config.limits.stop_grace_ms / 1_000
         try:
             async with asyncio.timeout(grace_seconds + CLOSE_SECONDS_MAX):
+                if self._watch is not None:
+                    await self._watch.close()
                 if self._node is not None and not self._failed.done():
                     await self._node.hand_over()
                 async with asyncio.TaskGroup() as closing:
@@ -432,6 +487,7 @@ def node_settings(config: Config) -> NodeSettings:
             ballast_bytes=storage.ballast_bytes,
             index_cache_bytes=storage.index_cache_bytes,
         ),
+        diary_bytes=storage.diary_bytes,
         engine=EngineSettings(
             default_partitions=config.topics.partitions_default,
             auto_create_topics=config.topics.auto_create,
@@ -443,6 +499,19 @@ def node_settings(config: Config) -> NodeSettings:
             members_max=groups.members_max,
             offset_retention_ms=groups.offset_retention_ms,
         ),
+    )
+
+
+def alert_settings(config: Config) -> AlertSettings:
+    """What the watch is told of the configuration."""
+    alerts = config.alerts
+    return AlertSettings(
+        enabled=alerts.enabled,
+        levels={name: getattr(alerts, name) for name in RULES},
+        hold_ms=alerts.hold_ms,
+        clear_ms=alerts.clear_ms,
+        webhook=alerts.webhook or "",
+        runbooks=alerts.runbooks or "",
     )
 
 

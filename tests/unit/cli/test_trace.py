@@ -1,10 +1,11 @@
 """`penstock trace` against a real broker."""
 
+import re
 from typing import Any
 
 import pytest
 
-from penstock.cli import sightings
+from penstock.engine import message_search, traces
 from tests.unit.cli.commands import Commands
 
 
@@ -25,8 +26,13 @@ def test_a_message_of_a_topic(commands: Commands) -> None:
     (message,) = ids(commands, "orders")[1:]
     rows = commands.said("trace", message.upper()).splitlines()
     assert rows[0] == "place       topic orders 1:1"
-    assert rows[1].startswith("sent        20")
-    assert rows[2:] == ["key         k", r"body        4 bytes: one\x07", "header      a=1"]
+    assert rows[1] == f"id          {message}"
+    assert rows[2].startswith("sent        20")
+    assert rows[3:6] == ["key         k", r"body        4 bytes: one\x07", "header      a=1"]
+    assert re.fullmatch(
+        r"written     20\S+Z, shard \d+, term \d+, index \d+; on node 1, node 1 leads", rows[6]
+    )
+    assert len(rows) == 7, "nobody reads it"
     (found,) = seen(commands, "orders:1:1")
     assert found == seen(commands, message, "--in", "orders")[0]
     assert (found["key"], found["body"], found["headers"]) == ("k", "one\x07", {"a": "1"})
@@ -49,6 +55,16 @@ def test_the_life_of_a_job(commands: Commands) -> None:
     commands.said("consume", "jobs", "-n", "1", "--lease", "1h")
     told = commands.said("trace", message)
     assert "\nstate       group queue: in flight, 2 deliveries, until 20" in told
+    events = [row.split(maxsplit=2)[2] for row in told.splitlines() if row.startswith("event")]
+    who = r"to \S+ \(native, 127\.0\.0\.1:\d+\), group queue"
+    for row, expected in zip(
+        events,
+        [rf"delivered {who}, delivery 1, until 20.*", "released by .*",
+         rf"delivered {who}, delivery 2, until 20.*"],
+        strict=True,
+    ):  # fmt: skip
+        assert re.fullmatch(expected, row), row
+    assert "note " not in told, "the diary knows all of it"
 
 
 def test_a_dead_letter(commands: Commands) -> None:
@@ -60,7 +76,9 @@ def test_a_dead_letter(commands: Commands) -> None:
         pass  # The broker moves it by itself.
     first, letter = seen(commands, message)
     assert first["place"] == {"topic": "bills", "partition": 0, "offset": 0}
-    assert (letter["place"]["topic"], letter["came_from"]) == ("no", "bills 0:0")
+    assert letter["place"]["topic"] == "no"
+    assert letter["came_from"] == first["place"]
+    assert [one["what"] for one in first["happenings"]] == ["delivered", "released", "buried"]
     assert letter["died"] == {
         "place": {"topic": "bills", "partition": 0, "offset": 0},
         "group": "queue",
@@ -70,11 +88,10 @@ def test_a_dead_letter(commands: Commands) -> None:
     }
     told = commands.said("trace", message)
     assert "\n\nplace       queue no 0:0\n" in told
-    assert (
-        "\nmoved from  bills 0:0\ndied        in bills 0:0 of group queue after 1 deliveries, 20"
-        in told
-    )
+    assert "\nmoved from  bills 0:0\n" in told
+    assert "\ndied        in bills 0:0 of group queue after 1 deliveries, 20" in told
     assert "\nreason      too many deliveries\n" in told
+    assert "header " not in told, "what other rows say is not said twice"
     assert len(seen(commands, message, "--in", "no")) == 1, "also if one looks only there"
 
 
@@ -88,6 +105,18 @@ def test_what_is_not_found(commands: Commands, monkeypatch: pytest.MonkeyPatch) 
     assert "there is no topic" in commands.complaint(1, "trace", "nowhere:0:0")
     oldest = ids(commands, "hay")[0]
     assert len(seen(commands, oldest)) == 1
-    monkeypatch.setattr(sightings, "PLACES_TRIED_MAX", 10)
-    _, talk = commands.told(1, "trace", oldest, "--in", "hay")
-    assert talk.startswith("there was more than could be searched; say where to look")
+    monkeypatch.setattr(traces, "PLACES_TRIED_MAX", 10)
+    monkeypatch.setattr(message_search, "PLACES_AT_ONCE", 2)
+    told = commands.complaint(1, "trace", oldest, "--in", "hay")
+    assert "there was more than could be searched" in told
+
+
+def test_who_reads_a_topic(commands: Commands) -> None:
+    commands.said("topic", "create", "news", "-p", "1")
+    commands.said("produce", "news", "-q", stdin=b"a\nb\n")
+    commands.said("consume", "news", "--group", "readers", "-n", "1")
+    told = commands.said("trace", "news:0:0")
+    assert re.search(r"reader      group readers: past it since 20\S+Z.*, at offset 1 now", told)
+    assert "reader      group readers: not there yet, at offset 1" in commands.said(
+        "trace", "news:0:1"
+    )

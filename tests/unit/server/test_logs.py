@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.server.config import Log
-from penstock.server.logs import configure_logs
+from penstock.server.logs import configure_logs, event_fields
 
 
 @pytest.fixture(autouse=True)
@@ -59,3 +59,17 @@ def test_json() -> None:
 
 def test_the_level_counts() -> None:
     assert len(lines(Log(level="error", format="json"))) == 1
+
+
+def test_what_a_line_is_given_by_name_stands_beside_it() -> None:
+    stream = io.StringIO()
+    configure_logs(Log(format="json"), colour=False, stream=stream)
+    line = "shard 2 leads in term 7: node 1 was not heard any more; votes of 2 3, of 1 2 3"
+    fields = {"node": 3, "what": object, "level": "forged", **event_fields(line)}
+    logging.getLogger("penstock.server").info("node 3 %s", line, extra=fields)
+    (written,) = (msgspec.json.decode(one) for one in stream.getvalue().splitlines())
+    assert (written["node"], written["shard"], written["term"]) == (3, 2, 7)
+    assert written["event"] == "leadership"
+    assert written["level"] == "info", "a name of ours is not for others to give"
+    assert written["what"] == "<class 'object'>"
+    assert written["message"] == f"node 3 {line}"

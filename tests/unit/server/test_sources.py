@@ -66,6 +66,7 @@ def test_every_field_can_be_set_everywhere(tmp_path: Path) -> None:
             "PATH": "somewhere",
             "HOST:PORT": "127.0.0.1:1",
             "1@HOST:PORT,...": "1@127.0.0.1:2",
+            "URL": "https://127.0.0.1/hook",
         }.get(entry.notation.placeholder, "some")
         value = entry.notation.parse(written)
         table, _, key = entry.name.rpartition(".")

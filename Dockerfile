@@ -1,0 +1,30 @@
+# A Penstock broker: `docker build -t penstock .`, then
+#   docker run -p 127.0.0.1:9092:9092 -p 127.0.0.1:8080:8080 -v penstock:/var/lib/penstock penstock
+# Three of them with metrics and a board: `penstock generate compose`.
+
+FROM python:3.13-slim AS build
+WORKDIR /build
+COPY requirements/runtime.lock requirements/runtime.lock
+RUN python -m venv /opt/penstock \
+    && /opt/penstock/bin/pip install --no-cache-dir --require-hashes -r requirements/runtime.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN /opt/penstock/bin/pip install --no-cache-dir --no-deps .
+
+FROM python:3.13-slim
+RUN useradd --system --uid 10001 --home-dir /var/lib/penstock penstock \
+    && install -d -o penstock -g penstock -m 0750 /var/lib/penstock
+COPY --from=build /opt/penstock /opt/penstock
+ENV PATH=/opt/penstock/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER penstock
+WORKDIR /var/lib/penstock
+VOLUME /var/lib/penstock
+EXPOSE 9092 8080 9192
+# SIGTERM stops it in good order: it hands over what it leads and finishes what is under way.
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-c", \
+    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
+ENTRYPOINT ["penstock"]
+# Ports of a container are reached only where somebody publishes them, so it listens on all.
+CMD ["serve", "--data=/var/lib/penstock", "--kafka=0.0.0.0:9092", "--http=0.0.0.0:8080", \
+    "--advertise-kafka=127.0.0.1:9092", "--log.format=json", "--insecure"]
