@@ -31,7 +31,7 @@ MESSAGES ?= 100000
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(SPARK) ## Install everything into .venv; the command line is then .venv/bin/penstock
@@ -114,6 +114,10 @@ bench: setup ## Measure (ARGS="--only broker --quick" for some, roughly; --recor
 .PHONY: profile
 profile: setup ## Sample a broker under load, if py-spy is there (ARGS="--load requests")
 	$(BIN)/python -m benchmarks.broker.sampling $(ARGS)
+
+.PHONY: screenshots
+screenshots: $(INSTALLED) ## Pictures of every page of the dashboard, into build/screenshots
+	$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 .PHONY: soak
 soak: setup ## The long tests: many seeds, many power cuts

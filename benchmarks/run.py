@@ -13,6 +13,8 @@
     backlog          queues that are full: ten million messages waiting, a million delayed or FIFO
     native           native-throughput, native-latency: the client's queues, over the wire and
                      embedded, beside Redis Streams, RabbitMQ and PostgreSQL where they are found
+    observing        what it costs to be looked at: sending with and without somebody who reads
+                     the metrics every second and has the dashboard open
     spark            spark-throughput, spark-latency: source and sink, beside Spark's own Kafka
                      connector where Maven's packages can be had, Parquet files, and plain Python
 
@@ -51,6 +53,7 @@ from benchmarks.broker.throughput import measure_throughput
 from benchmarks.machine import describe_machine
 from benchmarks.native.latency import measure_native_latency
 from benchmarks.native.throughput import measure_native_throughput
+from benchmarks.observing.measure import measure_observing
 from benchmarks.read import measure_read
 from benchmarks.report import Finding, Progress, show
 from benchmarks.simulator import measure_simulator
@@ -176,12 +179,13 @@ NATIVE: dict[str, Benchmark] = {
     "native-throughput": _plain(measure_native_throughput),
     "native-latency": _plain(measure_native_latency),
 }
+OBSERVING: dict[str, Benchmark] = {"observing": _plain(measure_observing)}
 SPARK: dict[str, Benchmark] = {
     "spark-throughput": _plain(measure_spark_throughput),
     "spark-latency": _plain(measure_spark_latency),
 }
 GROUPS = {"log": LOG, "broker": BROKER, "native": NATIVE, "spark": SPARK}
-BENCHMARKS = {**BROKER, **SQS, **NATIVE, **SPARK, **LOG}
+BENCHMARKS = {**BROKER, **SQS, **NATIVE, **OBSERVING, **SPARK, **LOG}
 
 
 def _chosen(only: list[str]) -> dict[str, Benchmark]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import msgspec
 
@@ -50,7 +51,7 @@ class System(ABC):
     def prepare(self, node: int, block: Block) -> Program:
         """Make the files of one node, and the process that will run it."""
 
-    def __enter__(self) -> "System":
+    def __enter__(self) -> Self:
         self.directory.mkdir(parents=True)
         block = free_block()
         try:
@@ -101,6 +102,8 @@ class Penstock(System):
         super().__init__(directory, nodes)
         self._flags = tuple(flags)
         self._kafka: list[str] = []
+        self.http: list[str] = []
+        """Where each node answers HTTP."""
 
     @property
     def bootstrap(self) -> str:
@@ -114,6 +117,7 @@ class Penstock(System):
             f"{block.host(node)}:{block.port(port)}" for port in (KAFKA_PORT, HTTP_PORT, PEER_PORT)
         )
         self._kafka.append(kafka)
+        self.http.append(http)
         founders = ",".join(
             f"{number}@{block.host(number)}:{block.port(PEER_PORT)}"
             for number in range(1, self._nodes + 1)

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from penstock.embedded.connecting import connect
+    from penstock.wire.trace_requests import TraceInfo
     from penstock.workers import (
         App,
         CircuitBreaker,
@@ -150,6 +151,7 @@ __all__ = [
     "Topic",
     "TopicDescription",
     "TopicSummary",
+    "TraceInfo",
     "Transaction",
     "Unavailable",
     "__version__",

@@ -32,6 +32,7 @@ def run_example(*arguments: str) -> str:
         ("images", "13 pictures"),
         ("ledger", "1 snapshot"),
         ("burst", "600 orders sent, 600 done"),
+        ("traced", "one trace of 6 spans"),
     ],
 )
 def test_an_example_ends_well(name: str, last_line: str) -> None:
@@ -50,6 +51,6 @@ def test_an_example_on_files_can_be_run_again(tmp_path: Path) -> None:
 def test_every_example_is_in_the_readme() -> None:
     readme = (ROOT / "examples" / "README.md").read_text("utf-8")
     names = {path.parent.name for path in (ROOT / "examples").glob("*/__main__.py")}
-    assert names == {"burst", "images", "ledger", "order_stream", "orders"}
+    assert names == {"burst", "images", "ledger", "order_stream", "orders", "traced"}
     for name in names:
         assert f"`python -m examples.{name}`" in readme

@@ -18,6 +18,7 @@ from penstock.core.errors import PenstockError
 from penstock.server.reference import reference_page
 from tests.house.kafka_apis import kafka_apis_page
 from tests.house.kafka_messages import messages_page
+from tests.house.metrics_page import metrics_page
 from tests.house.python_api import python_page
 from tests.house.topic_configs import topic_configs_page
 
@@ -118,6 +119,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     Path("docs/reference/errors.md"): errors_page,
     Path("docs/reference/kafka-apis.md"): kafka_apis_page,
     Path("docs/reference/limits.md"): limits_page,
+    Path("docs/reference/metrics.md"): lambda: metrics_page(NOTICE),
     Path("docs/reference/python.md"): lambda: python_page(NOTICE),
     Path("docs/reference/topic-configs.md"): lambda: topic_configs_page(NOTICE),
     Path("src/penstock/kafka/messages.txt"): messages_page,

@@ -8,8 +8,8 @@ from penstock.core.topic_configs import TOPIC_CONFIGS
 
 INTRODUCTION = """\
 Set them when a topic is made, or later with any Kafka admin client. Names that do not begin with
-`queue.` or `penstock.` are Kafka's. What says "Changes nothing here" is accepted and shown, because
-topics that were made for Kafka have it."""
+`queue.`, `alert.` or `penstock.` are Kafka's. What says "Changes nothing here" is accepted and
+shown, because topics that were made for Kafka have it."""
 
 GROUPS = """\
 Set them with any Kafka admin client that knows configs of groups. They need not wait for the group
