@@ -4,7 +4,9 @@
 commit it: it is the change of behaviour you are signing for.
 """
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,3 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """True when recorded outputs are to be renewed."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """A test that runs a command in this process sends logs to a stream that is closed after it;
+    the next one that logs would complain about that."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    if root.handlers != handlers:
+        root.handlers[:] = handlers
+    root.setLevel(level)

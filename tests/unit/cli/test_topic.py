@@ -60,8 +60,8 @@ def test_a_queue_is_a_topic(commands: Commands) -> None:
 def test_topics_of_the_cluster_itself(commands: Commands) -> None:
     commands.said("topic", "create", "__staging", "-p", "1", "--exist-ok")
     assert commands.document("topic", "list", "--prefix", "__") == []
-    (row,) = commands.document("topic", "list", "--prefix", "__", "--internal")
-    assert row["name"] == "__staging"
+    rows = commands.document("topic", "list", "--prefix", "__", "--internal")
+    assert "__staging" in {row["name"] for row in rows} <= {"__audit", "__staging"}
     complaint = commands.complaint(1, "topic", "delete", "__staging", "--yes")
     assert "is not deleted" in complaint
     assert "expires by itself" in complaint

@@ -381,12 +381,12 @@ def test_leases_are_kept_while_work_lasts() -> None:
         app, seen = App("memory:leases"), list[int]()  # By the real clock: leases really end.
         done = asyncio.Event()
 
-        @app.worker("jobs", lease=0.2, concurrency=1)
+        @app.worker("jobs", lease=1.5, concurrency=1)
         async def job(message: Message[int]) -> None:
             seen.append(message.deliveries)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            await until(lambda: loop.time() - began > 0.5)
+            await until(lambda: loop.time() - began > 2.0)
             done.set()
 
         async with app:
