@@ -69,7 +69,7 @@ simulate: $(INSTALLED) ## 200 simulated clusters, 30 of them twice, and five pla
 .PHONY: pytest
 pytest: setup ## The tests but those marked soak or interop (TESTS=path for some)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
-		-m "not soak and not interop and not spark" $(TESTS) $(ARGS) $(NO_TESTS_IS_FINE)
+		-m "not soak and not interop and not spark and not long" $(TESTS) $(ARGS) $(NO_TESTS_IS_FINE)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 		-m "spark and not long and not soak and not interop" \
 		$(if $(filter tests,$(TESTS)),$(SPARK_TESTS),$(TESTS)) $(ARGS) $(NO_TESTS_IS_FINE)
@@ -79,6 +79,10 @@ spark: setup ## All tests that need a JVM, the long ones and every page of the g
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 		-m "spark and not soak and not interop" \
 		$(if $(filter tests,$(TESTS)),$(SPARK_TESTS),$(TESTS)) $(ARGS)
+
+.PHONY: long
+long: setup ## The tests that take too long for every run and need no JVM
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not spark" $(TESTS) $(ARGS)
 
 # Further tools take part where they are: kcat (apt-get install kcat), Kafka's own (KAFKA_HOME=…).
 # What a client library forgets to close when its broker is killed is not our failure.

@@ -59,7 +59,7 @@ async def scene(client: Client) -> None:
     print(f"{early} of {ROUNDS} were received before their receivers stopped waiting")
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_receive_that_is_cancelled_takes_nothing_with_it(tmp_path: Path, nodes: int) -> None:
     async def whole(cluster: Cluster) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):

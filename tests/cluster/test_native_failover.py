@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 QUEUE = "orders"
 PARTITIONS = 4
-FAULTS = ("kill", "freeze", "kill", "kill")
+FAULTS = ("kill", "freeze")
 PROGRESS_MESSAGES = 200
 """So many messages must be acknowledged and so many received after each fault."""
 PROGRESS_WITHIN_SECONDS = 60.0

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 TOPICS = {"orders": 4, "bills": 2}
 APPLICATIONS = ("import", "audit")
-FAULTS = ("kill", "freeze", "kill")
+FAULTS = ("kill", "freeze")
 PROGRESS_BATCHES = 3
 PROGRESS_WITHIN_SECONDS = 60.0
 MESSAGES = 5

@@ -15,15 +15,7 @@ from tests.cluster.workload import Load
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 SEED = int(os.environ.get("PENSTOCK_CLUSTER_SEED", "1"))
-FAULTS = (
-    "kill leader",
-    "isolate leader",
-    "kill two",
-    "freeze leader",
-    "silence leader",
-    "reset leader",
-    "kill leader",
-)
+FAULTS = ("kill leader", "isolate leader", "kill two", "freeze leader", "silence leader")
 WRITABLE_WITHIN_SECONDS = 10.0
 UNBEARABLE = {"_FATAL", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_AUTO_OFFSET_RESET"}
 """What no client may be told, whatever happens to the cluster."""

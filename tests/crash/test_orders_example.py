@@ -12,7 +12,7 @@ from tests.soak.orders import strike_shop
 pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.cluster]
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_every_order_is_charged_exactly_once(tmp_path: Path, nodes: int) -> None:
     outcome = strike_shop(tmp_path, seed=nodes, seconds=8.0, nodes=nodes, workers=2)
     print(outcome.describe())

@@ -175,7 +175,7 @@ async def play(seed: int, rate: float) -> Counter[str]:
     return networks[0].troubles
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_everything_is_seen_and_nothing_committed_comes_back(seed: int) -> None:
     troubles = asyncio.run(play(seed, rate=0.1))
     assert {"Unavailable", "OutcomeUnknown", "NotLeader", "UnknownTopicId"} <= set(troubles)
