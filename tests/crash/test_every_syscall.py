@@ -1,7 +1,7 @@
 """A crash at every disk operation of a script of 35 steps: everything promised is still there.
 
 In memory every operation is tried, each with several fates of what was not synced. For real, each
-kill costs a process, so here it is every twenty-fourth call of each kind, and all of them in `make soak`
+kill costs a process, so here it is every 24th call of each kind, and all of them in `make soak`
 (or `python -m tests.crash.sweeps --killed`). Errors of the disk are tried in memory too.
 """
 

@@ -1,6 +1,8 @@
 """The files the house rules apply to, read once."""
 
 import ast
+import io
+import tokenize
 from functools import cached_property
 from pathlib import Path
 
@@ -37,6 +39,20 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def comments(self) -> tuple[tuple[int, str], ...]:
+        """Each with the number of its line."""
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        return tuple(
+            (token.start[0], token.string.lstrip("# ").rstrip())
+            for token in tokens
+            if token.type == tokenize.COMMENT
+        )
 
     @property
     def is_python(self) -> bool:

@@ -17,7 +17,7 @@ SOURCES = [
 def complaints_about(source: Source) -> list[str]:
     """Where a module lets msgspec meet a class by itself. TOML is read by commands only."""
     found = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         text = ast.unparse(node.func)

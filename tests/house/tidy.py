@@ -5,9 +5,7 @@ rules are tried on bad samples in `test_tidy.py`: a rule that cannot fail is no 
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
 from tests.house.sources import Source
@@ -45,7 +43,7 @@ WholeRule = Callable[[Sequence[Source]], Complaints]
 
 
 def functions_fit_a_screen(source: Source) -> Complaints:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             lines = node.end_lineno - node.lineno + 1
@@ -77,7 +75,7 @@ def names_are_nouns_of_the_domain(source: Source) -> Complaints:
     names = [(1, part) for part in source.path.removesuffix(".py").split("/")]
     names += [
         (node.lineno, node.name)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]
     for line, name in names:
@@ -87,13 +85,13 @@ def names_are_nouns_of_the_domain(source: Source) -> Complaints:
 
 
 def marks_have_an_issue(source: Source) -> Complaints:
-    for line, text in _comments(source):
+    for line, text in source.comments:
         if found := _MARK.search(text):
             yield f"{line}: {found.group()} without an issue number, as in {found.group()}(#12)"
 
 
 def comments_are_sentences_not_code(source: Source) -> Complaints:
-    for line, text in _comments(source):
+    for line, text in source.comments:
         if text.startswith(("noqa", "type:", "fmt:", "ruff:", "pragma:", "!")):
             continue
         try:
@@ -112,20 +110,14 @@ def _is_code(statement: ast.stmt) -> bool:
     return True
 
 
-def _comments(source: Source) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("# ").rstrip()
-
-
 def exceptions_are_named(source: Source) -> Complaints:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield f"{node.lineno}: a bare except; catch what you can act on"
 
 
 def nothing_is_executed_that_was_read(source: Source) -> Complaints:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         for name in sorted(_imported(node)):
             if name in _BANNED_IMPORTS:
                 yield f"{node.lineno}: {name} is not used here"  # type: ignore[attr-defined]
@@ -137,7 +129,7 @@ def nothing_is_executed_that_was_read(source: Source) -> Complaints:
 def only_programs_print(source: Source) -> Complaints:
     if source.within("src/penstock/cli", "tests", "benchmarks", "examples"):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id == "print":
                 yield f"{node.lineno}: only the command line prints"
@@ -146,7 +138,7 @@ def only_programs_print(source: Source) -> Complaints:
 def tests_never_sleep(source: Source) -> Complaints:
     if not source.within(*_SLEEPLESS):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "sleep" and [ast.unparse(part) for part in node.args] != ["0"]:
                 yield f"{node.lineno}: a test does not sleep; it moves the clock"
@@ -201,7 +193,7 @@ def no_module_is_dead(sources: Sequence[Source]) -> Complaints:
     named = ""
     for source in sources:
         if source.is_python:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 for name in _imported(node):
                     users.setdefault(name, set()).add(source.path)
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):

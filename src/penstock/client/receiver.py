@@ -174,32 +174,29 @@ class Receiver(Generic[T]):
     async def _first(
         self, nodes: Sequence[int], info: TopicInfo, request: Take, wait: float
     ) -> list[Message[T]]:
-        """Wait at all nodes and take what comes first."""
-        tasks = [asyncio.create_task(self._ask(node, info, request, wait)) for node in nodes]
+        """Wait at all nodes and take what comes first. Nothing is awaited once messages are there:
+        whoever is cancelled then would take them with him."""
+        pending = {asyncio.create_task(self._ask(node, info, request, wait)) for node in nodes}
         found: list[Message[T]] = []
+        problem: BaseException | None = None
         try:
-            pending = set(tasks)
-            while pending and not found:
+            while pending and not found and problem is None and self._knows(info):
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    found += task.result()
-                if not self._knows(info):
-                    break
-            return found
+                    problem = task.exception() or problem
+                    found += [] if task.exception() else task.result()
         finally:
-            for task in tasks:
+            for task in pending:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            extra = [
-                message
-                for task in tasks
-                if not task.cancelled() and task.exception() is None
-                for message in task.result()
-            ]
-            mine = set(map(id, found))
-            spare = [message for message in extra if id(message) not in mine]
-            if spare:
-                self.give_back(spare)
+                task.add_done_callback(self._return_spare)
+        if problem is not None and not found:
+            raise problem
+        return found
+
+    def _return_spare(self, task: "asyncio.Task[list[Message[T]]]") -> None:
+        """It was asked for nothing; what it leased all the same goes back."""
+        if not task.cancelled() and task.exception() is None and task.result():
+            self.give_back(task.result())
 
     async def _ask(
         self, node: int, info: TopicInfo, request: Take, wait: float
