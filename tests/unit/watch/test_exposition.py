@@ -98,6 +98,8 @@ async def test_a_table_is_no_table_if_some_of_it_is_never_exported(tmp_path: Pat
 @pytest.mark.asyncio
 async def test_every_replica_is_there(tmp_path: Path) -> None:
     async with open_broker(tmp_path) as broker:
+        # Returns when every shard has a leader.
+        await broker.node.engine.create_topic("everywhere", 2, {})
         page = await scrape(exposition(broker))
         assert page.by("penstock_raft_leader", "group") == {"0": 1, "1": 1, "2": 1}
         assert min(page.by("penstock_raft_term", "group").values()) >= 1
