@@ -15,6 +15,7 @@ systems never run side by side and none is slowed by what was there before.
 import os
 import shutil
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ class System(ABC):
     def __init__(self, directory: Path, nodes: int) -> None:
         self.directory = directory
         self.programs: list[Program] = []
+        self.ready_seconds = 0.0
+        """From the launch of its processes until the last was ready."""
         self._nodes = nodes
 
     @property
@@ -56,7 +59,9 @@ class System(ABC):
         block = free_block()
         try:
             self.programs = [self.prepare(node, block) for node in range(1, self._nodes + 1)]
+            began = time.perf_counter()
             self.start()
+            self.ready_seconds = time.perf_counter() - began
         except BaseException:
             self._close()
             raise
@@ -93,6 +98,9 @@ class System(ABC):
     def _close(self) -> None:
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+        # What was removed may keep the disk busy for a while (a file system that discards at once
+        # does so with its next commits), and the next system's syncs would wait for it.
+        os.sync()
 
 
 class Penstock(System):

@@ -404,6 +404,8 @@ class Engine:
         counted = flow or self._own_flow, topic.name, len(batch)
         answer = partial(_settle_produce, future, shard, log_append_ms, counted)
         shard.submit(AppendBatch(partition, batch), answer, promise)
+        if not future.done():
+            self.waiting.foresee(partition, batch)
         return future
 
     def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:

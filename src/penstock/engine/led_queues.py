@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
@@ -25,8 +27,8 @@ from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.askers import Askers
-from penstock.engine.batcher import Promise
 from penstock.engine.engine import Acks, Engine
+from penstock.engine.lease_request import LeaseRequest
 from penstock.engine.message_reader import MessageReader
 from penstock.engine.queue_duties import work_rules
 from penstock.engine.queue_requests import (
@@ -81,7 +83,7 @@ class LedQueues:
         self.askers = Askers(clock)
         """Who asks, for people."""
         self._reader = MessageReader()
-        self._rooms: dict[tuple[PartitionId, str], WaitingRoom] = {}
+        self._rooms: dict[tuple[PartitionId, str], WaitingRoom[LeaseRequest]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def work(self, topic: Topic, index: int, group: str) -> Work | None:
@@ -154,47 +156,41 @@ class LedQueues:
     ) -> Acquired:
         """Lease messages; what they are is for the caller to read."""
         partition = topic.partitions[index]
-        command = Acquire(
-            partition=partition,
-            group=group,
-            messages_max=messages_max,
-            lease_ms=-1 if lease_ms is None else lease_ms,
-            receiver=receiver,
-        )
+        command = lease_command(partition, group, messages_max, lease_ms, receiver)
         try:
-            return await self._acquire(command)
+            return await self._ask(command).granted()
         except UnknownWork:
             if group != DEFAULT_WORK_GROUP:
                 raise
             await self._open_default(topic, partition)
-            return await self._acquire(command)
+            return await self._ask(command).granted()
 
-    async def _acquire(self, command: Acquire) -> Acquired:
-        """What is leased for somebody who has gone meanwhile goes back."""
-        granted: asyncio.Future[Acquired] = asyncio.get_running_loop().create_future()
-
-        def answer(reply: Reply | PenstockError) -> None:
-            if granted.done():
-                if isinstance(reply, Acquired) and reply.runs:
-                    self._give_back(command.partition, command.group, reply.epoch, reply.runs)
-            elif isinstance(reply, Acquired):
-                granted.set_result(reply)
-            elif isinstance(reply, Refused):
-                granted.set_exception(refusal_error(reply))
-            else:
-                assert isinstance(reply, PenstockError), f"an acquire was answered with {reply}"
-                granted.set_exception(reply)
-
+    def _ask(self, command: Acquire) -> LeaseRequest:
         shard = self._engine.led_shard(command.partition)
-        shard.submit(command, answer, Promise.COMMITTED)
-        try:
-            return await granted
-        except asyncio.CancelledError:
-            if not granted.cancelled() and granted.exception() is None:
-                answer(granted.result())  # It was granted at the very moment he left.
-            raise
+        return LeaseRequest(shard, command, self._give_back)
 
-    def _give_back(
+    def ask_ahead(
+        self, room: WaitingRoom[LeaseRequest], command: Acquire, size: int
+    ) -> LeaseRequest | None:
+        """Ask for messages that are just being written, if it is likely that they can be had."""
+        try:
+            shard = self._engine.led_shard(command.partition)
+        except PenstockError:
+            return None
+        work = shard.machine.queues.work(command.partition, command.group)
+        if work is None or work.is_held or work.queue.delay_ms > 0 or size > RECEIVE_BYTES_MAX:
+            return None
+        if work.in_flight >= work.rules.in_flight_max:
+            return None
+        asked = self._ask(command)
+        answered = room.claim(command.messages_max)
+        asked.on_answer(lambda: answered(asked.got_some))
+        return asked
+
+    def _give_back(self, command: Acquire, acquired: Acquired) -> None:
+        self._return(command.partition, command.group, acquired.epoch, acquired.runs)
+
+    def _return(
         self,
         partition: PartitionId,
         group: str,
@@ -241,7 +237,12 @@ class LedQueues:
                 if not wait_ms:  # Who waits is not told: some may have come back by then.
                     self._refuse_if_full(partition, group)
                 return []
-            await self._wait(partition, group, left_ms)
+            command = lease_command(partition, group, messages_max, lease_ms, receiver)
+            asked = await self._wait(command, left_ms)
+            if asked is not None:
+                deliveries = self._read(topic, index, group, await asked.granted())
+                if deliveries:
+                    return deliveries
 
     def may_have_some(self, topic: Topic, group: str) -> bool:
         """Whether it is worth asking for messages of the partitions that this node leads."""
@@ -277,19 +278,23 @@ class LedQueues:
                     " some, or raise queue.in.flight.max"
                 )
 
-    async def _wait(self, partition: PartitionId, group: str, wait_ms: int) -> None:
-        key = (partition, group)
+    async def _wait(self, command: Acquire, wait_ms: int) -> LeaseRequest | None:
+        """Wait for one's turn; a request if it was made already, as `command` says."""
+        partition, group = key = command.partition, command.group
         room = self._rooms.get(key)
         if room is None:
             room = self._rooms[key] = WaitingRoom(
                 lambda: self._ready(partition, group),
                 lambda wake: self._engine.watch([partition], wake),
+                lambda: self._rooms.pop(key, None),
             )
-        try:
-            await room.wait(wait_ms / 1_000)
-        finally:
-            if not len(room) and self._rooms.get(key) is room:
-                del self._rooms[key]
+        chosen = room
+
+        def ahead(_partition: PartitionId, messages: int, size: int) -> LeaseRequest | None:
+            few = min(command.messages_max, messages)
+            return self.ask_ahead(chosen, replace(command, messages_max=few), size)
+
+        return await room.wait(wait_ms / 1_000, ahead, LeaseRequest.abandon)
 
     def _ready(self, partition: PartitionId, group: str) -> int:
         """How many of those who wait should ask now."""
@@ -317,7 +322,7 @@ class LedQueues:
             for offset in range(run.first, run.end):
                 if size > RECEIVE_BYTES_MAX:
                     one = GrantedRun(Offset(offset), run.end, run.deliveries, run.first_ms)
-                    self._give_back(partition, group, acquired.epoch, [one])
+                    self._return(partition, group, acquired.epoch, [one])
                     break
                 if message is None or message.offset != offset:
                     missing.append(
@@ -455,6 +460,19 @@ class LedQueues:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def lease_command(
+    partition: PartitionId, group: str, messages_max: int, lease_ms: int | None, receiver: str
+) -> Acquire:
+    """The request for a lease; None: for as long as the queue's rules say."""
+    return Acquire(
+        partition=partition,
+        group=group,
+        messages_max=messages_max,
+        lease_ms=-1 if lease_ms is None else lease_ms,
+        receiver=receiver,
+    )
 
 
 class _Row(NamedTuple):

@@ -6,13 +6,17 @@ again and may find nothing. It is cheap for those nobody waits for: one lookup i
 
 from collections.abc import Callable, Iterable
 
+from penstock.core.records import read_header
 from penstock.core.types import PartitionId
+
+Foresee = Callable[[PartitionId, int, int], None]
+"""The partition, how many messages are being written to it, and their bytes."""
 
 
 class Watch:
     """One waiting reader; `cancel` when it has stopped to wait."""
 
-    __slots__ = ("_partitions", "_watchers", "move_on", "wake")
+    __slots__ = ("_partitions", "_watchers", "foresee", "move_on", "wake")
 
     def __init__(
         self,
@@ -25,6 +29,8 @@ class Watch:
         self.wake = wake
         self.move_on = wake
         """Called when time was moved by hand: its own waiting may be over."""
+        self.foresee: Foresee | None = None
+        """Called when messages are about to be written, for who wants to be there already."""
         for partition in partitions:
             watchers.setdefault(partition, set()).add(self)
 
@@ -48,6 +54,10 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._watchers)
 
+    def watches(self, partition: PartitionId) -> int:
+        """How many wait for this partition."""
+        return len(self._watchers.get(partition, ()))
+
     def watch(self, partitions: Iterable[PartitionId], wake: Callable[[], None]) -> Watch:
         """Call `wake` whenever one of these partitions may have more, until it is cancelled."""
         return Watch(self._watchers, tuple(partitions), wake)
@@ -58,6 +68,14 @@ class Waiting:
         if watching is not None:
             for watch in list(watching):
                 watch.wake()
+
+    def foresee(self, partition: PartitionId, batch: bytearray | memoryview) -> None:
+        """A record batch is about to be written to the partition."""
+        watching = self._watchers.get(partition)
+        if watching is not None:
+            for watch in list(watching):
+                if watch.foresee is not None:
+                    watch.foresee(partition, read_header(batch).record_count, len(batch))
 
     def wake_all(self) -> None:
         """Everybody should look: leadership has moved, or the node stops."""

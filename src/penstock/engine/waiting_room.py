@@ -3,68 +3,136 @@
 When messages come, as many are called as there are messages, in the order in which they came:
 hundreds may wait, and a single message must not make hundreds of requests. Whoever is called asks
 for messages; if some are left when he has his answer, he calls the next.
+
+A lease has to be as durable as the messages, so that a worker who asks only when they are there
+waits for the disk, or for a majority, a second time. Hence whoever waits may leave word how he
+would ask. When messages are about to be written, the first who did has his request written right
+behind them: one sync, one round to the other nodes, for both. Should that get him nothing, since
+the messages are for later or others had older claims, the room refrains from it for a while.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
+from penstock.core.types import PartitionId
 from penstock.engine.parking import parked
 from penstock.engine.waiting import Watch
 
+VAIN_SKIPS = 64
+"""After a request ahead of its messages got nothing, so many writes pass without one."""
 
-class WaitingRoom:
+Asked = TypeVar("Asked")
+Ahead = Callable[[PartitionId, int, int], Asked | None]
+"""Asks for messages that are being written: the partition, how many, their bytes. None: it was not
+worth it."""
+
+
+class WaitingRoom(Generic[Asked]):
     """See the top of this module. `ready` tells how many messages could be had."""
 
     def __init__(
-        self, ready: Callable[[], int], watch: Callable[[Callable[[], None]], Watch]
+        self,
+        ready: Callable[[], int],
+        watch: Callable[[Callable[[], None]], Watch],
+        on_idle: Callable[[], object] = lambda: None,
     ) -> None:
+        """`on_idle` is called when nobody waits any more and nobody's request is under way."""
         self._ready = ready
+        self._on_idle = on_idle
         self._watch_for = watch
         self._watch: Watch | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Asked | None], Ahead[Asked] | None]] = deque()
+        self._claimed = 0
+        self._skips = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def wait(self, seconds: float) -> None:
-        """Return when it is one's turn to ask, or when the time is up."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    async def wait(
+        self,
+        seconds: float,
+        ahead: Ahead[Asked] | None = None,
+        abandon: Callable[[Asked], None] = lambda _: None,
+    ) -> Asked | None:
+        """Return when it is one's turn to ask, or when the time is up; what `ahead` gave if that
+        was called. What it gave to somebody who leaves at that moment goes to `abandon`."""
+        turn: asyncio.Future[Asked | None] = asyncio.get_running_loop().create_future()
+        place = turn, ahead
+        self._waiting.append(place)
         if self._watch is None:
             self._watch = self._watch_for(self.call)
             self._watch.move_on = self.call_all
+            self._watch.foresee = self.foresee
         try:
             async with asyncio.timeout(seconds):
                 with parked():
-                    await turn
+                    return await turn
         except TimeoutError:
-            pass
+            return turn.result() if turn.done() and not turn.cancelled() else None
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
+                asked = turn.result()
+                if asked is not None:
+                    abandon(asked)
                 self.call()  # His turn goes to the next.
             raise
         finally:
             if not turn.done():
                 turn.cancel()
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-            if not self._waiting and self._watch is not None:
-                self._watch.cancel()
-                self._watch = None
+            if place in self._waiting:
+                self._waiting.remove(place)
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self._waiting and self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if not self._waiting and not self._claimed:
+            self._on_idle()
 
     def call(self) -> None:
-        """Messages may have come: call as many as there are messages."""
-        ready = self._ready() if self._waiting else 0
+        """Messages may have come: call as many as there are messages nobody has a claim on."""
+        ready = self._ready() - self._claimed if self._waiting else 0
         while self._waiting and ready > 0:
-            turn = self._waiting.popleft()
+            turn, _ = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 ready -= 1
 
     def call_all(self) -> None:
         """The clock was moved by hand: everybody sees whether his time is up."""
-        for turn in self._waiting:
+        for turn, _ in self._waiting:
             if not turn.done():
                 turn.set_result(None)
         self._waiting.clear()
+
+    def foresee(self, partition: PartitionId, messages: int, size: int) -> None:
+        """So many messages are about to be written: the first who left word asks for them."""
+        if self._skips:
+            self._skips -= 1
+            return
+        while self._waiting and self._waiting[0][0].done():
+            self._waiting.popleft()
+        if not self._waiting:
+            return
+        turn, ahead = self._waiting[0]
+        asked = None if ahead is None else ahead(partition, messages, size)
+        if asked is not None:
+            self._waiting.popleft()
+            turn.set_result(asked)
+
+    def claim(self, messages: int) -> Callable[[bool], None]:
+        """Somebody has asked for so many that are on their way: nobody else is called for them,
+        until he has his answer. Tell then whether he got some."""
+        self._claimed += messages
+
+        def answered(got_some: bool) -> None:
+            self._claimed -= messages
+            if not got_some:
+                self._skips = VAIN_SKIPS
+            self.call()
+            self._leave()
+
+        return answered

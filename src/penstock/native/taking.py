@@ -23,7 +23,8 @@ from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
 from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset, PartitionId, ShardId, TopicId
-from penstock.engine.led_queues import LOOKS_MAX
+from penstock.engine.lease_request import LeaseRequest
+from penstock.engine.led_queues import LOOKS_MAX, lease_command
 from penstock.engine.queue_duties import work_rules
 from penstock.engine.stored_batches import (
     Range,
@@ -61,7 +62,7 @@ class Taking:
         self._desk = desk
         self._engine = desk.engine
         self._turns = count()
-        self._rooms: dict[tuple[TopicId, str], WaitingRoom] = {}
+        self._rooms: dict[tuple[TopicId, str], WaitingRoom[LeaseRequest]] = {}
         self._returning: set[asyncio.Task[None]] = set()
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are taken bit by bit; the last used ones last."""
@@ -73,10 +74,11 @@ class Taking:
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
         deadline_ms = clock.monotonic_ms() + wait_ms
         looks = 0
+        parts: list[Part] = []
         while True:
             topic = self._desk.topic(request.topic_id)
             self._engine.queues.here.askers.note(topic.topic_id, request.group, receiver)
-            parts = await self._look(topic, request, receiver)
+            parts = parts or await self._look(topic, request, receiver)
             left_ms = deadline_ms - clock.monotonic_ms()
             moved = request.led not in (UNKNOWN, self._mark(topic))
             if parts or left_ms <= 0 or moved:
@@ -88,7 +90,9 @@ class Taking:
             here = self._engine.queues.here
             if looks >= LOOKS_MAX or not here.may_have_some(topic, request.group):
                 looks = 0
-                await self._wait(topic, request.group, left_ms)
+                asked = await self._wait(topic, request, receiver, left_ms)
+                if asked is not None:
+                    parts = await self._take_asked(topic, request, asked)
 
     def give_back(self, request: Take, taken: Taken) -> None:
         """Nobody is there any more to take these messages."""
@@ -171,19 +175,34 @@ class Taking:
             await engine.queues.open(topic, group, start=EARLIEST, rules=rules, index=index)
         elif not engine.queues.here.may_have(partition, group):
             return None
-        batches = StoredBatches(lambda offset, size: engine.read(topic, index, offset, size))
+        batches = self._stored(topic, index)
         wanted = messages_max
         work = engine.queues.work_here(topic, index, group)
         if wanted > FEW_MESSAGES and work is not None:
             end = engine.bounds(topic, index).high_watermark
             wanted = measure(ready_ranges(work, end), batches, wanted, bytes_max) or wanted
             wanted = _fitting(wanted, batches, bytes_max)
-        lease_ms = min(request.lease_ms, LEASE_MS_MAX) if request.lease_ms >= 0 else None
+        lease_ms = _lease_ms(request)
         acquired = await engine.queues.acquire_here(topic, index, group, wanted, lease_ms, receiver)
+        return self._packed_or_returned(topic, index, group, acquired, batches)
+
+    def _stored(self, topic: Topic, index: int) -> StoredBatches:
+        engine = self._engine
+        return StoredBatches(lambda offset, size: engine.read(topic, index, offset, size))
+
+    def _packed_or_returned(
+        self,
+        topic: Topic,
+        index: int,
+        group: str,
+        acquired: Acquired,
+        batches: StoredBatches | None = None,
+    ) -> Part | None:
         if not acquired.runs:
             return None
         try:
-            return self._pack(topic, index, group, acquired, batches)
+            stored = batches or self._stored(topic, index)
+            return self._pack(topic, index, group, acquired, stored)
         except BaseException:
             self._return(topic, group, [_part(index, acquired, acquired.runs, 0)])
             raise
@@ -269,7 +288,11 @@ class Taking:
 
     # Waiting.
 
-    async def _wait(self, topic: Topic, group: str, wait_ms: int) -> None:
+    async def _wait(
+        self, topic: Topic, request: Take, receiver: str, wait_ms: int
+    ) -> LeaseRequest | None:
+        """Wait for one's turn; a request if it was made already, for messages being written."""
+        group, here = request.group, self._engine.queues.here
         key = (topic.topic_id, group)
         room = self._rooms.get(key)
         if room is None:
@@ -277,12 +300,25 @@ class Taking:
             room = self._rooms[key] = WaitingRoom(
                 lambda: self._ready(topic, group, mark),
                 lambda wake: self._engine.watch(topic.partitions, wake),
+                lambda: self._rooms.pop(key, None),
             )
-        try:
-            await room.wait(wait_ms / 1_000)
-        finally:
-            if not len(room) and self._rooms.get(key) is room:
-                del self._rooms[key]
+        chosen = room
+
+        def ahead(partition: PartitionId, messages: int, size: int) -> LeaseRequest | None:
+            if size > min(request.bytes_max, TAKE_BYTES_MAX):
+                return None
+            few = min(request.messages_max, ACQUIRE_MESSAGES_MAX, messages)
+            command = lease_command(partition, group, few, _lease_ms(request), receiver)
+            return here.ask_ahead(chosen, command, size)
+
+        return await room.wait(wait_ms / 1_000, ahead, LeaseRequest.abandon)
+
+    async def _take_asked(self, topic: Topic, request: Take, asked: LeaseRequest) -> list[Part]:
+        """What a request got that was made while the messages were being written."""
+        acquired = await asked.granted()
+        index = topic.partitions.index(asked.command.partition)
+        part = self._packed_or_returned(topic, index, request.group, acquired)
+        return [] if part is None else [part]
 
     def _ready(self, topic: Topic, group: str, mark: int) -> int:
         """How many of those who wait should ask now; all of them if something else is new."""
@@ -300,6 +336,10 @@ class Taking:
         except PenstockError:
             return everybody  # They will be told who leads now.
         return ready
+
+
+def _lease_ms(request: Take) -> int | None:
+    return min(request.lease_ms, LEASE_MS_MAX) if request.lease_ms >= 0 else None
 
 
 def _messages(parts: Sequence[Part]) -> int:

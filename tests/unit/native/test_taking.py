@@ -6,12 +6,14 @@ from random import Random
 
 from penstock.client.channel import Buffer
 from penstock.client.client import Client
+from penstock.client.queue import Queue
 from penstock.client.settings import ClientSettings
 from penstock.client.urls import Memory
 from penstock.core.message_batches import iter_batches, read_messages
 from penstock.core.records import read_header
 from penstock.embedded.channel import EmbeddedChannel
 from penstock.wire.requests import Take, Taken
+from tests.unit.engine.linked import until
 
 Scene = Callable[[Client, EmbeddedChannel], Awaitable[None]]
 
@@ -168,5 +170,49 @@ def test_hundreds_who_wait_get_one_message_each() -> None:
         await client.send_many("orders", [b"%d" % number for number in range(100)])
         received = [message for messages in await asyncio.gather(*waiting) for message in messages]
         assert sorted(int(message.raw) for message in received) == list(range(100))
+
+    play(scene)
+
+
+def test_a_lease_is_written_with_the_message_it_waits_for() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        queue: Queue[bytes] = client.queue("orders", codec=bytes)
+        await queue.receive(wait=0)  # Opens the work group.
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        shard = engine.led_shard(topic.partitions[0])
+        receiving = asyncio.create_task(queue.receive(10, wait=30))
+        await until(lambda: engine.waiting.watches(topic.partitions[0]))
+        before = shard.replica.commit_times.spans.histogram.statistics().count
+        await queue.send(b"x")
+        (message,) = await receiving
+        assert message.raw == b"x"
+        assert shard.replica.commit_times.spans.histogram.statistics().count == before + 1
+        await queue.ack([message])
+
+    play(scene)
+
+
+def test_who_leaves_while_a_message_is_being_written_leaves_it_to_others() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        queue: Queue[bytes] = client.queue("orders", codec=bytes)
+        await queue.receive(wait=0)
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        for turns in range(12):
+            receiving = asyncio.create_task(queue.receive(10, wait=30))
+            await until(lambda: engine.waiting.watches(topic.partitions[0]))
+            sending = asyncio.create_task(queue.send(b"x"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+            await sending
+            received = [] if receiving.cancelled() else receiving.result()
+            left = received or await queue.receive(10, wait=30)
+            assert [message.raw for message in left] == [b"x"]
+            await queue.ack(left)
 
     play(scene)
