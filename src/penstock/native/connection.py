@@ -2,7 +2,9 @@
 
 Each request is a task. They begin in the order in which they came, so that batches of one sender
 are appended in the order they were sent. A request that is withdrawn, and all of a connection that
-is lost, are cancelled: a long poll ends, and what it would have leased goes back.
+is lost, are cancelled: a long poll ends, and what it would have leased goes back. An append, the
+most frequent of them, waits for one thing only: it is handed to its shard as soon as it is read,
+and its answer is a callback, without a task in between.
 
 Pushing back. While a client does not read its answers, or has too much under way, nothing more is
 read from it: TCP tells it. A client that sends what is no request is disconnected, with a line in
@@ -12,19 +14,22 @@ the log, and no other client notices.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.core import limits
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import InvalidFrame, PenstockError, Unavailable
+from penstock.engine.engine import Produced
 from penstock.engine.parking import begin_parking
 from penstock.native.handling import PROTOCOL, Buffer
+from penstock.native.messages import appended
 from penstock.wire import codec
 from penstock.wire.failures import describe_error
 from penstock.wire.frames import Kind, greet, write_prefix
 from penstock.wire.group_requests import JoinGroup, SyncGroup
 from penstock.wire.read_requests import Fetch
-from penstock.wire.requests import Request, Take
+from penstock.wire.requests import Append, Request, Take
 from penstock.wire.stream import Frame, FrameStream
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._stream = FrameStream(guests.landing, limits.NATIVE_REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._client = ""
-        self._under_way: dict[int, tuple[asyncio.Task[None], Request, int]] = {}
+        self._under_way: dict[int, tuple[asyncio.Future[Any], Request, int]] = {}
         self._under_way_bytes = 0
         self._writing_paused = False
         self._reading_paused = False
@@ -113,14 +118,47 @@ class NativeConnection(asyncio.BufferedProtocol):
             raise InvalidFrame(f"{frame.kind.name} {frame.id} where a new request was expected")
         request = codec.decode_request(frame.head)
         self._guests.requests += 1
-        task = asyncio.get_running_loop().create_task(
-            self._carry_out(frame.id, request, frame.payload, precise_seconds())
-        )
         size = len(frame.head) + len(frame.payload)
-        self._under_way[frame.id] = task, request, size
-        self._under_way_bytes += size
-        task.add_done_callback(lambda task: self._end(frame.id, task))
+        began = precise_seconds()
+        if type(request) is Append and not self._retiring:
+            appending = self._guests.service.begin_append(request, frame.payload)
+            self._note_begun(frame.id, request, size, appending)
+            appending.add_done_callback(partial(self._appended, frame.id, request, began))
+        else:
+            task = asyncio.get_running_loop().create_task(
+                self._carry_out(frame.id, request, frame.payload, began)
+            )
+            self._note_begun(frame.id, request, size, task)
+            task.add_done_callback(lambda task: self._end(frame.id, task))
         self._look_at_bounds()
+
+    def _note_begun(
+        self, frame_id: int, request: Request, size: int, doing: asyncio.Future[Any]
+    ) -> None:
+        self._under_way[frame_id] = doing, request, size
+        self._under_way_bytes += size
+
+    def _appended(
+        self, frame_id: int, request: Append, began: float, appending: "asyncio.Future[Produced]"
+    ) -> None:
+        if not appending.cancelled():
+            error = appending.exception()
+            if error is None:
+                self._send(Kind.ANSWER, frame_id, codec.encode(appended(appending.result())), b"")
+            else:
+                self._fail(frame_id, request, error)
+            self._note_time(request, began, 0)
+        self._end(frame_id, appending)
+
+    def _fail(self, frame_id: int, request: Request, error: BaseException) -> None:
+        """A request is refused; what nobody expects ends the connection, and is told of."""
+        name = type(request).__name__
+        if isinstance(error, PenstockError):
+            self._guests.times.error(name, type(error).__name__)
+            self._refuse(frame_id, error)
+        else:
+            log.error("%s from %s failed", name, self._client, exc_info=error)
+            self._disconnect(f"{name} failed")
 
     async def _carry_out(
         self, frame_id: int, request: Request, payload: memoryview, began: float
@@ -132,12 +170,8 @@ class NativeConnection(asyncio.BufferedProtocol):
             answer, extra = await self._guests.service.answer(
                 request, payload, address=self._client
             )
-        except PenstockError as error:
-            self._guests.times.error(type(request).__name__, type(error).__name__)
-            self._refuse(frame_id, error)
-        except Exception:
-            log.exception("%s from %s failed", type(request).__name__, self._client)
-            self._disconnect(f"{type(request).__name__} failed")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self._fail(frame_id, request, error)
         else:
             if self._closed:
                 self._guests.service.undo(request, answer)
@@ -153,7 +187,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             PROTOCOL, name, self._client, began=began, ended=ended, waited=waited
         )
 
-    def _end(self, frame_id: int, task: "asyncio.Task[None]") -> None:
+    def _end(self, frame_id: int, task: "asyncio.Future[Any]") -> None:
         """A request is over; one that was cancelled may not even have begun."""
         _, _, size = self._under_way.pop(frame_id)
         self._under_way_bytes -= size

@@ -1,9 +1,11 @@
 """Sending and settling, for native clients: answered by the node that leads the partition."""
 
-from penstock.core.errors import InvalidRequest, UnknownPartition
+import asyncio
+
+from penstock.core.errors import InvalidRequest, PenstockError, UnknownPartition
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX, LEASE_MS_MAX, SETTLEMENTS_MAX
 from penstock.core.types import Offset
-from penstock.engine.engine import Acks
+from penstock.engine.engine import Acks, Produced
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Settlement, Verdict
 from penstock.native.handling import PROTOCOL, Desk, Handlers, Reply
@@ -13,12 +15,26 @@ _VERDICTS = {int(verdict): verdict for verdict in Verdict}
 _UNSENT_DELAY_MS = -1
 
 
+def begin_append(desk: Desk, request: Append, payload: memoryview) -> "asyncio.Future[Produced]":
+    """Append a batch, now: the order of calls is the order of offsets. What is wrong with it is
+    told by the future, too."""
+    try:
+        topic = desk.topic(request.topic_id)
+    except PenstockError as error:
+        refused: asyncio.Future[Produced] = asyncio.get_running_loop().create_future()
+        refused.set_exception(error)
+        return refused
+    return desk.engine.produce(topic, request.index, payload, Acks.ALL, desk.flow)
+
+
+def appended(produced: Produced) -> Appended:
+    """The answer."""
+    return Appended(produced.base_offset, produced.log_append_ms)
+
+
 async def answer_append(desk: Desk, request: Append, payload: memoryview) -> Reply:
-    """Append a batch. The order of calls is the order of offsets: there is no await before."""
-    produced = await desk.engine.produce(
-        desk.topic(request.topic_id), request.index, payload, Acks.ALL, desk.flow
-    )
-    return Appended(produced.base_offset, produced.log_append_ms), b""
+    """Append a batch; there is no await before it is in its place."""
+    return appended(await begin_append(desk, request, payload)), b""
 
 
 async def answer_send(desk: Desk, request: Send, _payload: memoryview) -> Reply:
