@@ -8,12 +8,14 @@ import multiprocessing
 import multiprocessing.connection
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from benchmarks.broker.clients import ClientFailed
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 CALL_WITHIN_SECONDS = 180.0
@@ -77,6 +79,18 @@ class ClientProcess:
         if fault:
             raise ClientFailed(f"{what}: {fault}")
         return answer
+
+
+def both_results(first: Pending[T], second: Pending[S]) -> tuple[T, S]:
+    """Of calls of two processes. If the first fails, the second is waited for all the same: what
+    it answers would else be taken for the answer to the next call."""
+    try:
+        result = first.result()
+    except ClientFailed:
+        with suppress(ClientFailed):
+            second.result()
+        raise
+    return result, second.result()
 
 
 def _work(line: "multiprocessing.connection.Connection[Any, Any]") -> None:

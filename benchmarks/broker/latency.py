@@ -5,52 +5,67 @@ first second of each round does not count: connections are new then.
 """
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.broker.apache import apache_kafka
-from benchmarks.broker.client_process import ClientProcess
+from benchmarks.broker.apache import absence_of_kafka, apache_kafka
+from benchmarks.broker.client_process import ClientProcess, both_results
 from benchmarks.broker.orders import Schedule
 from benchmarks.broker.schedules import receive_all, send_on_schedule
 from benchmarks.broker.systems import Kind, penstock
-from benchmarks.broker.throughput import DURABLE_NOTE, PARTITIONS, prepare_topic
+from benchmarks.broker.throughput import (
+    DURABLE_NOTE,
+    PARTITIONS,
+    SINGLE_REQUESTS,
+    prepare_topic,
+    warm_up,
+)
+from benchmarks.peers.excuses import excused
 from benchmarks.report import Finding, Measured, Progress, medians, number, quantile
 
 PER_SECOND = 500
 VALUE_BYTES = 100
-SECONDS = 5
+SECONDS = 4
 SECONDS_QUICK = 2
 WARM_UP_SECONDS = 1
 ROUNDS = 3
 ROUNDS_QUICK = 1
+RATIOS = {"p50_ms": "penstock_p50_ratio", "p99_ms": "penstock_p99_ratio"}
 _HEAD_START_SECONDS = 1.0
 """From the order to the first message: time to connect."""
 
 
 def measure_latency(directory: str, *, quick: bool, progress: Progress) -> list[Finding]:
     """One finding: one node and three."""
-    kinds = [penstock(1), *apache_kafka(1), penstock(3), *apache_kafka(3)]
+    others, absences = apache_kafka(1), absence_of_kafka()
     rounds = ROUNDS_QUICK if quick else ROUNDS
     seconds = SECONDS_QUICK if quick else SECONDS
     measured: dict[str, list[Measured]] = {}
     with ClientProcess() as sender, ClientProcess() as receiver:
-        for turn in range(1, rounds + 1):
-            for kind in kinds:
+        for turn in progress.turns(rounds):
+            found: dict[str, Measured] = {}
+            for kind in (penstock(1), *others, penstock(3)):
                 progress(f"broker latency: {kind.name}, {turn} of {rounds}")
-                row = _measure(kind, directory, sender, receiver, seconds)
-                measured.setdefault(kind.name, []).append(row)
+                with excused(kind, others, absences, progress):
+                    found[kind.name] = _measure(kind, directory, sender, receiver, seconds)
+            for row in found.values():
+                _add_ratios(row, found[penstock(1).name])
+                measured.setdefault(str(row["system"]), []).append(row)
     numbers = [medians(rows) for rows in measured.values()]
     for row, rows in zip(numbers, measured.values(), strict=True):
         # The worst of all rounds, as the median of the worst would hide the very thing.
         row["max_ms"] = max(number(one, "max_ms") for one in rows)
         row["missing_messages"] = sum(number(one, "missing_messages") for one in rows)
         row["duplicate_messages"] = sum(number(one, "duplicate_messages") for one in rows)
-    return [_finding(numbers, rounds, seconds)]
+    taken = max(len(rows) for rows in measured.values())
+    return [_finding(numbers, taken, seconds, absences)]
 
 
 def _measure(
     kind: Kind, directory: str, sender: ClientProcess, receiver: ClientProcess, seconds: int
 ) -> Measured:
     with kind.make(Path(directory) / "latency") as system:
+        warm_up(kind, system, sender, SINGLE_REQUESTS)
         target = prepare_topic(system, sender, "latency")
         schedule = Schedule(
             target=target,
@@ -61,8 +76,7 @@ def _measure(
         )
         receiving = receiver.begin(receive_all, schedule)
         sending = sender.begin(send_on_schedule, schedule)
-        sent = sending.result()
-        arrivals = receiving.result()
+        sent, arrivals = both_results(sending, receiving)
         system.usage()
     counted = range(PER_SECOND * WARM_UP_SECONDS, schedule.count)
     acknowledged = [(sent.acknowledged_ns[one] - schedule.due_ns(one)) / 1e6 for one in counted]
@@ -85,7 +99,15 @@ def _measure(
     }
 
 
-def _finding(numbers: list[Measured], rounds: int, seconds: int) -> Finding:
+def _add_ratios(row: Measured, ours: Measured) -> None:
+    """How many times as long Penstock takes on one node, in the same round."""
+    for name, ratio in RATIOS.items():
+        row[ratio] = number(ours, name) / number(row, name)
+
+
+def _finding(
+    numbers: list[Measured], rounds: int, seconds: int, absences: Sequence[str]
+) -> Finding:
     rows = [
         (
             str(row["system"]),
@@ -96,6 +118,7 @@ def _finding(numbers: list[Measured], rounds: int, seconds: int) -> Finding:
             f"{number(row, 'p99_ms'):.2f}",
             f"{number(row, 'p999_ms'):.2f}",
             f"{number(row, 'max_ms'):.1f}",
+            *(f"{number(row, ratio):.2f}" for ratio in RATIOS.values()),
             f"{number(row, 'sender_late_p99_ms'):.2f}",
         )
         for row in numbers
@@ -113,20 +136,25 @@ def _finding(numbers: list[Measured], rounds: int, seconds: int) -> Finding:
         columns=(
             "system",
             "durable",
-            "acked p50 ms",
-            "p99 ms",
-            "received p50 ms",
-            "p99 ms",
-            "p99.9 ms",
-            "max ms",
-            "sender late p99 ms",
+            "ack p50",
+            "ack p99",
+            "p50",
+            "p99",
+            "p99.9",
+            "max",
+            "× p50",
+            "× p99",
+            "late",
         ),
         rows=rows,
         notes=[
             DURABLE_NOTE,
+            "in ms; ack: until it is acknowledged; the others: until it is received;",
             "counted from when a message was due, by a fixed schedule: no wait is hidden.",
             f"sender and receiver are processes of their own; {PARTITIONS} partitions; linger 0.",
-            "max: the worst of all rounds; sender late: how late the sender itself was.",
+            "max: the worst of all rounds; late: how late the sender itself was, p99.",
+            "×: how many times as long Penstock, 1 node, takes to receive, in the same round.",
+            *absences,
             *wrong,
         ],
         numbers=numbers,

@@ -5,11 +5,12 @@ request in flight the rate is one by the time an acknowledgement takes; with man
 the limit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.broker import clients
-from benchmarks.broker.apache import apache_kafka
+from benchmarks.broker.apache import absence_of_kafka, apache_kafka
 from benchmarks.broker.client_process import ClientProcess
 from benchmarks.broker.orders import Production, Setting
 from benchmarks.broker.systems import APACHE, MOCK, PENSTOCK, Kind, System, mock, penstock
@@ -17,9 +18,12 @@ from benchmarks.broker.throughput import (
     DURABLE_NOTE,
     MILLION,
     PARTITIONS,
+    SINGLE_REQUESTS,
     prepare_topic,
     show_ratio,
+    warm_up,
 )
+from benchmarks.peers.excuses import excused
 from benchmarks.report import Finding, Measured, Progress, medians, number
 
 VALUE_BYTES = 100
@@ -57,16 +61,18 @@ LOADS = (Load("100 in flight", 100, PARTITIONS), Load("1 in flight", 1, 1))
 
 def measure_small_requests(directory: str, *, quick: bool, progress: Progress) -> list[Finding]:
     """One finding: one node and three, many requests in flight and one."""
-    kinds = [penstock(1), mock(1), *apache_kafka(1), penstock(3), mock(3), *apache_kafka(3)]
+    others, absences = apache_kafka(1), absence_of_kafka()
     rounds = ROUNDS_QUICK if quick else ROUNDS
     seconds = SECONDS_QUICK if quick else SECONDS
     measured: dict[Key, list[Measured]] = {}
     with ClientProcess() as client:
-        for turn in range(1, rounds + 1):
+        for turn in progress.turns(rounds):
             found: dict[Key, Measured] = {}
-            for kind in kinds:
+            for kind in (penstock(1), *others, mock(1), penstock(3), mock(3)):
                 progress(f"broker requests: {kind.name}, {turn} of {rounds}")
-                with kind.make(Path(directory) / "requests") as system:
+                home = Path(directory) / "requests"
+                with excused(kind, others, absences, progress), kind.make(home) as system:
+                    warm_up(kind, system, client, SINGLE_REQUESTS)
                     for load in LOADS:
                         row = _measure(kind, system, client, load, seconds)
                         found[kind.family, kind.nodes, load.name] = row
@@ -74,7 +80,8 @@ def measure_small_requests(directory: str, *, quick: bool, progress: Progress) -
             for key, row in found.items():
                 measured.setdefault(key, []).append(row)
     numbers = [medians(rows) for rows in measured.values()]
-    return [_finding(numbers, rounds, seconds)]
+    taken = max(len(rows) for rows in measured.values())
+    return [_finding(numbers, taken, seconds, absences)]
 
 
 def _measure(
@@ -117,7 +124,9 @@ def _add_ratios(found: dict[Key, Measured]) -> None:
             row["ratio_to_kafka"] = own / max(number(kafka, "requests_per_second"), 1.0)
 
 
-def _finding(numbers: list[Measured], rounds: int, seconds: float) -> Finding:
+def _finding(
+    numbers: list[Measured], rounds: int, seconds: float, absences: Sequence[str]
+) -> Finding:
     kafka = any("ratio_to_kafka" in row for row in numbers)
     rows = [
         (
@@ -155,6 +164,7 @@ def _finding(numbers: list[Measured], rounds: int, seconds: float) -> Finding:
             f"in flight: on each connection; 100: to {PARTITIONS} partitions; 1: to one partition.",
             "client's limit: librdkafka's mock cluster, in the same round; ratio: to that.",
             "CPU µs: processor time of a request, all nodes together.",
+            *absences,
         ],
         numbers=numbers,
     )

@@ -5,8 +5,8 @@
 - **The client's limit** is librdkafka's built-in mock cluster: a thread that answers every request
   at once from memory, in a process of its own. It hands out one batch of a partition at a time, so
   reading from a broker that hands out more may be faster still.
-- **Apache Kafka** runs as it comes, if KAFKA_HOME says where it is. It does not sync: what it has
-  acknowledged is in the page cache.
+- **Apache Kafka** runs as it comes, if `make bench-peers` has fetched it or KAFKA_HOME says where
+  it is. It does not sync: what it has acknowledged is in the page cache.
 
 Every measurement starts a system anew in an empty directory and removes it afterwards, so that
 systems never run side by side and none is slowed by what was there before.
@@ -26,6 +26,7 @@ from typing import Self
 import msgspec
 
 from benchmarks.broker.programs import Program, Usage
+from benchmarks.peers import places
 from tests.cluster.addresses import Block, free_block
 from tests.cluster.processes import penstock_command
 
@@ -210,9 +211,11 @@ def mock(nodes: int) -> Kind:
 
 
 def kafka_home() -> Path | None:
-    """Where Apache Kafka is, if it is on this machine."""
+    """Where Apache Kafka is: as KAFKA_HOME says, or where `make bench-peers` has put it."""
     home = os.environ.get("KAFKA_HOME")
-    return Path(home) if home else None
+    if home:
+        return Path(home)
+    return places.KAFKA if (places.KAFKA / "libs").is_dir() else None
 
 
 def _nodes(count: int) -> str:

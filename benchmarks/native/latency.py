@@ -2,28 +2,36 @@
 
 Sender and receiver are processes of their own, but for the embedded engine, which lives in one.
 Both are as simple as can be: the sender waits for each acknowledgement, the receiver waits for
-messages and acknowledges what it got. The first second of a round does not count.
+messages and acknowledges what it got. The first moments of a round do not count.
 """
 
 import time
 from pathlib import Path
 
-from benchmarks.broker.client_process import ClientProcess
+from benchmarks.broker.client_process import ClientProcess, both_results
 from benchmarks.broker.orders import Schedule, Target
 from benchmarks.broker.schedules import Arrivals, Sent
 from benchmarks.native import loads
 from benchmarks.native.systems import embedded, penstock
-from benchmarks.peers.systems import QueueKind, excused, peers
+from benchmarks.peers.excuses import excused
+from benchmarks.peers.systems import (
+    DURABLE_NOTE,
+    QueueKind,
+    import_clients,
+    peers,
+    versions,
+)
 from benchmarks.report import Finding, Measured, Progress, medians, number, quantile
 
 PER_SECOND = 500
 BODY_BYTES = 100
-SECONDS = 4
-SECONDS_QUICK = 2
-WARM_UP_SECONDS = 1
+SECONDS = 2
+SECONDS_QUICK = 1
+WARM_UP_MESSAGES = PER_SECOND // 2
 ROUNDS = 3
 ROUNDS_QUICK = 1
-_HEAD_START_SECONDS = 1.0
+RATIOS = {"p50_ms": "penstock_p50_ratio", "p99_ms": "penstock_p99_ratio"}
+_HEAD_START_SECONDS = 0.5
 """From the order to the first message: time to connect."""
 
 
@@ -36,20 +44,26 @@ def measure_native_latency(directory: str, *, quick: bool, progress: Progress) -
     seconds = SECONDS_QUICK if quick else SECONDS
     measured: dict[str, list[Measured]] = {}
     with ClientProcess() as sender, ClientProcess() as receiver:
-        for turn in range(1, rounds + 1):
+        sender.call(import_clients)
+        receiver.call(import_clients)
+        for turn in progress.turns(rounds):
+            found: dict[str, Measured] = {}
             for kind in (penstock(), embedded(), *others):
                 progress(f"native latency: {kind.name}, {turn} of {rounds}")
                 with excused(kind, others, absences, progress):
                     home = Path(directory) / "native-latency"
-                    row = measure_latency_once(kind, home, sender, receiver, seconds)
-                    measured.setdefault(kind.name, []).append(row)
+                    found[kind.name] = measure_latency_once(kind, home, sender, receiver, seconds)
+            for name, row in found.items():
+                _add_ratios(row, found[penstock().name])
+                measured.setdefault(name, []).append(row)
     numbers = [medians(rows) for rows in measured.values()]
     for row, rows in zip(numbers, measured.values(), strict=True):
         # The worst of all rounds, as the median of the worst would hide the very thing.
         row["max_ms"] = max(number(one, "max_ms") for one in rows)
         row["missing_messages"] = sum(number(one, "missing_messages") for one in rows)
         row["duplicate_messages"] = sum(number(one, "duplicate_messages") for one in rows)
-    return [_finding(numbers, absences, rounds, seconds)]
+    taken = max(len(rows) for rows in measured.values())
+    return [_finding(numbers, absences, taken, seconds)]
 
 
 def measure_latency_once(
@@ -64,11 +78,11 @@ def measure_latency_once(
             value_bytes=BODY_BYTES,
             per_second=PER_SECOND,
             first_ns=time.monotonic_ns() + int(_HEAD_START_SECONDS * 1e9),
-            count=PER_SECOND * (WARM_UP_SECONDS + seconds),
+            count=WARM_UP_MESSAGES + PER_SECOND * seconds,
         )
         sent, arrivals = _drive(kind, schedule, sender, receiver)
         system.usage()
-    counted = range(PER_SECOND * WARM_UP_SECONDS, schedule.count)
+    counted = range(WARM_UP_MESSAGES, schedule.count)
     acknowledged = [(sent.acknowledged_ns[one] - schedule.due_ns(one)) / 1e6 for one in counted]
     received = [
         (arrivals.at_ns[one] - schedule.due_ns(one)) / 1e6 for one in counted if arrivals.at_ns[one]
@@ -88,6 +102,12 @@ def measure_latency_once(
     }
 
 
+def _add_ratios(row: Measured, ours: Measured) -> None:
+    """How many times as long ours takes, in the same round."""
+    for name, ratio in RATIOS.items():
+        row[ratio] = number(ours, name) / number(row, name)
+
+
 def _drive(
     kind: QueueKind, schedule: Schedule, sender: ClientProcess, receiver: ClientProcess
 ) -> tuple[Sent, Arrivals]:
@@ -95,22 +115,29 @@ def _drive(
         return sender.call(loads.both_on_schedule, schedule)
     receiving = receiver.begin(kind.loads.receive_on_schedule, schedule)
     sending = sender.begin(kind.loads.send_on_schedule, schedule)
-    return sending.result(), receiving.result()
+    return both_results(sending, receiving)
 
 
 def _finding(numbers: list[Measured], absences: list[str], rounds: int, seconds: int) -> Finding:
     rows = [
         (
             str(row["system"]),
+            str(row["durability"]),
             *(
                 f"{number(row, name):.2f}"
                 for name in ("send_p50_ms", "send_p99_ms", "p50_ms", "p99_ms")
             ),
             f"{number(row, 'max_ms'):.1f}",
-            f"{number(row, 'missing_messages')}",
+            *(f"{number(row, ratio):.2f}" for ratio in RATIOS.values()),
             f"{number(row, 'sender_late_p99_ms'):.2f}",
         )
         for row in numbers
+    ]
+    wrong = [
+        f"{row['system']}: {row[name]} {name.replace('_', ' ')}"
+        for row in numbers
+        for name in ("missing_messages", "duplicate_messages")
+        if row[name]
     ]
     return Finding(
         name="native-latency",
@@ -118,20 +145,26 @@ def _finding(numbers: list[Measured], absences: list[str], rounds: int, seconds:
         f" {rounds} rounds of {seconds} s",
         columns=(
             "system",
-            "send p50 ms",
-            "p99 ms",
-            "send to receive p50 ms",
-            "p99 ms",
-            "max ms",
-            "missing",
-            "sender late p99 ms",
+            "durable",
+            "ack p50",
+            "ack p99",
+            "p50",
+            "p99",
+            "max",
+            "× p50",
+            "× p99",
+            "late",
         ),
         rows=rows,
         notes=[
-            "every system acknowledges what it has synced to the disk.",
+            DURABLE_NOTE,
+            "in ms; ack: until it is acknowledged; the others: until it is received;",
             "counted from when a message was due, by a fixed schedule: no wait is hidden.",
             "PostgreSQL's receiver waits for NOTIFY; the others' wait for messages themselves.",
-            "max: the worst of all rounds; sender late: how late the sender itself was.",
+            "max: the worst of all rounds; late: how late the sender itself was, p99.",
+            "×: how many times as long Penstock, 1 node, takes to receive, in the same round.",
+            *versions(),
+            *wrong,
             *absences,
         ],
         numbers=numbers,

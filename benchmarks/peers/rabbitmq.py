@@ -32,6 +32,32 @@ def prepare(place: str, queue: str) -> None:
     connection.close()
 
 
+class Confirms:
+    """How many messages are confirmed, whatever the order they are confirmed in.
+
+    A confirm is of one message, or of all up to one. RabbitMQ may confirm a message before those
+    sent earlier, and confirm these all at once later, itself included: it counts once.
+    """
+
+    def __init__(self) -> None:
+        self._all_up_to = 0
+        self._beyond: set[int] = set()
+
+    def __len__(self) -> int:
+        return self._all_up_to + len(self._beyond)
+
+    def add(self, tag: int, *, multiple: bool) -> None:
+        """A confirm has come."""
+        if multiple:
+            self._all_up_to = max(self._all_up_to, tag)
+            self._beyond = {one for one in self._beyond if one > self._all_up_to}
+        elif tag > self._all_up_to:
+            self._beyond.add(tag)
+        while self._all_up_to + 1 in self._beyond:
+            self._all_up_to += 1
+            self._beyond.remove(self._all_up_to)
+
+
 class _Sender:
     """Publishes whenever fewer than a batch are unconfirmed."""
 
@@ -41,7 +67,8 @@ class _Sender:
         self._window = min(order.batch, UNCONFIRMED_MAX)
         self._properties = library("pika").BasicProperties(delivery_mode=_PERSISTENT)
         self._channel: Any = None
-        self._sent = self._confirmed = 0
+        self._sent = 0
+        self._confirms = Confirms()
         self._began = self._cpu = 0.0
         self.moved: Moved | None = None
 
@@ -55,7 +82,8 @@ class _Sender:
 
     def _publish(self) -> None:
         order, bodies = self._order, self._bodies
-        room = min(self._window - (self._sent - self._confirmed), order.messages_max - self._sent)
+        unconfirmed = self._sent - len(self._confirms)
+        room = min(self._window - unconfirmed, order.messages_max - self._sent)
         for number in range(self._sent, self._sent + room):
             body = bodies[number % len(bodies)]
             self._channel.basic_publish("", order.queue, body, self._properties)
@@ -64,13 +92,13 @@ class _Sender:
     def _on_confirm(self, frame: Any) -> None:
         if frame.method.NAME != "Basic.Ack":
             raise ClientFailed("RabbitMQ refused a message")
-        tag = frame.method.delivery_tag
-        self._confirmed = tag if frame.method.multiple else self._confirmed + 1
+        self._confirms.add(frame.method.delivery_tag, multiple=frame.method.multiple)
+        unconfirmed = self._sent - len(self._confirms)
         late = time.perf_counter() - self._began >= self._order.seconds
         if not late and self._sent < self._order.messages_max:
-            if self._sent - self._confirmed <= self._window // 2:
+            if unconfirmed <= self._window // 2:
                 self._publish()
-        elif self._confirmed == self._sent:
+        elif not unconfirmed:
             took = time.perf_counter() - self._began
             self.moved = Moved(self._sent, took, time.process_time() - self._cpu)
             self._channel.connection.close()
@@ -96,6 +124,8 @@ class _Receiver:
         self._channel.basic_consume(self._order.queue, self._on_message)
 
     def _on_message(self, channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+        if self.moved is not None:
+            return  # The connection is closing, and takes no acknowledgements any more.
         self._done += 1
         self._seen += len(body)
         order = self._order
@@ -103,7 +133,7 @@ class _Receiver:
         if over or self._done % max(1, self._batch // 2) == 0:
             channel.basic_ack(method.delivery_tag, multiple=True)
             over = over or time.perf_counter() - self._began >= order.seconds
-        if over and self.moved is None:
+        if over:
             took = time.perf_counter() - self._began
             self.moved = Moved(self._done, took, time.process_time() - self._cpu)
             channel.connection.close()
