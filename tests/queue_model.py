@@ -9,7 +9,7 @@ by the simulator, which carries out in it what the log of a whole cluster says.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Dead, Priorities, QueueRules, WorkRules
@@ -63,14 +63,41 @@ class QueueModel:
         self.left[one.offset] = one
 
     def recall(self, first: int, end: int, said: Iterable[One]) -> bool:
-        """What messages say that were there before this group."""
+        """What messages say that were there before this group; of one that was looked at before, or
+        that has died meanwhile, only its line counts."""
         if first != self.recalled or not first < end <= self.recall_end:
             return False
         for one in said:
-            if one.offset in self.left and not self.left[one.offset].told:
+            known = self.left.get(one.offset)
+            if known is None:
+                continue
+            if known.told:
+                known.lane = known.lane if one.lane is None else one.lane
+            else:
                 self.left[one.offset] = one
-        self.recalled = end
+        self.recalled = self._first_untold(end)
         return True
+
+    def _first_untold(self, first: int) -> int:
+        untold = (one.offset for one in self.left.values() if not (one.told and one.lane))
+        return min(offset for offset in [*untold, self.recall_end] if offset >= first)
+
+    def use_rules(self, rules: QueueRules, end: int, looked_at: Container[int]) -> None:
+        """Whoever stands in a line has to be told which: those that nobody has looked at are told
+        of everything."""
+        if rules.fifo and not self.rules.fifo:
+            for one in self.left.values():
+                one.told = one.offset in looked_at
+            self.recall_end = end
+            self.recalled = self._first_untold(0)
+        self.rules = rules
+        for one in self.left.values():
+            self._line_up(one)
+
+    def _line_up(self, one: One) -> None:
+        """The living stand in a line, if only in the one without a name."""
+        if self.rules.fifo and one.state is not State.DEAD:
+            one.lane = one.lane or b""
 
     def drop_oldest(self) -> None:
         if self.rules.drops_oldest and self.rules.length_max >= 0:
@@ -162,6 +189,8 @@ class QueueModel:
             one = self.left.get(offset)
             if one is not None and one.state is not State.DEAD:
                 one.deliveries += 1
+                one.told = True
+                self._line_up(one)
                 self._die(one, now_ms)
                 count += 1
         living = tuple(state for state in State if state is not State.DEAD)
@@ -185,6 +214,7 @@ class QueueModel:
             one = self.left.get(offset)
             if one is not None and one.state is State.DEAD:
                 one.state, one.at_ms, one.deliveries = State.READY, -1, 0
+                self._line_up(one)
                 count += 1
         return count
 

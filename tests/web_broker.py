@@ -11,12 +11,14 @@ from penstock.core.front_end import FrontEndStatistics
 from penstock.engine.node import Node
 from penstock.machines.secrets import RECEIPTS
 from penstock.watch.readings import Readings
+from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import Watch
 from penstock.web.app import make_app
 from penstock.web.broker import Phase, SettingRow
 from penstock.web.listener import HttpListener
 from tests.kafka_broker import ThreadedBroker
 from tests.unit.engine.nodes import until
+from tests.unit.watch.made import ANY_DISK
 
 ANSWER_SECONDS_MAX = 60
 
@@ -29,7 +31,7 @@ class ServingBroker:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.watch = Watch(node)
+        self.watch = Watch(node, AlertSettings(levels=ANY_DISK))
 
     def problems(self) -> list[str]:
         return []

@@ -9,6 +9,7 @@ import pytest
 import penstock
 from penstock.client.blocking.message import BlockingMessage
 from tests.cluster.processes import Cluster
+from tests.cluster.waiting import wait_until
 from tests.interop.served import Served
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -26,9 +27,14 @@ def test_a_message_is_traced_across_a_failover(tmp_path: Path) -> None:
             sent = client.send("jobs", b"one")
             [first] = client.receive("jobs", wait=20)
             assert first.release()
+            # Two of three are enough for an answer; the third holds it a moment later.
+            wait_until(
+                lambda: seen(cluster, 1, sent.id)[0]["written"]["nodes"] == [1, 2, 3],
+                "not all nodes hold it",
+                seconds=SECONDS_MAX,
+            )
             [before] = seen(cluster, 1, sent.id)
             leader = before["written"]["leader"]
-            assert before["written"]["nodes"] == [1, 2, 3]
             cluster.kill(leader)
             second = receive(client)
             assert second.deliveries == 2
@@ -49,9 +55,11 @@ def test_a_message_is_traced_across_a_failover(tmp_path: Path) -> None:
                 assert after["written"]["leader"] not in (0, leader)
                 assert leader not in after["written"]["nodes"]
             cluster.start(leader)
-            deadline = time.monotonic() + SECONDS_MAX
-            while leader not in seen(cluster, leader, sent.id)[0]["written"]["nodes"]:
-                assert time.monotonic() < deadline, "it never caught up"
+            wait_until(
+                lambda: leader in seen(cluster, leader, sent.id)[0]["written"]["nodes"],
+                "it never caught up",
+                seconds=SECONDS_MAX,
+            )
             assert seen(cluster, leader, sent.id)[0]["happenings"] == after["happenings"]
 
 

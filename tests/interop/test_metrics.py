@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 
 from penstock import blocking
 from penstock.testing.server import PenstockServer
+from tests.cluster.waiting import wait_until
 from tests.unit.watch.scraped import Scraped
 
 SECONDS_MAX = 30
@@ -158,7 +159,15 @@ def test_http_clients_are_counted_by_route_and_never_by_what_they_make_up(
         except urllib.error.HTTPError as error:
             error.close()
     timed = "penstock_request_duration_seconds_count"
-    page = scrape_until(server, lambda page: page.total(timed, api="GET /v1/cluster") == 2)
+    failed = "penstock_request_errors_total"
+    page = scrape_until(
+        server,
+        lambda page: (
+            page.total(timed, api="GET /v1/cluster") == 2
+            and page.total(timed, protocol="http", api="other") >= 2
+            and page.total(failed, protocol="http", api="other") >= 2
+        ),
+    )
     apis = page.by("penstock_request_duration_seconds_count", "api", protocol="http")
     assert apis["GET /v1/cluster"] == 2
     assert apis["other"] >= 2
@@ -192,15 +201,25 @@ def test_slow_requests_of_every_protocol_get_a_line(
         aws_secret_access_key="x",
     )
     sqs.list_queues()
-    said = [record.getMessage() for record in caplog.records if record.name == "penstock.slow"]
-    for beginning in (
+
+    def said() -> list[str]:
+        return [one.getMessage() for one in list(caplog.records) if one.name == "penstock.slow"]
+
+    expected = (
         "slow request: kafka Produce v",
         "slow request: native CreateTopic of 127.0.0.1:",
         "slow request: http GET /metrics of 127.0.0.1 took",
         "slow request: sqs ListQueues of 127.0.0.1:",
-    ):
-        assert any(line.startswith(beginning) for line in said), (beginning, said)
-    (produced,) = [line for line in said if " Produce v" in line and "slow one at" in line]
+    )
+
+    def missing() -> list[str]:
+        return [one for one in expected if not any(line.startswith(one) for line in said())]
+
+    # A line is written when the answer has gone out: whoever has the answer may be the earlier.
+    wait_until(
+        lambda: not missing(), lambda: f"{missing()} are not in {said()}", seconds=SECONDS_MAX
+    )
+    (produced,) = [line for line in said() if " Produce v" in line and "slow one at" in line]
     assert "; " in produced, "it says what it waited for"
     counted = "penstock_slow_requests_total"
     assert scrape_until(server, lambda page: page.total(counted) > 4).total(counted) > 4

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.core import card
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import (
@@ -30,17 +29,8 @@ from penstock.core.queue_rules import (
     Retry,
     WorkRules,
 )
-from penstock.core.types import Index, Offset, PartitionId, Term
-from penstock.machines import (
-    Append,
-    AppendBatch,
-    CreatePartition,
-    Propose,
-    Reply,
-    Request,
-    TrimPartition,
-    join_appends,
-)
+from penstock.core.types import Offset, PartitionId
+from penstock.machines import AppendBatch, CreatePartition, Reply, Request, TrimPartition
 from penstock.machines.queue_commands import (
     Acquire,
     Bury,
@@ -69,6 +59,7 @@ from penstock.machines.queues import (
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.queue_model import WAITING, One, QueueModel, unconserved, view_of
+from tests.queue_replicas import QueueReplicas
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +74,7 @@ QUEUE_RULES = st.builds(
     delay_ms=st.sampled_from([0, 0, 15]),
     ttl_ms=st.sampled_from([-1, -1, 60]),
     deduplication=st.sampled_from(list(Deduplication)),
-    deduplication_ms=st.just(40),
+    deduplication_ms=st.sampled_from([40, 40, 15]),
     deduplication_by_group=st.booleans(),
     length_max=st.sampled_from([-1, 8]),
     drops_oldest=st.booleans(),
@@ -114,7 +105,10 @@ MESSAGES = st.lists(
             card.PRIORITY: _number(12),
             card.DELAY: _number(40),
             card.TTL: _number(80),
+            card.DELIVER_AT: st.sampled_from([None, None, None, 1_030]),
+            card.EXPIRE_AT: st.sampled_from([None, None, None, 1_050]),
             card.DEDUP_ID: st.sampled_from([None, None, None, b"1", b"2"]),
+            card.ORIGIN: st.sampled_from([None, None, None, b"1", b"2"]),
         }
     ),
     min_size=1,
@@ -127,12 +121,12 @@ class QueuesPlay(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.replicas = [ShardMachine() for _ in range(3)]
+        self.replicas = QueueReplicas()
         self.models: dict[str, QueueModel] = {}
         self.held: list[tuple[str, int, int, int]] = []
-        self.seen: dict[tuple[object, bytes], int] = {}
+        self.seen: dict[tuple[object, ...], int] = {}
+        self.origins: set[object] = set()
         self.epochs: dict[str, int] = {}
-        self.index = 0
         self.now_ms = 1_000
         self.log: list[tuple[dict[str, object], int]] = []
 
@@ -158,6 +152,8 @@ class QueuesPlay(RuleBasedStateMachine):
             made.append(NewMessage(one["value"], one["key"], headers))  # type: ignore[arg-type]
         self.do(AppendBatch(PARTITION, build_messages(made, self.now_ms)))
         now_ms = self.leader.queues.time_ms
+        if self.queue.reads_messages:
+            self.forget_ids()
         for one in said:
             self.model_append(one, now_ms)
         for model in self.models.values():
@@ -188,14 +184,20 @@ class QueuesPlay(RuleBasedStateMachine):
         level = DEFAULT_PRIORITY
         if rules.priorities is not Priorities.OFF:
             level = min(number(card.PRIORITY, level), 9)
-        ttl_ms, delay_ms = number(card.TTL, rules.ttl_ms), number(card.DELAY, rules.delay_ms)
-        expire_ms = now_ms + ttl_ms if ttl_ms >= 0 else -1
-        one = One(offset, lane, level, expire_ms)  # type: ignore[arg-type]
-        if delay_ms > 0:
-            one.state, one.at_ms = State.DELAYED, now_ms + delay_ms
+        at_ms = max(now_ms + number(card.DELAY, rules.delay_ms), number(card.DELIVER_AT, 0))
+        ttl_ms = number(card.TTL, rules.ttl_ms)
+        ends = [now_ms + ttl_ms] * (ttl_ms >= 0)
+        ends += [end_ms for end_ms in [number(card.EXPIRE_AT, -1)] if end_ms >= 0]
+        one = One(offset, lane, level, min(ends, default=-1))  # type: ignore[arg-type]
+        if at_ms > now_ms:
+            one.state, one.at_ms = State.DELAYED, at_ms
         return one
 
     def is_duplicate(self, said: dict[str, object], lane: bytes | None, now_ms: int) -> bool:
+        if self.queue.cards and (origin := said[card.ORIGIN]) is not None:
+            seen = origin in self.origins
+            self.origins.add(origin)
+            return seen
         one = said[card.DEDUP_ID]
         if self.queue.deduplication is Deduplication.OFF:
             return False
@@ -203,11 +205,15 @@ class QueuesPlay(RuleBasedStateMachine):
             if self.queue.deduplication is not Deduplication.CONTENT:
                 return False
             one = ("content", said["value"])
-        key = (one, (lane or b"") if self.queue.deduplication_by_group else b"")
-        if now_ms < self.seen.get(key, -1_000) + self.queue.deduplication_ms:
+        key = (one, lane or b"") if self.queue.deduplication_by_group else (one,)
+        if key in self.seen:
             return True
         self.seen[key] = now_ms
         return False
+
+    def forget_ids(self) -> None:
+        after_ms = self.leader.queues.time_ms - self.queue.deduplication_ms
+        self.seen = {one: seen_ms for one, seen_ms in self.seen.items() if seen_ms > after_ms}
 
     # Workers.
 
@@ -391,7 +397,7 @@ class QueuesPlay(RuleBasedStateMachine):
             self.do(ResetWork(partition=PARTITION, group=group, start=start))
             self.model_open(group, self.models[group].work, start)
         if told:
-            self.recall(group, len(self.log), 0)
+            self.recall(group, len(self.log), 0, fifo=self.queue.fifo)
 
     def open(self, group: str, work: WorkRules, start: Offset) -> None:
         self.do(OpenWork(partition=PARTITION, group=group, start=start, rules=work))
@@ -408,8 +414,13 @@ class QueuesPlay(RuleBasedStateMachine):
             model.left[offset] = One(offset, told=False)
         model.recalled, model.recall_end = first, end if self.queue.reads_messages else first
 
-    @rule(group=GROUPS, most=st.integers(1, 12), late=st.sampled_from([0, 0, 0, 1]))
-    def recall(self, group: str, most: int, late: int) -> None:
+    @rule(
+        group=GROUPS,
+        most=st.integers(1, 12),
+        late=st.sampled_from([0, 0, 0, 1]),
+        fifo=st.booleans(),
+    )
+    def recall(self, group: str, most: int, late: int, fifo: bool) -> None:
         model = self.models[group]
         first = model.recalled - late
         end = min(first + most, model.recall_end)
@@ -420,9 +431,15 @@ class QueuesPlay(RuleBasedStateMachine):
             if one != One(one.offset)
         )
         command = Recall(
-            partition=PARTITION, group=group, first=Offset(first), end=Offset(end), cards=cards
+            partition=PARTITION,
+            group=group,
+            first=Offset(first),
+            end=Offset(end),
+            cards=cards,
+            fifo=fifo,
         )
-        self.count(command, int(model.recall(first, end, said)))
+        fits = fifo is self.queue.fifo and model.recall(first, end, said)
+        self.count(command, int(fits))
 
     @rule(
         fifo=st.booleans(),
@@ -431,28 +448,39 @@ class QueuesPlay(RuleBasedStateMachine):
         told=st.booleans(),
     )
     def configure(self, fifo: bool, priorities: Priorities, paused: bool, told: bool) -> None:
-        old = self.queue
-        self.queue = rules = msgspec.structs.replace(
-            old, fifo=fifo, priorities=priorities, paused=paused
+        self.use(
+            msgspec.structs.replace(self.queue, fifo=fifo, priorities=priorities, paused=paused),
+            told=told,
         )
+
+    @rule(rules=QUEUE_RULES, told=st.booleans())
+    def configure_anew(self, rules: QueueRules, told: bool) -> None:
+        self.use(rules, told=told)
+
+    def use(self, rules: QueueRules, *, told: bool) -> None:
+        self.queue = rules
         for name, model in self.models.items():
-            model.rules = rules
             work = self.leader.queues.work(PARTITION, name)
             assert work is not None
-            if fifo and not old.fifo:
-                model.recalled, model.recall_end = work.cursor, len(self.log)
-                for one in model.left.values():
-                    one.told = not work.is_waiting(Offset(one.offset))
-                    one.lane = one.lane or b""
+            looked_at = {one for one in model.left if not work.is_waiting(Offset(one))}
+            model.use_rules(rules, len(self.log), looked_at)
         self.do(ConfigureQueue(partition=PARTITION, rules=rules))
         for name in self.models if told else ():
-            self.recall(name, len(self.log), 0)
+            while self.models[name].recalled < self.models[name].recall_end:
+                self.recall(name, len(self.log), 0, fifo=rules.fifo)
+
+    @rule(group=GROUPS, work=WORK_RULES)
+    def open_again(self, group: str, work: WorkRules) -> None:
+        """A group that is open has other rules from now on."""
+        self.do(OpenWork(partition=PARTITION, group=group, start=EARLIEST, rules=work))
+        self.models[group].work = work
 
     @rule(step=st.sampled_from([-20, 1, 5, 10, 60]), turned=st.booleans())
     def let_time_pass(self, step: int, turned: bool) -> None:
         self.now_ms += step
         if turned:
             self.do(TurnClock())
+            self.forget_ids()
             for group in self.models:
                 self.turned(group)
 
@@ -467,16 +495,11 @@ class QueuesPlay(RuleBasedStateMachine):
     @rule(who=st.integers(0, 2))
     def restore_from_snapshot(self, who: int) -> None:
         """A replica starts anew; if it was the leader, it leads on."""
-        state = self.replicas[1].snapshot()
-        self.replicas[who] = ShardMachine()
-        self.replicas[who].restore(state)
+        self.replicas.restore(who)
 
     @invariant()
     def replicas_are_equal(self) -> None:
-        state, due_ms = self.leader.snapshot(), self.leader.queues.due_ms()
-        for replica in self.replicas[1:]:
-            assert replica.snapshot() == state
-            assert replica.queues.due_ms() == due_ms
+        self.replicas.check_equal()
 
     @invariant()
     def the_state_is_the_models(self) -> None:
@@ -502,27 +525,17 @@ class QueuesPlay(RuleBasedStateMachine):
 
     @property
     def leader(self) -> ShardMachine:
-        return self.replicas[0]
+        return self.replicas.leader
 
     def do(self, request: Request) -> Reply:
-        """Plan on the leader, apply everywhere."""
-        plan = self.leader.plan(request, now_ms=self.now_ms, term=Term(1))
-        self.index += 1
-        if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
-        else:
-            assert isinstance(plan, Propose)
-            kind, payload = EntryKind.COMMAND, plan.payload
-        entry = Entry(Index(self.index), Term(1), kind, payload)
-        results = [replica.apply(entry) for replica in self.replicas]
-        assert results[0] == results[1] == results[2]
-        return results[0].replies[0]
+        return self.replicas.do(request, self.now_ms)
 
 
 TestQueues = QueuesPlay.TestCase
 TestQueues.settings = settings(
-    derandomize=True, deadline=None, database=None, max_examples=200, stateful_step_count=80
+    max_examples=max(180, settings().max_examples // 2), stateful_step_count=80
 )
+"""The rest is the profile's: the thorough one looks further here too, with fresh examples."""
 
 
 def test_a_model_can_complain() -> None:

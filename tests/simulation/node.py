@@ -286,6 +286,7 @@ class SimulatedNode:
                 first=first,
                 end=min(end, Offset(messages[-1].offset + 1)),
                 cards=tuple(one for one in told if one is not None),
+                fifo=work.queue.fifo,
             )
         return None
 

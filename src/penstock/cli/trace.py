@@ -154,6 +154,8 @@ def _event(one: Happening) -> str:
         told += f", delivery {one.deliveries}"
     if one.until_ms is not None:
         told += f", until {_time(one.until_ms)}"
+    if one.copy is not None:
+        told += f", to {one.copy}"
     return told + (f": {_shown(one.detail)}" if one.detail else "")
 
 

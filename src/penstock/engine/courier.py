@@ -28,7 +28,7 @@ from penstock.engine.queues import Queues
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply, Request
 from penstock.machines.queue_cards import lane_of
-from penstock.machines.queue_commands import ConfigureQueue
+from penstock.machines.queue_commands import ConfigureQueue, CopyPlace
 
 SENT_BYTES_MAX = 256 * KIB
 """So much goes in one batch, unless a single message is larger."""
@@ -36,6 +36,14 @@ KNOWN_PARTITIONS_MAX = 100_000
 _MESSAGE_BYTES = 100
 
 Change = Callable[[ShardId, Request], Awaitable[Reply]]
+
+
+class Delivered(NamedTuple):
+    """What came of copies, by the offset of what they are copies of: where they are, of one that
+    was sent twice where the last is; and why some are refused for good."""
+
+    places: dict[Offset, CopyPlace]
+    refused: dict[Offset, LocalError]
 
 
 class Copy(NamedTuple):
@@ -58,37 +66,40 @@ class Courier:
         self._change = change
         self._rules: dict[PartitionId, QueueRules] = {}
 
-    async def deliver(self, topic: Topic, copies: Sequence[Copy]) -> dict[Offset, LocalError]:
-        """Send copies, in their order within each partition; those that are refused for good, and
-        why. Raises `Unavailable`, `OutcomeUnknown`, `QueueFull` and `UnknownPartition`, after which
-        all of them should be sent again."""
+    async def deliver(self, topic: Topic, copies: Sequence[Copy]) -> Delivered:
+        """Send copies, in their order within each partition. Raises `Unavailable`,
+        `OutcomeUnknown`, `QueueFull` and `UnknownPartition`, after which all of them should be sent
+        again."""
         if not topic.settings.queue.queue_rules.cards:
             changes = {"queue.message.headers": "true"}
             topic = await self._engine.configure_topic(topic.name, changes)
         by_index: dict[int, list[Copy]] = {}
         for copy in copies:
             by_index.setdefault(_place(copy, topic), []).append(copy)
-        refused: dict[Offset, LocalError] = {}
+        delivered = Delivered({}, {})
         for index, some in by_index.items():
             await self._let_read_headers(topic, topic.partitions[index])
             for batch in _batches(some):
-                refused |= await self._send(topic, index, batch)
-        return refused
+                await self._send(topic, index, batch, delivered)
+        return delivered
 
-    async def _send(self, topic: Topic, index: int, batch: list[Copy]) -> dict[Offset, LocalError]:
+    async def _send(
+        self, topic: Topic, index: int, batch: list[Copy], delivered: Delivered
+    ) -> None:
         try:
-            await self._queues.send(topic, [copy.message for copy in batch], index=index)
+            sent = await self._queues.send(topic, [copy.message for copy in batch], index=index)
         except (QueueFull, UnknownPartition):
             raise
         except LocalError as error:
             if len(batch) == 1:
-                return {batch[0].offset: error}
+                delivered.refused[batch[0].offset] = error
+                return
         else:
-            return {}
-        refused: dict[Offset, LocalError] = {}
+            for copy, one in zip(batch, sent, strict=True):
+                delivered.places[copy.offset] = CopyPlace(topic.topic_id, one.index, one.offset)
+            return
         for copy in batch:
-            refused |= await self._send(topic, index, [copy])
-        return refused
+            await self._send(topic, index, [copy], delivered)
 
     async def _let_read_headers(self, topic: Topic, partition: PartitionId) -> None:
         rules = topic.settings.queue.queue_rules

@@ -12,7 +12,7 @@ is refused message by message does not keep others from being moved.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, TopicExists
 from penstock.core.limits import BATCH_BYTES_MAX, KIB
@@ -24,6 +24,7 @@ from penstock.engine.local_shards import LocalShards
 from penstock.engine.queues import Queues
 from penstock.engine.shard import Shard
 from penstock.machines.catalog import Topic
+from penstock.machines.queue_commands import CopyPlace
 from penstock.machines.work_records import DeadMessage
 
 BATCH_MESSAGES = 100
@@ -176,13 +177,13 @@ class DeadLetters:
         target = await self._target(topic)
         copies = self._copies(topic, index, group, dead)
         there = {copy.offset for copy in copies}
-        refused = await self._courier.deliver(target, copies)
+        places, refused = await self._courier.deliver(target, copies)
         moved = sorted(there - refused.keys())
         gone = [one.offset for one in dead if one.offset not in there]
         if moved:
-            await self._bury(topic, index, moved, group, discarded=False)
+            await self._bury(topic, index, moved, group, [places[offset] for offset in moved])
         if gone:  # Compacted, or deleted, since it died: there is nothing left to move.
-            await self._bury(topic, index, gone, group, discarded=True)
+            await self._bury(topic, index, gone, group)
         self._pass_over(topic, target, refused, trouble)
         return True
 
@@ -206,12 +207,18 @@ class DeadLetters:
         return copies
 
     async def _bury(
-        self, topic: Topic, index: int, offsets: list[Offset], group: str, *, discarded: bool
+        self,
+        topic: Topic,
+        index: int,
+        offsets: list[Offset],
+        group: str,
+        copies: Sequence[CopyPlace] = (),
     ) -> None:
+        """Without copies they are discarded."""
         try:
-            await self._queues.bury(topic, index, offsets, group, discarded)
+            await self._queues.bury(topic, index, offsets, group, not copies, copies)
         except OutcomeUnknown:  # What is buried cannot be buried again.
-            await self._queues.bury(topic, index, offsets, group, discarded)
+            await self._queues.bury(topic, index, offsets, group, not copies, copies)
 
     def _pass_over(
         self, topic: Topic, target: Topic, refused: dict[Offset, LocalError], trouble: _Trouble

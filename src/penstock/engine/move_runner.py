@@ -18,7 +18,8 @@ the move until it can.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from penstock.core.errors import (
@@ -43,8 +44,15 @@ from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, refusal_error
 from penstock.machines.move_commands import MoveState, ProgressMove
 from penstock.machines.moves import Move
-from penstock.machines.queue_commands import Acquire, Settle, Settlement, Verdict
-from penstock.machines.queues import Acquired
+from penstock.machines.queue_commands import (
+    Acquire,
+    CopyPlace,
+    Outcome,
+    Settle,
+    Settlement,
+    Verdict,
+)
+from penstock.machines.queues import Acquired, Settled
 
 PAGE_MESSAGES_MAX = 100
 PAGE_MESSAGES = 10
@@ -59,6 +67,7 @@ HELD_PAUSE_MS = 500
 PAUSE_MS = 100
 PAUSE_MS_MAX = 10_000
 FINISH_SECONDS = 3.0
+NO_COPIES: Mapping[Offset, CopyPlace] = MappingProxyType({})
 LIVING = frozenset({"visible", "in flight", "delayed"})
 IN_FLIGHT = "in flight"
 T = TypeVar("T")
@@ -213,7 +222,8 @@ class MoveRunner:
         self, index: int, free: Sequence[BrowsedMessage]
     ) -> tuple[int, int, set[Offset]]:
         """Move these messages: how many were moved, how many cannot be, and which were taken by
-        somebody else meanwhile."""
+        somebody else meanwhile; also after their copies were sent, if that took longer than their
+        lease: such a copy is sent once more when they are free, and is passed over."""
         targets = {one.message.offset: self._target(one) for one in free}
         lost = sum(target is None for target in targets.values())
         wanted = [one for one in free if targets[one.message.offset] is not None]
@@ -229,17 +239,18 @@ class MoveRunner:
             topic, place = target
             copy = self._copy(index, one, place, lives[one.message.offset])
             by_topic.setdefault(topic.name, (topic, []))[1].append(copy)
-        refused: set[Offset] = set()
+        places: dict[Offset, CopyPlace] = {}
         try:
             for topic, copies in by_topic.values():
-                refused |= (await self._courier.deliver(topic, copies)).keys()
+                places |= (await self._courier.deliver(topic, copies)).places
         except PenstockError:
             await self._give_back(index, epoch, lives)
             raise
-        await self._settle(index, epoch, lives.keys() - refused, Verdict.ACK)
+        refused = lives.keys() - places.keys()
+        late = await self._settle(index, epoch, places, Verdict.FINISH, places)
         if refused:
             await self._settle(index, epoch, refused, Verdict.RELEASE)
-        return len(leased) - len(refused), lost + len(refused), taken
+        return len(leased) - len(refused) - len(late), lost + len(refused), taken | late
 
     def _target(self, one: BrowsedMessage) -> tuple[Topic, int] | None:
         """Where a message goes, and to which partition, if that is known; None: nowhere."""
@@ -287,21 +298,36 @@ class MoveRunner:
             await self._settle(index, epoch, offsets, Verdict.RELEASE)
 
     async def _settle(
-        self, index: int, epoch: int, offsets: Iterable[Offset], verdict: Verdict
-    ) -> None:
-        """Settling twice does no harm, and whoever has let a lease run out settles nothing."""
+        self,
+        index: int,
+        epoch: int,
+        offsets: Iterable[Offset],
+        verdict: Verdict,
+        copies: Mapping[Offset, CopyPlace] = NO_COPIES,
+    ) -> set[Offset]:
+        """Settling twice does no harm. Returns those that somebody else has got since, because the
+        lease had run out: nothing is said about them."""
+        ordered = sorted(offsets)
         settlements = tuple(
-            Settlement(offset, Offset(offset + 1), epoch, verdict, 0) for offset in sorted(offsets)
+            Settlement(offset, Offset(offset + 1), epoch, verdict, 0) for offset in ordered
         )
         if not settlements:
-            return
+            return set()
         partition = self._source.partitions[index]
-        command = Settle(partition=partition, group=DEFAULT_WORK_GROUP, settlements=settlements)
+        command = Settle(
+            partition=partition,
+            group=DEFAULT_WORK_GROUP,
+            settlements=settlements,
+            copies=tuple(copies[offset] for offset in ordered) if copies else (),
+        )
         shard = self._engine.shard_of(partition)
         try:
-            await self._change(shard, command)
+            reply = await self._change(shard, command)
         except OutcomeUnknown:
-            await self._change(shard, command)
+            reply = await self._change(shard, command)
+        assert isinstance(reply, Settled), f"a settle was answered with {reply}"
+        stale = zip(ordered, reply.outcomes, strict=True)
+        return {offset for offset, outcome in stale if outcome is Outcome.STALE}
 
 
 async def _finish(work: Coroutine[Any, Any, T]) -> T:

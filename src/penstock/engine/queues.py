@@ -67,6 +67,7 @@ from penstock.machines.queue_commands import (
     Bury,
     Cancel,
     CloseWork,
+    CopyPlace,
     OpenWork,
     Outcome,
     Purge,
@@ -132,6 +133,15 @@ class Queues:
         for numbers, answer in zip(shares.values(), answers, strict=True):
             sent.update(zip(numbers, answer, strict=True))
         return [sent[number] for number in range(len(messages))]
+
+    def place(self, topic: Topic, message: NewMessage) -> int:
+        """The index of the partition that a message goes to."""
+        partitions = len(topic.partitions)
+        if partitions == 1:
+            return 0
+        return self._partitioner.choose(
+            lane_of(message, topic.settings.queue.queue_rules), partitions
+        )
 
     async def _send(
         self, topic: Topic, index: int, messages: Sequence[NewMessage], protocol: str
@@ -485,12 +495,17 @@ class Queues:
         offsets: Sequence[Offset],
         group: str = DEFAULT_WORK_GROUP,
         discarded: bool = False,
+        copies: Sequence[CopyPlace] = (),
     ) -> int:
         """Dead messages have been moved away, or are not wanted."""
         return await self._everywhere(
             topic,
             lambda partition: Bury(
-                partition=partition, group=group, offsets=tuple(offsets), discarded=discarded
+                partition=partition,
+                group=group,
+                offsets=tuple(offsets),
+                discarded=discarded,
+                copies=tuple(copies),
             ),
             index=index,
         )

@@ -3,7 +3,8 @@
 Messages are looked at when they are appended, by the groups that are open then. One that is opened
 or reset at an old offset holds everything back until it knows: the leader reads the messages, piece
 by piece, and writes what it finds into the log (`Recall`). A leader that dies in between is
-followed by one that goes on where it stopped.
+followed by one that goes on where it stopped. What was read for other rules than those that count
+when it comes is read once more.
 """
 
 from penstock.core.errors import PenstockError
@@ -47,6 +48,7 @@ class Recalling:
             first=first,
             end=end,
             cards=tuple(card for card in cards if card is not None),
+            fifo=work.queue.fifo,
         )
         key = (partition, group)
         self._under_way[key] = running

@@ -29,7 +29,7 @@ does nothing to one that is done. That follows, too, from where the message was.
 Lines of several replicas say the same where they overlap, so a story is their union, by log index.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -41,6 +41,7 @@ from penstock.machines.queue_commands import (
     Bury,
     Cancel,
     CloseWork,
+    CopyPlace,
     Cover,
     Outcome,
     Purge,
@@ -53,7 +54,7 @@ from penstock.machines.queue_commands import (
 )
 from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.shard_machine import command_tag
-from penstock.wire.trace_requests import Happening, State
+from penstock.wire.trace_requests import Happening, Place, State
 
 _STORE = "store_offsets"
 _ENDS = {EARLIEST: "to the beginning", LATEST: "to the end"}
@@ -103,6 +104,8 @@ class Noted(msgspec.Struct, frozen=True, array_like=True):
     deliveries: int = -1
     until_ms: int = -1
     detail: str = ""
+    copy: CopyPlace | None = None
+    """Where it went, if it was moved."""
 
 
 class Passing(msgspec.Struct, frozen=True, array_like=True):
@@ -129,13 +132,15 @@ def notes_of(lines: Iterable[Line], partition: PartitionId, offset: Offset) -> I
             case Acquire():
                 yield from _leased(line, command, offset)
             case Settle(settlements=settlements):
-                for one, outcome in zip(settlements, line.outcomes, strict=True):
+                for number, one in enumerate(settlements):
                     if one.first <= offset < one.end:
-                        yield _settled(line, command, one, outcome)
+                        copy = _copy(command.copies, number)
+                        yield _settled(line, command, one, line.outcomes[number], copy)
             case Cover(first=first):
                 yield from _covered(line, command, offset, first)
             case Bury(offsets=offsets, discarded=discarded) if offset in offsets:
-                yield _plain(line, command, "discarded" if discarded else "buried")
+                copy = _copy(command.copies, offsets.index(offset))
+                yield _plain(line, command, "discarded" if discarded else "buried", copy=copy)
             case Revive(offsets=offsets) if offset in offsets or not offsets:
                 yield _plain(line, command, "revived")
             case Cancel(offsets=offsets) if offset in offsets:
@@ -176,7 +181,13 @@ def _leased(line: Line, command: Acquire, offset: Offset) -> Iterator[Noted]:
             )  # fmt: skip
 
 
-def _settled(line: Line, command: Settle, one: Settlement, outcome: Outcome) -> Noted:
+def _copy(copies: Sequence[CopyPlace], number: int) -> CopyPlace | None:
+    return copies[number] if number < len(copies) else None
+
+
+def _settled(
+    line: Line, command: Settle, one: Settlement, outcome: Outcome, copy: CopyPlace | None
+) -> Noted:
     what, detail, until_ms = _VERDICTS[one.verdict], one.reason, -1
     if outcome is not Outcome.DONE:
         what, detail = "too late", f"{what} was said"
@@ -184,7 +195,7 @@ def _settled(line: Line, command: Settle, one: Settlement, outcome: Outcome) -> 
         until_ms = command.stamp_ms + one.delay_ms
     return Noted(
         line.index, command.stamp_ms, command.group, what, one.epoch,
-        until_ms=until_ms, detail=detail,
+        until_ms=until_ms, detail=detail, copy=copy,
     )  # fmt: skip
 
 
@@ -203,16 +214,26 @@ def _plain(
     command: Cover | Bury | Revive | Cancel | Purge | ResetWork | CloseWork,
     what: str,
     detail: str = "",
+    copy: CopyPlace | None = None,
 ) -> Noted:
-    return Noted(line.index, command.stamp_ms, command.group, what, detail=detail)
+    return Noted(line.index, command.stamp_ms, command.group, what, detail=detail, copy=copy)
 
 
 # Telling.
 
 
-def tell(notes: Iterable[Noted], states: Sequence[State], now_ms: int) -> tuple[Happening, ...]:
+def _nowhere(_copy: CopyPlace) -> Place | None:
+    return None
+
+
+def tell(
+    notes: Iterable[Noted],
+    states: Sequence[State],
+    now_ms: int,
+    place_of: Callable[[CopyPlace], Place | None] = _nowhere,
+) -> tuple[Happening, ...]:
     """A message's story: all groups, in the order in which things happened. `states` are where it
-    is now."""
+    is now; `place_of` knows the names of topics."""
     by_group: dict[str, dict[tuple[int, str], Noted]] = {}
     for one in notes:
         by_group.setdefault(one.group, {})[one.index, one.what] = one
@@ -220,7 +241,7 @@ def tell(notes: Iterable[Noted], states: Sequence[State], now_ms: int) -> tuple[
     for group, known in by_group.items():
         state = next((one for one in states if one.group == group), None)
         notes_in_order = sorted(known.values(), key=_by_index)
-        told += _Teller(notes_in_order, state, now_ms).tell()
+        told += _Teller(notes_in_order, state, now_ms, place_of).tell()
     return tuple(sorted(told, key=lambda one: one.time_ms))
 
 
@@ -231,7 +252,14 @@ def _by_index(one: Noted) -> int:
 class _Teller:
     """Goes along the notes of one work group, and knows at each of them where the message is."""
 
-    def __init__(self, notes: Sequence[Noted], state: State | None, now_ms: int) -> None:
+    def __init__(
+        self,
+        notes: Sequence[Noted],
+        state: State | None,
+        now_ms: int,
+        place_of: Callable[[CopyPlace], Place | None],
+    ) -> None:
+        self._place_of = place_of
         self._notes = notes
         self._state = state
         self._now_ms = now_ms
@@ -308,7 +336,8 @@ class _Teller:
             self._lease = None
         if one.what != "too late":
             self._what = one.what
-        return _happening(one, self._receivers.get(one.epoch, "") if one.epoch else one.receiver)
+        receiver = self._receivers.get(one.epoch, "") if one.epoch else one.receiver
+        return _happening(one, receiver, None if one.copy is None else self._place_of(one.copy))
 
 
 def _lapsed(lease: Noted) -> Happening:
@@ -317,7 +346,7 @@ def _lapsed(lease: Noted) -> Happening:
     )
 
 
-def _happening(one: Noted, receiver: str) -> Happening:
+def _happening(one: Noted, receiver: str, copy: Place | None) -> Happening:
     return Happening(
         time_ms=one.time_ms,
         what=one.what,
@@ -327,4 +356,5 @@ def _happening(one: Noted, receiver: str) -> Happening:
         until_ms=None if one.until_ms < 0 else one.until_ms,
         detail=one.detail,
         index=one.index,
+        copy=copy,
     )

@@ -14,6 +14,7 @@ true, and the story says how far back it reaches.
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from math import inf
 
 import msgspec
 
@@ -42,6 +43,7 @@ from penstock.engine.message_search import (
 )
 from penstock.engine.story import Passing, tell
 from penstock.machines.catalog import Topic
+from penstock.machines.queue_commands import CopyPlace
 from penstock.wire.trace_requests import (
     Death,
     Encoded,
@@ -64,6 +66,8 @@ TRACE_BYTES = 55
 """Of the header traceparent: 00, the trace, its parent, flags, with hyphens in between."""
 ROUNDS_MAX = 8
 """How often a message is followed from queue to queue."""
+COPIES_MAX = 100
+"""After so many, places are not followed any more that diaries tell of."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
@@ -131,9 +135,10 @@ class Traces:
 
     async def _follow(self, seen: list[Sighting], wanted: str, within: Sequence[Topic]) -> None:
         """Adds the places that copies went to, and those that their copies went to."""
-        known = {(one.place.topic, one.place.partition, one.place.offset) for one in seen}
+        known = {one.place for one in seen}
         looked: set[tuple[TopicId, int]] = set()
         for _ in range(ROUNDS_MAX):
+            await self._look_at_copies(seen, known)
             candidates = [*within, *await self._next_topics(seen)]
             if not candidates:
                 break
@@ -143,13 +148,24 @@ class Traces:
                     continue
                 looked.add((topic.topic_id, len(seen)))
                 for copy in await self._copies(topic, wanted, seen):
-                    place = topic.name, copy.index, int(copy.offset)
+                    place = Place(topic.name, copy.index, copy.offset)
                     if place not in known:
                         known.add(place)
                         seen.append(await self._look_at(topic, copy.index, copy.offset))
             if len(seen) == before:
                 break
         seen[1:] = sorted(seen[1:], key=_arrival)
+
+    async def _look_at_copies(self, seen: list[Sighting], known: set[Place]) -> None:
+        """Adds the places that diaries say copies went to: what was done and deleted there cannot
+        be found by reading."""
+        for one in seen:  # And those that are added meanwhile.
+            for place in (happening.copy for happening in one.happenings):
+                topic = None if place is None else self._engine.catalog.topic(place.topic)
+                if place is None or topic is None or place in known or len(known) > COPIES_MAX:
+                    continue
+                known.add(place)
+                seen.append(await self._look_at(topic, place.partition, Offset(place.offset)))
 
     async def _next_topics(self, seen: Sequence[Sighting]) -> list[Topic]:
         """Where the messages that were seen may have gone: dead letters first, for what comes back
@@ -191,8 +207,8 @@ class Traces:
                 place = one.place.partition, Offset(one.place.offset)
                 origins.append(place_text(source.topic_id, *place))
         times = [one.timestamp_ms for one in seen if one.timestamp_ms is not None]
-        if times and len(times) == len(seen):
-            since_ms = min(times)
+        if seen and seen[0].timestamp_ms is not None:
+            since_ms = min(times)  # Copies come after what they are copies of.
         asked = [
             FindCopies(topic.topic_id, index, wanted, tuple(origins), since_ms)
             for index in range(len(topic.partitions))
@@ -268,12 +284,17 @@ class Traces:
                 (note for one in holders for note in one.notes),
                 states,
                 self._engine.clock.wall_ms(),
+                self._place_of,
             ),
             readers=_readers(known),
             is_complete=complete,
             since_ms=None if reaching.since_ms < 0 else reaching.since_ms,
         )
         return seen if message is None else self._add_message(seen, message)
+
+    def _place_of(self, copy: CopyPlace) -> Place | None:
+        topic = self._engine.catalog.topic_by_id(copy.topic_id)
+        return None if topic is None else Place(topic.name, copy.partition, copy.offset)
 
     def _written(self, shard: ShardId, holders: Sequence[Known]) -> Written | None:
         found = [one for one in holders if one.index]
@@ -337,9 +358,14 @@ class Traces:
         return msgspec.msgpack.encode(found)
 
 
-def _arrival(seen: Sighting) -> int:
-    """When a copy was written: it may carry the time of the first one."""
-    return (seen.timestamp_ms or 0) if seen.written is None else seen.written.time_ms
+def _arrival(seen: Sighting) -> float:
+    """When a copy was written: it may carry the time of the first one. One that is not there any
+    more came before what happened to it."""
+    if seen.written is not None:
+        return seen.written.time_ms
+    if seen.timestamp_ms is not None:
+        return seen.timestamp_ms
+    return min((one.time_ms for one in seen.happenings), default=inf)
 
 
 def _readers(known: Iterable[Known]) -> tuple[Reader, ...]:

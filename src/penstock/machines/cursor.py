@@ -44,6 +44,17 @@ class Cursor:
         place = self._skips.bisect_right(offset) - 1
         return place < 0 or bool(offset >= self._skips.peekitem(place)[1])
 
+    def next_from(self, offset: Offset) -> Offset:
+        """The first message at or after an offset that nobody has looked at; the partition's end if
+        there is none."""
+        offset = max(offset, self.position)
+        place = max(self._skips.bisect_right(offset) - 1, 0)
+        for first in self._skips.islice(place):
+            if first > offset:
+                break
+            offset = max(offset, self._skips[first])
+        return min(offset, self._end())
+
     def skips(self) -> list[tuple[Offset, Offset]]:
         """What will be skipped, in order: for a snapshot."""
         return list(self._skips.items())

@@ -8,13 +8,14 @@ never opened is `UnknownGroup`.
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import QUEUE_COMMAND_BYTES_MAX
 from penstock.core.queue_rules import QueueRules, WorkRules
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.machines.command_codec import CommandCodec, Stamped
 
 
@@ -57,6 +58,14 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     reason: str = ""
 
 
+class CopyPlace(NamedTuple):
+    """Where a copy of a message went: a topic, the number of a partition in it, an offset."""
+
+    topic_id: TopicId
+    partition: int
+    offset: Offset
+
+
 class ConfigureQueue(Stamped, frozen=True, kw_only=True, tag="configure_queue"):
     """Give a partition its rules. They count for messages appended, and decisions made, after."""
 
@@ -93,13 +102,15 @@ class ResetWork(Stamped, frozen=True, kw_only=True, tag="reset_work"):
 class Recall(Stamped, frozen=True, kw_only=True, tag="recall"):
     """Tell a work group that was opened at an old offset what the messages from `first` up to, not
     including, `end` say: (offset, priority, group, not before, expiry) of those that say something.
-    """
+    `fifo` is whether they were read as messages that stand in lines: if that has changed since,
+    they must be read once more."""
 
     partition: PartitionId
     group: str
     first: Offset
     end: Offset
     cards: tuple[tuple[Offset, int, bytes | None, int, int], ...]
+    fifo: bool = False
 
 
 class Acquire(Stamped, frozen=True, kw_only=True, tag="acquire"):
@@ -124,6 +135,9 @@ class Settle(Stamped, frozen=True, kw_only=True, tag="settle"):
     partition: PartitionId
     group: str
     settlements: tuple[Settlement, ...]
+    copies: tuple[CopyPlace, ...] = ()
+    """Of messages that were moved: where the copy of each settlement's is. For people, as who
+    receives is; nothing depends on it."""
 
 
 class Bury(Stamped, frozen=True, kw_only=True, tag="bury"):
@@ -133,6 +147,8 @@ class Bury(Stamped, frozen=True, kw_only=True, tag="bury"):
     group: str
     offsets: tuple[Offset, ...]
     discarded: bool = False
+    copies: tuple[CopyPlace, ...] = ()
+    """Where the copy of each is; see `Settle`."""
 
 
 class Revive(Stamped, frozen=True, kw_only=True, tag="revive"):

@@ -434,6 +434,8 @@ class Queues:
     def _recall(self, command: Recall) -> Applied:
         partition, group = command.partition, command.group
         work = self._require(partition, group)
+        if command.fifo is not work.queue.fifo:
+            return _changed(partition)  # The rules have changed since they were read.
         said = {card[0]: card for card in command.cards}
         # In a FIFO queue every message stands in a line, also one that could not be read.
         offsets = range(command.first, command.end) if work.queue.fifo else sorted(said)

@@ -173,11 +173,11 @@ class Loose:
         heappop(self._choices[level])
         heap = self._heaps[level][lane]
         heappop(heap)
-        # One tenant after the other, message by message: this one is next again at the earliest
-        # with one more in flight.
+        # One tenant after the other, message by message. An entry may come too early, which is
+        # found out when it is looked at, and never too late: what is taken may yet be expired.
         following = self._head(level, lane)
         if following >= 0:
-            heappush(self._choices[level], (in_flight + 1, following, lane))
+            heappush(self._choices[level], (in_flight, following, lane))
         return [self._runs[Offset(first)]]
 
     def _head(self, level: int, lane: bytes | None) -> int:

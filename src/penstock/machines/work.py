@@ -207,13 +207,41 @@ class Work:
                 self.tally.duplicates += 1
 
     def recall(self, first: Offset, end: Offset, runs: Iterable[Run]) -> bool:
-        """What the messages of a stretch say that were there before this group; False if this is
-        not the stretch that is wanted."""
+        """What the messages of a stretch say that were there before this group, or its lines; False
+        if this is not the stretch that is wanted. Each run is one message."""
         if first != self.recalled or not first < end <= self.recall_end:
             return False
-        self.add((run for run in runs if self.is_waiting(run.first)), ())
-        self.recalled = end
+        for run in runs:
+            if self.is_waiting(run.first):
+                self.add((run,), ())
+            elif run.lane is not None and self.run_at(run.first) is not None:
+                for one in self._cut_out(run.first, run.end):
+                    self._change_line(one, run.lane)
+        self.recalled = self._first_untold(end)
         return True
+
+    def _first_untold(self, offset: Offset) -> Offset:
+        """The first message from here on of which it has to be told what it says: nobody has looked
+        at it, or nobody knows its line."""
+        found = min(self._cursor.next_from(offset), self.recall_end)
+        for run in self.runs_from(offset):
+            if run.first >= found:
+                break
+            if not run.lane:
+                return max(run.first, offset)
+        return found
+
+    def _change_line(self, run: Run, lane: bytes) -> None:
+        """It was looked at when it did not matter in which line it stands; whoever has it keeps it,
+        and holds up those behind it."""
+        if run.lane == lane or run.state is State.DEAD:
+            run.lane = lane
+            return
+        if run.state is State.LEASED:
+            self._order.returned(run)
+        self._order.left(run)
+        run.lane = lane
+        self._order.came(run)
 
     def drop_oldest(self, living_max: int) -> None:
         """Make room: the oldest that nobody has goes."""
@@ -559,14 +587,15 @@ class Work:
     # The group itself.
 
     def use_rules(self, queue: QueueRules) -> None:
-        """The partition's rules have changed. A queue that becomes FIFO looks at everything again
-        that nobody has; other rules count for what comes from now on."""
+        """The partition's rules have changed. A queue that becomes FIFO looks again at everything
+        whose line it does not know; other rules count for what comes from now on."""
         anew = queue.fifo != self.queue.fifo
         self.queue = queue
         if anew:
             if queue.fifo:
                 self._stand_singly()
-                self.recalled, self.recall_end = self.cursor, self._end()
+                self.recall_end = self._end()
+                self.recalled = self._first_untold(self.start)
             self._order = make_order(self._runs, fifo=queue.fifo)
 
     def _stand_singly(self) -> None:

@@ -67,6 +67,8 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     index: int = 0
     """Of the entry that did it; 0 if time alone did."""
+    copy: Place | None = None
+    """Where it went, if it was moved."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

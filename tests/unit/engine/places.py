@@ -53,6 +53,8 @@ class Place:
         self.soon: deque[Callable[[], None]] = deque()
         self.sent: deque[PeerMessage] = deque()
         self.lines: list[str] = []
+        self.seconds = self.seconds_a_look = 0.0
+        """A watch, and how far it goes on between two looks at it."""
         self.halts: list[Exception] = []
         log = ShardLog.open(
             disk,
@@ -75,9 +77,14 @@ class Place:
                 soon=self.soon.append,
                 on_halt=self.halts.append,
                 announce=self.lines.append,
+                seconds=self._look_at_watch,
             ),
             bootstrap=members,
         )
+
+    def _look_at_watch(self) -> float:
+        self.seconds += self.seconds_a_look
+        return self.seconds
 
     def send(self, message: PeerMessage) -> None:
         self.sent.append(message)

@@ -12,6 +12,7 @@ from penstock.core.murmur2 import murmur2
 from penstock.core.types import Offset
 from penstock.engine.courier import SENT_BYTES_MAX, Copy, Courier
 from penstock.engine.node import Node
+from penstock.machines.queue_commands import CopyPlace
 from tests.unit.engine.letters import one_node
 from tests.unit.engine.nodes import until
 
@@ -40,7 +41,8 @@ def test_copies_go_the_same_way_every_time_and_count_once(tmp_path: Path) -> Non
             ]
             for _ in range(2):
                 # Whoever comes next knows nothing of the first.
-                assert await courier_of(node).deliver(node.engine.topic("orders"), copies) == {}
+                sent = await courier_of(node).deliver(node.engine.topic("orders"), copies)
+                assert (sorted(sent.places), sent.refused) == ([0, 1, 2, 3], {})
             counts = await node.queues.counts(topic)
             assert (counts.visible, counts.duplicates) == (4, 4)
             keyed = (murmur2(b"k") & 0x7FFFFFFF) % 3
@@ -63,11 +65,16 @@ def test_what_is_refused_is_told_apart(tmp_path: Path) -> None:
             copies = [
                 Copy(Offset(offset), 0, NewMessage(body)) for offset, body in enumerate(bodies)
             ]
-            refused = await courier_of(node).deliver(topic, copies)
+            places, refused = await courier_of(node).deliver(topic, copies)
             assert list(refused) == [1]
             assert isinstance(refused[Offset(1)], BatchTooLarge)
             page = await node.queues.browse(topic)
-            assert {one.message.value for one in page} == {b"a", b"c"}
+            last = {one.message.value: one.message.offset for one in page}
+            assert places == {
+                0: CopyPlace(topic.topic_id, 0, last.pop(b"a")),
+                2: CopyPlace(topic.topic_id, 0, last.pop(b"c")),
+            }
+            assert not last
 
     asyncio.run(story())
 
@@ -81,7 +88,7 @@ def test_much_goes_in_several_batches_in_order(tmp_path: Path) -> None:
             copies = [
                 Copy(Offset(offset), 0, NewMessage(body)) for offset, body in enumerate(bodies)
             ]
-            assert await courier_of(node).deliver(topic, copies) == {}
+            assert not (await courier_of(node).deliver(topic, copies)).refused
             page = await node.queues.browse(topic)
             assert [one.message.value for one in page] == bodies
 

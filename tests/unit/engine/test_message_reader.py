@@ -119,6 +119,19 @@ def test_a_group_that_lies_in_many_batches_finds_its_messages_again(watched: Wat
         assert offsets(found) == wanted
 
 
+def test_of_a_large_batch_only_what_was_unpacked_is_kept(watched: Watched) -> None:
+    watched.put(5_000)
+    reader = MessageReader()
+    assert offsets(reader.read(watched, PARTITION, [run(4_000, 4_001)])) == [4_000]
+    size = len(watched.fetch(PARTITION, Offset(0), 1))
+    assert size < reader.bytes < 1.5 * size
+    assert offsets(reader.read(watched, PARTITION, [run(10, 12), run(4_999, 5_000)])) == [
+        10,
+        11,
+        4_999,
+    ]
+
+
 def test_runs_may_lie_anywhere(watched: Watched) -> None:
     for count in (3, 1, 10, 1, 5):
         watched.put(count)

@@ -16,6 +16,7 @@ from penstock.core.types import NO_TOPIC_ID, Offset
 from penstock.engine import move_runner, moves
 from penstock.engine.move_runner import MoveRunner
 from penstock.engine.node import Node
+from penstock.engine.queue_requests import Receipt
 from penstock.machines.catalog import Topic
 from penstock.machines.move_commands import MoveState
 from penstock.machines.moves import Move
@@ -235,17 +236,18 @@ def test_whoever_dies_on_the_way_leaves_nothing_twice(
         settle = MoveRunner._settle
         pages = 0
 
-        async def settle_once(runner: MoveRunner, *rest: Any) -> None:
+        async def settle_once(runner: MoveRunner, *rest: Any) -> set[Offset]:
             nonlocal pages
             pages += 1
             if pages > 1:
                 await asyncio.Event().wait()
-            await settle(runner, *rest)
+            return await settle(runner, *rest)
 
         monkeypatch.setattr(MoveRunner, "_settle", settle_once)
         await nodes[1].engine.moves.start(dlq)
         await until(lambda: pages == 2)
-        assert (await nodes[1].queues.counts(dlq)).in_flight > 0
+        done = (await nodes[1].queues.counts(dlq)).acked
+        assert 0 < done < (await nodes[1].queues.counts(topic)).visible, "some are there twice"
         monkeypatch.setattr(MoveRunner, "_settle", settle)
         await nodes.stop()
         await nodes.start()
@@ -256,6 +258,45 @@ def test_whoever_dies_on_the_way_leaves_nothing_twice(
         assert counts.duplicates > 0, "some were sent twice"
         assert (await nodes[1].queues.counts(dlq)).acked == 25
         await nodes.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("somebody", [False, True], ids=["nobody", "somebody"])
+def test_copies_that_take_longer_than_the_lease_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, somebody: bool
+) -> None:
+    """What nobody took meanwhile is moved; what a worker took is moved when he gives it back."""
+    monkeypatch.setattr(move_runner, "LEASE_MS", 1)
+    monkeypatch.setattr(move_runner, "HELD_PAUSE_MS", 10)
+
+    async def story() -> None:
+        async with one_node(tmp_path) as nodes:
+            node = nodes[1]
+            topic, dlq = await with_letters(node, [b"a", b"b", b"c"])
+            settle = MoveRunner._settle
+            taken: list[Receipt] = []
+            times = 0
+
+            async def settle_late(runner: MoveRunner, *rest: Any) -> set[Offset]:
+                nonlocal times
+                times += 1
+                if times == 1:
+                    await counts_until(node, dlq, lambda counts: counts.visible == 3)
+                    if somebody:
+                        taken[:] = [one.receipt for one in await node.queues.receive(dlq)]
+                return await settle(runner, *rest)
+
+            monkeypatch.setattr(MoveRunner, "_settle", settle_late)
+            await node.engine.moves.start(dlq)
+            if somebody:
+                await counts_until(node, dlq, lambda counts: counts.acked == 2)
+                await node.queues.settle(dlq, [(taken[0], Verdict.RELEASE, 0, "")])
+            move = await ended(node, dlq)
+            assert (move.state, move.moved, move.failed) == (MoveState.COMPLETED, 3, 0)
+            assert (await node.queues.counts(dlq)).acked == 3
+            assert (await node.queues.counts(topic)).duplicates == int(somebody)
+            assert sorted(await values(node, "orders")) == [b"a", b"b", b"c"]
 
     asyncio.run(story())
 

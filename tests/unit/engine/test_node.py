@@ -28,7 +28,7 @@ from penstock.core.records import read_header
 from penstock.core.types import NodeId, Offset, ShardId
 from penstock.engine.engine import Acks
 from tests.batches import build_batch
-from tests.unit.engine.nodes import Nodes, until
+from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 
 pytestmark = pytest.mark.slow
 
@@ -191,8 +191,11 @@ def test_three_nodes_survive_the_loss_of_one(tmp_path: Path) -> None:
         # The shards that were written to have leaders again; others of the lost node may take a
         # little longer.
         left = next(iter(nodes.running.values())).cluster
-        while (await left.status()).health != "2 of 3 nodes, all leaders settled":
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                if (await left.status()).health == "2 of 3 nodes, all leaders settled":
+                    break
+                await asyncio.sleep(0)
         await nodes.start(led)
         await nodes.stop()
 

@@ -271,6 +271,21 @@ def test_lines_are_as_they_were_after_a_reset(tmp_path: Path) -> None:
     on_one_node(tmp_path, story, {"queue.order": "fifo", "queue.delete.acked": "false"})
 
 
+def test_a_queue_that_becomes_fifo_knows_the_lines_of_what_it_has(tmp_path: Path) -> None:
+    async def story(nodes: Nodes, queues: Queues, topic: Topic) -> None:
+        keys = [b"a", b"b", b"a", b"b", b"c"]
+        await queues.send(topic, [NewMessage(b"%d" % n, key) for n, key in enumerate(keys)])
+        failed, held = await queues.receive(topic, messages_max=2)
+        await queues.settle(topic, [(failed.receipt, Verdict.RELEASE, 0, "")])
+        topic = await nodes[1].engine.configure_topic("orders", {"queue.order": "fifo"})
+        got = await queues.receive(topic, messages_max=10, wait_ms=60_000)
+        assert texts(got) == [b"0", b"2", b"4"], "3 waits for 1, which somebody has"
+        await queues.settle(topic, acks([held]))
+        assert texts(await queues.receive(topic, messages_max=10)) == [b"3"]
+
+    on_one_node(tmp_path, story)
+
+
 def test_what_was_leased_for_somebody_who_has_gone_goes_back(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
         await queues.send(topic, numbered(2))

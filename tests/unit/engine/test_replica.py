@@ -62,6 +62,42 @@ def test_less_than_a_commit_is_answered_earlier() -> None:
     assert offsets == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("slow", [True, False])
+def test_the_loop_turns_between_two_that_take_long_to_apply(slow: bool) -> None:
+    _, place = with_partition()
+    answers = [ask(place, batch(b"x" * 600_000)) for _ in range(3)]
+    while place.work(write=False):
+        pass
+    place.seconds_a_look = 2 * replica_module.APPLY_SECONDS if slow else 0.0
+    place.writer.run()
+    assert [len(told) for told in answers] == ([1, 0, 0] if slow else [1, 1, 1])
+    place.replica.tick()
+    assert not answers[1] or not slow, "whatever else happens meanwhile"
+    turns = []
+    while place.soon:
+        turns.append(sum(map(len, answers)))
+        place.work(write=False)
+    assert [len(told) for told in answers] == [1, 1, 1]
+    if slow:
+        assert min(turns.count(1), turns.count(2)) >= replica_module.GATHER_TURNS
+
+
+def test_who_retires_applies_all_before() -> None:
+    _, place = with_partition()
+    answers = [ask(place, batch(b"x" * 600_000)) for _ in range(3)]
+    while place.work(write=False):
+        pass
+    place.seconds_a_look = 2 * replica_module.APPLY_SECONDS
+    place.writer.run()
+    retired: list[Answer] = []
+    place.replica.retire(retired.append)
+    while place.work():
+        pass
+    assert retired == [Done()]
+    assert [len(told) for told in answers] == [1, 1, 1]
+    assert place.replica.log.snapshot.index == place.replica.applied_index
+
+
 def test_an_append_is_answered_only_when_it_is_durable() -> None:
     _, place = with_partition()
     answers = ask(place, batch())

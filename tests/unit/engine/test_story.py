@@ -13,6 +13,7 @@ from penstock.machines.queue_commands import (
     Bury,
     Cancel,
     CloseWork,
+    CopyPlace,
     Cover,
     Outcome,
     Purge,
@@ -26,7 +27,7 @@ from penstock.machines.queue_commands import (
 )
 from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.work_records import GrantedRun
-from penstock.wire.trace_requests import State
+from penstock.wire.trace_requests import Place, State
 
 JOBS, OTHER = PartitionId(3), PartitionId(4)
 IT = Offset(17)
@@ -180,6 +181,30 @@ def test_a_move() -> None:
         settled(3, Verdict.ACK, epoch=1),
     ]
     assert [what for _, what, _ in story(lines)] == ["taken", "moved"]
+
+
+@pytest.mark.parametrize("how", ["settled", "buried"])
+def test_where_copies_went(how: str) -> None:
+    """That is known only if it was said, and shown only if the topic has a name."""
+    copies = (CopyPlace(TOPIC, 2, Offset(5)), CopyPlace(TOPIC, 3, Offset(6)))
+    one, it = (Settlement(at, Offset(at + 1), 1, Verdict.FINISH) for at in (Offset(3), IT))
+
+    def copy_of(some: tuple[CopyPlace, ...], names: dict[TopicId, str]) -> Place | None:
+        told = line(2, Bury(partition=JOBS, group="g", offsets=(Offset(3), IT), copies=some))
+        if how == "settled":
+            command = Settle(partition=JOBS, group="g", settlements=(one, it), copies=some)
+            told = line(2, command, outcomes=(Outcome.DONE, Outcome.DONE))
+
+        def place_of(copy: CopyPlace) -> Place | None:
+            name = names.get(copy.topic_id)
+            return None if name is None else Place(name, copy.partition, copy.offset)
+
+        [happened] = tell(notes_of([told], JOBS, IT), (), 0, place_of)
+        return happened.copy
+
+    assert copy_of(copies, {TOPIC: "letters"}) == Place("letters", 3, 6)
+    assert copy_of(copies, {}) is None
+    assert copy_of((), {TOPIC: "letters"}) is None
 
 
 def test_what_concerns_others_is_not_told() -> None:

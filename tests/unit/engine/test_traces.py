@@ -8,13 +8,14 @@ import pytest
 from penstock.core.errors import InvalidRequest, UnknownTopic
 from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
+from penstock.core.types import Offset
 from penstock.engine import message_search, traces
 from penstock.engine.node import Node
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Verdict
 from penstock.wire.trace_requests import Place, Sighting
 from tests.unit.engine.letters import DEAD_LETTERS, counts_until, one_node
-from tests.unit.engine.nodes import Nodes, until
+from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 
 
 def whats(seen: Sighting) -> list[str]:
@@ -33,11 +34,20 @@ async def settle(node: Node, topic: Topic, verdict: Verdict, receiver: str = "")
     await node.queues.settle(topic, [(one.receipt, verdict, 0, "no good")])
 
 
+async def held_by(node: Node, wanted: str, holders: set[int]) -> Sighting:
+    """A message, when these nodes hold it: two of three are enough for an answer."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            [seen] = (await node.traces.trace(wanted)).sightings
+            if seen.written is not None and set(seen.written.nodes) == holders:
+                return seen
+
+
 def test_the_story_of_a_message(tmp_path: Path) -> None:
     async def story() -> None:
         async with one_node(tmp_path) as nodes:
             node = nodes[1]
-            topic = await node.engine.create_topic("jobs", 1, {"queue.delete.acked": "true"})
+            topic = await node.engine.create_topic("jobs", 1, {"queue.lease.ms": "60000"})
             other, wanted = await send(node, topic, b"other", b"\xff")
             await settle(node, topic, Verdict.ACK, "somebody else")
             await settle(node, topic, Verdict.RELEASE, "first")
@@ -130,21 +140,51 @@ def test_death_burial_and_coming_back(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_the_story_goes_on_where_nothing_is_left_to_read(tmp_path: Path) -> None:
+    """It died, was moved back and done; and all that was written of it has been deleted."""
+
+    async def story() -> None:
+        async with one_node(tmp_path) as nodes:
+            node = nodes[1]
+            topic = await node.engine.create_topic("orders", 1, DEAD_LETTERS)
+            await send(node, topic, b"bad")
+            await settle(node, topic, Verdict.RELEASE, "first")
+            await counts_until(node, topic, lambda counts: counts.moved == 1)
+            letters = node.engine.topic("orders_dlq")
+            await node.engine.moves.start(letters, None)
+            await counts_until(node, letters, lambda counts: counts.acked == 1)
+            await settle(node, topic, Verdict.ACK, "second")
+            await node.engine.trim(topic, 0, Offset(2))
+            await node.engine.trim(letters, 0, Offset(1))
+            first, letter, back = (await node.traces.trace("orders:0:0")).sightings
+            assert not any(one.is_there for one in (first, letter, back))
+            assert first.happenings[-1].copy == letter.place == Place("orders_dlq", 0, 0)
+            assert letter.happenings[-1].copy == back.place == Place("orders", 0, 1)
+            assert [whats(one) for one in (first, letter, back)] == [
+                ["delivered", "released", "buried"],
+                ["taken", "moved"],
+                ["delivered", "acked"],
+            ]
+            assert back.happenings[-1].receiver == "second"
+
+    asyncio.run(story())
+
+
 @pytest.mark.slow
 def test_the_next_leader_knows_what_the_last_one_knew(tmp_path: Path) -> None:
     async def story() -> None:
         nodes = Nodes(tmp_path, [1, 2, 3])
         await nodes.start()
         engine = nodes[1].engine
-        topic = await engine.create_topic("jobs", 1, {"queue.delete.acked": "true"})
+        topic = await engine.create_topic("jobs", 1, {"queue.lease.ms": "60000"})
         await until(lambda: bool(engine.catalog.secrets))
         [wanted] = await send(nodes[1], topic, b"one")
         await settle(nodes[1], topic, Verdict.RELEASE, "before")
         shard = engine.shard_of(topic.partitions[0])
         leader = engine.leader(shard).node
-        [seen] = (await nodes[1].traces.trace(wanted)).sightings
+        seen = await held_by(nodes[1], wanted, {1, 2, 3})
         assert seen.written is not None
-        assert (seen.written.leader, set(seen.written.nodes)) == (leader, {1, 2, 3})
+        assert seen.written.leader == leader
         await nodes.stop(leader)
         left = next(iter(nodes.running.values()))
         await until(lambda: left.engine.leader(shard).node not in (0, leader))

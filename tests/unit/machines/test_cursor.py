@@ -55,6 +55,12 @@ def test_neighbours_that_are_skipped_are_one() -> None:
     assert (again.waiting, covered(again, 99)) == (cursor.waiting, covered(cursor, 99))
 
 
+def test_the_next_that_waits_is_found_from_anywhere() -> None:
+    cursor = make(12, 2, (3, 4), (5, 7), (7, 8), (10, 12))
+    found = [cursor.next_from(Offset(offset)) for offset in range(14)]
+    assert found == [2, 2, 2, 4, 4, 8, 8, 8, 8, 9, 12, 12, 12, 12]
+
+
 def test_nothing_is_skipped_behind_the_cursor() -> None:
     with pytest.raises(AssertionError, match="behind"):
         make(10, 5).skip(Offset(4), Offset(6))

@@ -264,7 +264,14 @@ def test_a_partition_that_is_deleted_is_no_queue_any_more() -> None:
 def recall(shard: QueueShard, first: int, end: int, *cards: tuple[int, int, bytes | None]) -> int:
     """Tell of messages from `first` to `end`: offset, priority, group."""
     told = tuple((Offset(offset), level, lane, -1, -1) for offset, level, lane in cards)
-    command = Recall(partition=ONE, group=GROUP, first=Offset(first), end=Offset(end), cards=told)
+    command = Recall(
+        partition=ONE,
+        group=GROUP,
+        first=Offset(first),
+        end=Offset(end),
+        cards=told,
+        fifo=shard.work.queue.fifo,
+    )
     return counted(shard, command)
 
 

@@ -169,6 +169,16 @@ def test_a_tenant_whose_message_was_taken_and_not_leased_is_not_forgotten() -> N
     assert hall.take_all() == [1]
 
 
+def test_a_tenant_whose_message_was_taken_and_not_leased_keeps_his_turn() -> None:
+    """As one would have it whose order is made anew, of the same runs."""
+    hall = Hall()
+    for first, lane in enumerate([b"a", b"a", b"b"]):
+        hall.add(first, lane=lane)
+    assert hall.order.take(DEFAULT_PRIORITY, 1, None) == [hall.runs[Offset(0)]]
+    hall.finish(0)
+    assert hall.take_all() == [1, 2]
+
+
 @pytest.mark.parametrize("fifo", [False, True])
 def test_what_nobody_looks_at_does_not_pile_up(fifo: bool) -> None:
     """Messages come and expire, and no worker ever asks."""

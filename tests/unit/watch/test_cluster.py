@@ -15,10 +15,11 @@ from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import Watch
 from tests.unit.engine.nodes import Nodes, until
 from tests.unit.watch.looped import on_a_loop
+from tests.unit.watch.made import ANY_DISK
 
 pytestmark = pytest.mark.slow
 
-AT_ONCE = AlertSettings(hold_ms=0, clear_ms=0)
+AT_ONCE = AlertSettings(hold_ms=0, clear_ms=0, levels=ANY_DISK)
 
 
 @asynccontextmanager

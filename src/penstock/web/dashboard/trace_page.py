@@ -197,6 +197,8 @@ def _moment(one: Happening) -> Moment:
         details.append("the first time" if one.deliveries == 1 else f"time {one.deliveries}")
     if one.until_ms is not None and one.until_ms > 0:
         details.append(f"until {moment(one.until_ms)}")
+    if one.copy is not None:
+        details.append(f"to {plain(str(one.copy))}")
     return Moment(
         time_ms=one.time_ms,
         what=one.what,

@@ -1,0 +1,46 @@
+"""One shard on several replicas, without Raft or disk: what is planned on the first is applied on
+all, and all must answer the same."""
+
+from penstock.core.entries import Entry, EntryKind
+from penstock.core.types import Index, Term
+from penstock.machines import Append, Propose, Reply, Request, join_appends
+from penstock.machines.shard_machine import ShardMachine
+
+
+class QueueReplicas:
+    """The leader comes first, and leads on if it is restored."""
+
+    def __init__(self, count: int = 3) -> None:
+        self.machines = [ShardMachine() for _ in range(count)]
+        self.index = 0
+
+    @property
+    def leader(self) -> ShardMachine:
+        return self.machines[0]
+
+    def do(self, request: Request, now_ms: int) -> Reply:
+        """Plan on the leader, apply everywhere."""
+        plan = self.leader.plan(request, now_ms=now_ms, term=Term(1))
+        self.index += 1
+        if isinstance(plan, Append):
+            kind, payload = EntryKind.APPEND, join_appends([plan])
+        else:
+            assert isinstance(plan, Propose)
+            kind, payload = EntryKind.COMMAND, plan.payload
+        entry = Entry(Index(self.index), Term(1), kind, payload)
+        first, *others = [machine.apply(entry) for machine in self.machines]
+        assert all(other == first for other in others), f"{request} is answered in several ways"
+        return first.replies[0]
+
+    def restore(self, who: int) -> None:
+        """One of them starts anew, from another one's snapshot."""
+        state = self.machines[1].snapshot()
+        self.machines[who] = ShardMachine()
+        self.machines[who].restore(state)
+
+    def check_equal(self) -> None:
+        """In what they know, byte for byte, and in when they want to be woken."""
+        state, due_ms = self.leader.snapshot(), self.leader.queues.due_ms()
+        for machine in self.machines[1:]:
+            assert machine.snapshot() == state
+            assert machine.queues.due_ms() == due_ms
