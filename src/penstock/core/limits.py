@@ -41,7 +41,7 @@ INFLIGHT_BYTES_MAX = 16 * MIB
 UNCOMMITTED_BYTES_MAX = 256 * MIB
 ENTRY_CACHE_BYTES_MAX = 16 * MIB
 """Recent entries kept in memory for followers that are just behind."""
-APPLY_BYTES_MAX = 4 * MIB
+APPLY_BYTES_MAX = 1 * MIB
 """How much committed log one `Ready` hands over to be applied."""
 PROMOTION_LAG_ENTRIES_MAX = 1_000
 """A learner that misses more entries than this is not made a voter yet."""

@@ -27,6 +27,7 @@ from crc32c import crc32c
 from penstock.core.card import PREFIX
 from penstock.core.errors import InvalidBatch
 from penstock.core.message import Header, Message, NewMessage
+from penstock.core.plain_batches import pack_plain
 from penstock.core.record_bodies import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -53,7 +54,7 @@ _CARD: Final = PREFIX.encode()
 _LENGTHS: Final = tuple(encode_varint(length) for length in range(2048))
 _LENGTHS_KNOWN: Final = len(_LENGTHS)
 _NONE: Final = encode_varint(-1)
-_MARK_EVERY: Final = 64
+_MARK_EVERY: Final = 32
 
 Marks: TypeAlias = "array[int]"
 """Where every so-maniest record of a batch begins, as far as that is known."""
@@ -200,8 +201,20 @@ def has_cards(batch: Bytes) -> bool:
 
 def build_messages(messages: Sequence[NewMessage], now_ms: int) -> bytearray:
     """An uncompressed batch of these messages, to be appended; it has no producer."""
-    records, base_ms, max_ms = pack_messages(messages, now_ms)
-    return frame_records(records, len(messages), base_ms=base_ms, max_ms=max_ms)
+    plain = [
+        message.value
+        for message in messages
+        if message.value is not None
+        and message.key is None
+        and not message.headers
+        and message.timestamp_ms == -1
+    ]
+    if len(plain) == len(messages) > 1:
+        records = pack_plain(plain)
+        if records is not None:
+            return frame_records(records, len(plain), base_ms=now_ms, max_ms=now_ms)
+    packed, base_ms, max_ms = pack_messages(messages, now_ms)
+    return frame_records(packed, len(messages), base_ms=base_ms, max_ms=max_ms)
 
 
 def pack_messages(messages: Sequence[NewMessage], now_ms: int) -> tuple[bytes, int, int]:

@@ -42,7 +42,7 @@ from penstock.core.limits import (
 )
 from penstock.core.message import Message
 from penstock.core.message_batches import Marks, OpenBatch, new_marks
-from penstock.core.records import read_header, read_outline
+from penstock.core.records import BATCH_HEADER_BYTES, read_header, read_outline
 from penstock.core.types import Offset, PartitionId
 from penstock.machines.partitions import HoldsPartitions
 
@@ -207,6 +207,7 @@ class _Stretch:
                 if batch.count > 1:
                     self._opened[number] = batch
                     self.bytes += batch.bytes
+                    self._forget_packed()
             before = batch.bytes
             found += batch.between(first, end)
             if batch.count > 1:
@@ -214,12 +215,19 @@ class _Stretch:
             number += 1
         return found
 
+    def _forget_packed(self) -> None:
+        """Of a single batch, what was read is not needed once it is unpacked: so twice as many of
+        the large ones are kept, among which the messages of a FIFO group lie scattered."""
+        if len(self._bases) == 1:
+            self.bytes -= len(self._data)
+            self._data = memoryview(b"")
+
 
 class _OpenBatch:
     """A batch, unpacked, and its messages as far as somebody wanted them."""
 
     __slots__ = (
-        "_batch",
+        "_header",
         "_messages",
         "_next",
         "_opened",
@@ -233,7 +241,7 @@ class _OpenBatch:
 
     def __init__(self, batch: memoryview, marks_of: Callable[[int, int], Marks]) -> None:
         base, _, self.count, _, _ = read_outline(batch, 0)
-        self._batch = batch
+        self._header = bytes(batch[:BATCH_HEADER_BYTES])
         self._messages: list[Message] = []
         self._next = base
         """The offset after those of the messages read so far."""
@@ -290,6 +298,8 @@ class _OpenBatch:
                 if message.offset >= end:
                     break
                 found.append(message)
+                if message.offset == end - 1:
+                    break  # Most are alone, and to look at the next would take as long again.
         except InvalidBatch:
             return None
         return found
@@ -313,7 +323,7 @@ class _OpenBatch:
         self.bytes += self._record_bytes * (len(self._messages) - before)
 
     def _give_up(self) -> None:
-        header = read_header(self._batch)
+        header = read_header(self._header)
         first = self._messages[-1].offset + 1 if self._messages else header.base_offset
         self._unreadable = range(first, header.last_offset + 1)
         self._unreadable_ms = header.max_timestamp

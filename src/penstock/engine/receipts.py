@@ -12,6 +12,7 @@ in URL-safe base 64 without padding.
 import binascii
 import struct
 from binascii import a2b_base64, b2a_base64
+from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
 
@@ -29,11 +30,19 @@ _BODY_AT = _HEAD.size + _MAC_BYTES
 _CHARACTERS_MAX = 4 * (GROUP_NAME_BYTES_MAX + _BODY_AT) // 3 + 4
 
 
+@lru_cache(maxsize=4)
+def _keyed(key: bytes) -> blake2b:
+    """A hash that has taken in the key and nothing else: copied, it need not do so again."""
+    return blake2b(key=key, digest_size=_MAC_BYTES)
+
+
 def sign_receipt(receipt: Receipt, key: bytes) -> str:
     """The receipt as text."""
     head = _HEAD.pack(_VERSION, receipt.partition, receipt.offset, receipt.epoch)
     group = receipt.group.encode()
-    mac = blake2b(head + group, key=key, digest_size=_MAC_BYTES).digest()
+    keyed = _keyed(key).copy()
+    keyed.update(head + group)
+    mac = keyed.digest()
     text = b2a_base64(head + mac + group, newline=False)
     return text.translate(_TO_URL).rstrip(b"=").decode()
 
@@ -46,8 +55,9 @@ def read_receipt(text: str, key: bytes) -> Receipt:
         data = a2b_base64(text.encode("ascii").translate(_FROM_URL) + b"=" * (-len(text) % 4))
         version, partition, offset, epoch = _HEAD.unpack_from(data)
         head, mac, group = data[: _HEAD.size], data[_HEAD.size : _BODY_AT], data[_BODY_AT:]
-        wanted = blake2b(head + group, key=key, digest_size=_MAC_BYTES).digest()
-        if version != _VERSION or not compare_digest(mac, wanted):
+        keyed = _keyed(key).copy()
+        keyed.update(head + group)
+        if version != _VERSION or not compare_digest(mac, keyed.digest()):
             raise InvalidReceipt("this receipt was not handed out by this cluster")
         return Receipt(PartitionId(partition), group.decode(), Offset(offset), epoch)
     except (struct.error, binascii.Error, UnicodeError) as error:

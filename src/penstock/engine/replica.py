@@ -79,6 +79,8 @@ GATHER_TURNS = 4
 """Of the loop, between two writes of a leader."""
 GATHER_BYTES = 64 * KIB
 """With so much at hand, the next write need not wait for more."""
+APPLY_SECONDS = 0.01
+"""If applying takes longer, the loop turns before it goes on: others have something to do, too."""
 FETCH_READS_MAX = 64
 """How many reads a fetch may take: about half a millisecond."""
 STATELESS_REFUSALS = (BatchTooLarge, InvalidBatch, UnsupportedBatch)
@@ -113,7 +115,7 @@ class Replica:
         self._proposals = Proposals()
         self.commit_times = CommitTimes(world.seconds)
         self._duties: deque[Duty] = deque()
-        self._gathering = 0
+        self._gathering = self._resting = 0
         self._writing = self._turn_due = False
         self._reads: dict[int, Answer] = {}
         self._reads_waiting: deque[tuple[Index, Answer]] = deque()
@@ -427,7 +429,7 @@ class Replica:
             self._hand_over()
         if not self._writing and not self._gathering and not self.held:
             self._propose_gathered(self._settings.write_bytes_max)
-        while (ready := self.raft.ready()) is not None:
+        while not self._resting and (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
             self._observe_leadership()
             if self._heir and not self._batcher and not self._proposals:
@@ -440,7 +442,7 @@ class Replica:
         self._retire_when_idle()
 
     def _retire_when_idle(self) -> None:
-        busy = self._writing or self._upkeep.busy or self._batcher or self._duties
+        busy = self._writing or self._resting or self._upkeep.busy or self._batcher or self._duties
         if self._retiring is not None and not busy and not self._proposals:
             answer, self._retiring = self._retiring, None
             answer(Done())
@@ -524,6 +526,7 @@ class Replica:
             self._receiver.offered(ready.offered)
 
     def _apply(self, entries: tuple[Entry, ...]) -> None:
+        began = self._world.seconds()
         for entry in entries:
             assert entry.index == self.applied_index + 1, f"applied {entry.index} out of order"
             applied = self.machine.apply(entry)
@@ -537,6 +540,17 @@ class Replica:
         self.raft.applied(self.applied_index)
         self.log.note_commit(self.applied_index)
         self.commit_times.applied(self.applied_index)
+        if self._world.seconds() - began > APPLY_SECONDS:
+            self._rest(GATHER_TURNS)
+
+    def _rest(self, turns: int) -> None:
+        """Apply nothing more until the loop has turned so often. A megabyte of messages that a
+        queue must look at one by one takes a tenth of a second, and several may be due at once."""
+        self._resting = turns
+        if turns:
+            self._world.soon(lambda: self._rest(turns - 1))
+        else:
+            self._turn()
 
     # Disk.
 

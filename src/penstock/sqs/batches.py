@@ -47,7 +47,7 @@ def is_id(name: str) -> bool:
     """Letters of ASCII, digits, hyphens and underscores, up to 80 of them."""
     if not 1 <= len(name) <= ID_CHARACTERS_MAX or not name.isascii():
         return False
-    return name.replace("-", "0").replace("_", "0").isalnum()
+    return name.isalnum() or name.replace("-", "0").replace("_", "0").isalnum()
 
 
 def refuse_entry(entry_id: str, error: SqsError) -> Refusal:

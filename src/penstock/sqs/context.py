@@ -11,19 +11,27 @@ programs that are tested here working there.
 """
 
 import asyncio
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 import msgspec
 
+from penstock.core.message import NewMessage
 from penstock.engine.engine import Engine
+from penstock.engine.gathering import Gathering
+from penstock.engine.queue_requests import Receipt, Sent
 from penstock.engine.queues import Queues
 from penstock.machines.catalog import Topic
+from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.cooldowns import Cooldowns
 from penstock.sqs.errors import QueueDoesNotExist
 from penstock.sqs.names import name_of_url
 from penstock.sqs.receive_attempts import ReceiveAttempts
 
 PROTOCOL: Final = "sqs"
+
+Settled = tuple[Receipt, Verdict, int, str]
+"""What became of a leased message: receipt, verdict, delay in milliseconds, reason."""
 
 
 class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +67,20 @@ class Context:
         self.purged: Cooldowns[bytes] = Cooldowns(engine.clock, settings.purge_cooldown_ms)
         self.attempts = ReceiveAttempts(engine.clock)
         self.flow = engine.traffic.of(PROTOCOL)
+        self.sends: Gathering[NewMessage, Sent] = Gathering(self._send)
+        self.deletions: Gathering[Settled, Outcome] = Gathering(self._settle)
         self.changing = asyncio.Lock()
         """Held while a queue's attributes or tags are read, changed and written back."""
+
+    def _send(
+        self, topic: Topic, index: int, messages: Sequence[NewMessage]
+    ) -> Awaitable[Sequence[Sent]]:
+        return self.queues.send(topic, messages, index=index, protocol=PROTOCOL)
+
+    def _settle(
+        self, topic: Topic, _: int, verdicts: Sequence[Settled]
+    ) -> Awaitable[Sequence[Outcome]]:
+        return self.queues.settle(topic, verdicts)
 
     @property
     def queues(self) -> Queues:

@@ -32,7 +32,13 @@ from penstock.sqs.errors import (
     SqsError,
     from_penstock,
 )
-from penstock.sqs.json_protocol import TARGET, read_json, write_json, write_json_error
+from penstock.sqs.json_protocol import (
+    TARGET,
+    TARGET_PREFIX,
+    read_json,
+    write_json,
+    write_json_error,
+)
 from penstock.sqs.protocol_errors import (
     BadHost,
     BodyTooLarge,
@@ -49,10 +55,11 @@ from penstock.sqs.query_protocol import (
 )
 from penstock.sqs.reply import Reply, RequestIds
 from penstock.sqs.requests import ReceiveMessage, Request
-from penstock.sqs.service import Call
+from penstock.sqs.service import BRIEF, Call, Told
 
 FORM = b"application/x-www-form-urlencoded"
 CALLS_REMEMBERED_MAX = 1_024
+_BRIEF = frozenset(TARGET_PREFIX + name.encode() for name in BRIEF)
 UNNAMED = "unnamed"
 """What a request counts as of which it is not known what it asks for."""
 
@@ -81,11 +88,41 @@ class Actions(Protocol):
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         """Carry out an action; None if there is nothing to answer."""
 
+    def begin(self, action: str, request: Request, told: Told) -> bool:
+        """Carry out an action without a task; False if that cannot be, and nothing is done."""
+
 
 def accept_all(
     _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
 ) -> None:
     """No signature is checked."""
+
+
+class _Brief:
+    """A request that is carried out without a task."""
+
+    __slots__ = ("_began", "_done", "_endpoint", "_headers", "_name")
+
+    def __init__(
+        self,
+        endpoint: "Endpoint",
+        name: str,
+        headers: Headers,
+        began: float,
+        done: Callable[[Reply], None],
+    ) -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._headers = headers
+        self._began = began
+        self._done = done
+
+    def tell(self, answer: Answer | SqsError | PenstockError | None) -> None:
+        """Whoever asked is told what came of it."""
+        try:
+            self._done(self._endpoint.finish(self._name, self._headers, self._began, answer))
+        except Exception:
+            logger.exception("an SQS request (%s) could not be answered", self._name)
 
 
 class Endpoint:
@@ -102,6 +139,7 @@ class Endpoint:
         self._verify = verify
         self._ids = RequestIds()
         self._calls: dict[tuple[bytes, bytes, bytes, bytes, bytes], Call] = {}
+        self._hosts_known: set[bytes] = set()
         self._receiving: set[asyncio.Task[object]] = set()
         self._hurried: set[asyncio.Task[object]] = set()
 
@@ -114,6 +152,43 @@ class Endpoint:
                 return False
             return headers.get(b"content-type", b"").lower().startswith(FORM) or _acts(query)
         return method == b"GET" and _acts(query)
+
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply], None]) -> bool:
+        """Carry out a request without a task, if it is one of those that come in thousands; `done`
+        is called with the reply, later. False: nothing has happened, `answer` must do it. What is
+        wrong with a request is for `answer` to find out and say."""
+        service = self.service
+        if headers.get(TARGET) not in _BRIEF or service is None or self._verify is not accept_all:
+            return False
+        began = precise_seconds()
+        try:
+            host = headers.get(b"host", b"")
+            if host not in self._hosts_known:
+                self._know_host(host)
+            name, request = read_json(headers[TARGET], body)
+            return service.begin(name, request, _Brief(self, name, headers, began, done).tell)
+        except (SqsError, PenstockError):
+            return False
+        except Exception:
+            logger.exception("an SQS request could not be begun (%s)", body[:200])
+            return False
+
+    def finish(
+        self,
+        name: str,
+        headers: Headers,
+        began: float,
+        answer: Answer | SqsError | PenstockError | None,
+    ) -> Reply:
+        """The reply to a request that was carried out without a task."""
+        request_id = self._ids.take()
+        try:
+            if answer is None or isinstance(answer, Answer):
+                return write_json(answer, headers, request_id)
+            error = from_penstock(answer) if isinstance(answer, PenstockError) else answer
+            return self._write_error(error, headers, request_id, name)
+        finally:
+            self._note_time(name, headers, began, 0.0)
 
     async def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
@@ -188,6 +263,14 @@ class Endpoint:
             self._receiving.discard(task)
             self._hurried.discard(task)
 
+    def _know_host(self, host: bytes) -> None:
+        """Refuse what cannot be a host's name or address."""
+        if host and not _HOST.fullmatch(host):
+            raise BadHost("The Host header is not the name or address of a host.")
+        if len(self._hosts_known) >= CALLS_REMEMBERED_MAX:
+            self._hosts_known.clear()
+        self._hosts_known.add(host)
+
     def _write_error(
         self, error: SqsError, headers: Headers, request_id: bytes, name: str = UNNAMED
     ) -> Reply:
@@ -203,8 +286,7 @@ class Endpoint:
         key = (host, scope, path, client, agent)
         call = self._calls.get(key)
         if call is None:
-            if host and not _HOST.fullmatch(host):
-                raise BadHost("The Host header is not the name or address of a host.")
+            self._know_host(host)
             credential = read_credential(scope)
             call = Call(
                 base_url=f"http://{host.decode() or self.default_host}",

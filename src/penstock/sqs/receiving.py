@@ -205,8 +205,17 @@ def show_message(
 ) -> ReceivedMessage:
     """A delivery, as its receiver sees it."""
     message = delivery.message
-    fifo = topic.settings.queue.fifo
     value = message.value
+    if value and not message.headers and not system and not wanted.any:
+        text = decode_text(value)
+        if text is not None:  # As nearly all are.
+            return ReceivedMessage(
+                message_id=message_id(topic.topic_id, delivery.index, message.offset),
+                receipt_handle=handle,
+                md5_of_body=md5(value, usedforsecurity=False).hexdigest(),
+                body=text,
+            )
+    fifo = topic.settings.queue.fifo
     attributes: dict[str, MessageAttributeValue] = {}
     body = decode_text(value) if value else ""
     if body is None or value is None:

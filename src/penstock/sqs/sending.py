@@ -12,11 +12,14 @@ A batch is appended in one piece. An entry that cannot be sent is refused and th
 but a batch that is too long, or that misses what a FIFO queue needs, is refused as a whole.
 """
 
+from collections.abc import Callable, Sequence
 from hashlib import md5, sha256
 
 import msgspec
 
 from penstock.core import card
+from penstock.core.errors import PenstockError
+from penstock.core.limits import KIB
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_id import message_id
 from penstock.core.queue_rules import Deduplication
@@ -47,6 +50,10 @@ from penstock.sqs.text import encode_text
 
 DELAY_SECONDS_MAX = 900
 ID_CHARACTERS_MAX = 128
+JOINED_BYTES_MAX = 64 * KIB
+"""So much of several senders is appended as one batch. It must be one: then it is there, or not."""
+_OVERHEAD_BYTES = 100
+"""Of a message, or of a header, in a batch: at most."""
 EMPTY_VALUE = "EmptyValue"
 """The code of a batch's entry without a body. No other answer has it."""
 
@@ -59,25 +66,91 @@ _NO_DEDUPLICATION_ID = (
 )
 
 
+SentTold = Callable[[MessageSent | BatchSent | PenstockError], None]
+"""Called with what is answered, when it is known."""
+
+
 async def send_message(context: Context, request: SendMessage, _: Call) -> MessageSent:
     """Send one message."""
-    topic = context.queue(request.queue_url)
-    queue = topic.settings.queue
-    if queue.fifo and not request.message_group_id:
-        raise MissingParameter(_GROUP)
-    outgoing = build_message(request, queue)
-    (sent,) = await context.queues.send(topic, (outgoing.message,), protocol=PROTOCOL)
-    return MessageSent(
-        md5_of_message_body=outgoing.body_digest,
-        md5_of_message_attributes=outgoing.attributes_digest,
-        md5_of_message_system_attributes=outgoing.system_attributes_digest,
-        message_id=message_id(topic.topic_id, sent.index, sent.offset),
-        sequence_number=sequence_number(sent.offset) if queue.fifo else None,
-    )
+    topic, built = _one_message(context, request)
+    (sent,) = await context.queues.send(topic, (built.message,), protocol=PROTOCOL)
+    return _sent_alone(topic, built, sent)
+
+
+def begin_send_message(context: Context, request: SendMessage, told: SentTold) -> bool:
+    """The same, together with what others send in this moment; `told` is called when it is stored.
+    False: it must be sent alone."""
+    topic, built = _one_message(context, request)
+
+    def tell(sent: Sequence[Sent] | PenstockError) -> None:
+        told(sent if isinstance(sent, PenstockError) else _sent_alone(topic, built, sent[0]))
+
+    index = context.queues.place(topic, built.message)
+    return _send_with_others(context, topic, index, (built.message,), tell)
 
 
 async def send_message_batch(context: Context, request: SendMessageBatch, _: Call) -> BatchSent:
     """Send several messages."""
+    topic, outgoing, failed = _several_messages(context, request)
+    if not outgoing:
+        return BatchSent(failed=failed)
+    messages = [built.message for _, built in outgoing]
+    sent = await context.queues.send(topic, messages, protocol=PROTOCOL)
+    return _sent_together(topic, outgoing, failed, sent)
+
+
+def begin_send_message_batch(context: Context, request: SendMessageBatch, told: SentTold) -> bool:
+    """The same, together with what others send in this moment. False: it must be sent alone."""
+    topic, outgoing, failed = _several_messages(context, request)
+    if not outgoing or len(topic.partitions) > 1:
+        return False
+
+    def tell(sent: Sequence[Sent] | PenstockError) -> None:
+        if isinstance(sent, PenstockError):
+            told(sent)
+        else:
+            told(_sent_together(topic, outgoing, failed, sent))
+
+    messages = [built.message for _, built in outgoing]
+    return _send_with_others(context, topic, 0, messages, tell)
+
+
+def _send_with_others(
+    context: Context,
+    topic: Topic,
+    index: int,
+    messages: Sequence[NewMessage],
+    told: Callable[[Sequence[Sent] | PenstockError], None],
+) -> bool:
+    """Not what is large, nor what a queue lets in or not depending on what was let in before."""
+    settings = topic.settings
+    room = min(JOINED_BYTES_MAX, settings.message_bytes_max - _OVERHEAD_BYTES)
+    size = _OVERHEAD_BYTES * len(messages)
+    for message in messages:
+        size += len(message.value or b"") + len(message.key or b"")
+        if message.headers:
+            size += sum(
+                4 * len(name) + len(value or b"") + _OVERHEAD_BYTES
+                for name, value in message.headers
+            )
+    if size > room or settings.queue.refuses_when_full or settings.compacts:
+        return False
+    context.sends.add(topic, index, messages, told, size=size, room=room)
+    return True
+
+
+def _one_message(context: Context, request: SendMessage) -> tuple[Topic, "BuiltMessage"]:
+    topic = context.queue(request.queue_url)
+    queue = topic.settings.queue
+    if queue.fifo and not request.message_group_id:
+        raise MissingParameter(_GROUP)
+    return topic, build_message(request, queue)
+
+
+def _several_messages(
+    context: Context, request: SendMessageBatch
+) -> tuple[Topic, list[tuple[str, "BuiltMessage"]], list[Refusal]]:
+    """The queue, the messages that can be sent, by their names, and why the others cannot."""
     topic = context.queue(request.queue_url)
     queue = topic.settings.queue
     entries = check_entries(request.entries, "SendMessageBatch")
@@ -98,11 +171,25 @@ async def send_message_batch(context: Context, request: SendMessageBatch, _: Cal
             size += built.size
     if size > MESSAGE_BYTES_MAX:
         raise BatchRequestTooLong(size, MESSAGE_BYTES_MAX)
-    if not outgoing:
-        return BatchSent(failed=failed)
-    sent = await context.queues.send(
-        topic, [built.message for _, built in outgoing], protocol=PROTOCOL
+    return topic, outgoing, failed
+
+
+def _sent_alone(topic: Topic, built: "BuiltMessage", sent: Sent) -> MessageSent:
+    return MessageSent(
+        md5_of_message_body=built.body_digest,
+        md5_of_message_attributes=built.attributes_digest,
+        md5_of_message_system_attributes=built.system_attributes_digest,
+        message_id=message_id(topic.topic_id, sent.index, sent.offset),
+        sequence_number=sequence_number(sent.offset) if topic.settings.queue.fifo else None,
     )
+
+
+def _sent_together(
+    topic: Topic,
+    outgoing: Sequence[tuple[str, "BuiltMessage"]],
+    failed: list[Refusal],
+    sent: Sequence[Sent],
+) -> BatchSent:
     pairs = zip(outgoing, sent, strict=True)
     successful = [_sent_of_batch(name, built, one, topic) for (name, built), one in pairs]
     return BatchSent(successful=successful, failed=failed)

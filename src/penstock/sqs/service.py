@@ -8,10 +8,12 @@ HTTP.
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from penstock.core.errors import PenstockError
 from penstock.engine.engine import Engine
 from penstock.sqs import requests
 from penstock.sqs.answers import Answer
 from penstock.sqs.context import Call, Context, SqsSettings
+from penstock.sqs.errors import SqsError
 from penstock.sqs.moving import (
     cancel_message_move_task,
     list_message_move_tasks,
@@ -33,8 +35,15 @@ from penstock.sqs.queue_life import (
 )
 from penstock.sqs.receiving import receive_message
 from penstock.sqs.requests import Request
-from penstock.sqs.sending import send_message, send_message_batch
+from penstock.sqs.sending import (
+    begin_send_message,
+    begin_send_message_batch,
+    send_message,
+    send_message_batch,
+)
 from penstock.sqs.settling import (
+    begin_delete_message,
+    begin_delete_message_batch,
     change_message_visibility,
     change_message_visibility_batch,
     delete_message,
@@ -42,7 +51,11 @@ from penstock.sqs.settling import (
 )
 from penstock.sqs.tags import list_queue_tags, tag_queue, untag_queue
 
-__all__ = ["ACTIONS", "Action", "Call", "Service", "SqsSettings"]
+__all__ = ["ACTIONS", "BRIEF", "Action", "Call", "Service", "SqsSettings", "Told"]
+
+
+Told = Callable[[Answer | SqsError | PenstockError | None], None]
+"""Called with what is to be answered."""
 
 
 class Action(NamedTuple):
@@ -84,6 +97,15 @@ ACTIONS: dict[str, Action] = {
 """All 23, by name."""
 
 
+BRIEF: dict[str, Callable[[Context, Any, Told], bool]] = {
+    "DeleteMessage": begin_delete_message,
+    "DeleteMessageBatch": begin_delete_message_batch,
+    "SendMessage": begin_send_message,
+    "SendMessageBatch": begin_send_message_batch,
+}
+"""Those that come in thousands, each small: what many clients ask at once is done together."""
+
+
 class Service:
     """One per node; answers all actions."""
 
@@ -93,3 +115,9 @@ class Service:
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         """Carry out an action of `ACTIONS`; None if there is nothing to answer."""
         return await ACTIONS[action].answer(self._context, request, call)
+
+    def begin(self, action: str, request: Request, told: Told) -> bool:
+        """Carry out an action that takes no task; `told` is called with what comes of it, later.
+        False: it takes one, and nothing has happened."""
+        begin = BRIEF.get(action)
+        return begin is not None and begin(self._context, request, told)

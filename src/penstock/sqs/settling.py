@@ -10,16 +10,16 @@ A batch is settled in one piece. What a receipt handle that is not the latest an
 A handle that is none, or another queue's, is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from penstock.core.errors import InvalidReceipt
+from penstock.core.errors import InvalidReceipt, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.engine.queue_requests import Receipt
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import BatchDone, BatchEntryDone, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import Call, Context
+from penstock.sqs.context import Call, Context, Settled
 from penstock.sqs.errors import (
     MessageNotInflight,
     MissingParameter,
@@ -35,38 +35,98 @@ from penstock.sqs.requests import (
     DeleteMessageBatch,
 )
 
+JOINED_MAX = 1_000
+"""So many messages that several clients delete are settled by one command."""
 _HANDLE = "ReceiptHandle"
 _EXPIRED = "The receipt handle has expired."
 _VANISHED = "Message does not exist or is not available for visibility timeout change."
 
-Settled = tuple[Receipt, Verdict, int, str]
+
+DoneTold = Callable[[BatchDone | SqsError | PenstockError | None], None]
+"""Called with what is answered, when it is known."""
 
 
 async def delete_message(context: Context, request: DeleteMessage, _: Call) -> None:
     """A message is done."""
-    topic = context.queue(request.queue_url)
-    handle = request.receipt_handle
-    receipt = read_handle(context, topic, handle)
-    (outcome,) = await context.queues.settle(topic, ((receipt, _deleting(topic), 0, ""),))
-    if outcome is Outcome.STALE and topic.settings.queue.fifo:
-        raise _expired(handle)
+    topic, verdict = _one_deletion(context, request)
+    (outcome,) = await context.queues.settle(topic, (verdict,))
+    error = _deletion_error(topic, outcome, request.receipt_handle)
+    if error is not None:
+        raise error
+
+
+def begin_delete_message(context: Context, request: DeleteMessage, told: DoneTold) -> bool:
+    """The same, together with what others delete in this moment; `told` is called when it is done.
+    False if it cannot be so."""
+    topic, verdict = _one_deletion(context, request)
+
+    def tell(outcomes: Sequence[Outcome] | PenstockError) -> None:
+        if isinstance(outcomes, PenstockError):
+            told(outcomes)
+        else:
+            told(_deletion_error(topic, outcomes[0], request.receipt_handle))
+
+    context.deletions.add(topic, 0, (verdict,), tell, size=1, room=JOINED_MAX)
+    return True
 
 
 async def delete_message_batch(context: Context, request: DeleteMessageBatch, _: Call) -> BatchDone:
     """Several messages are done."""
+    topic, batch = _several_deletions(context, request)
+    if batch.verdicts:
+        _close_deletions(topic, batch, await context.queues.settle(topic, batch.verdicts))
+    return batch.answer()
+
+
+def begin_delete_message_batch(
+    context: Context, request: DeleteMessageBatch, told: DoneTold
+) -> bool:
+    """The same, together with what others delete in this moment. False if it cannot be so."""
+    topic, batch = _several_deletions(context, request)
+    if not batch.verdicts:
+        return False
+
+    def tell(outcomes: Sequence[Outcome] | PenstockError) -> None:
+        if isinstance(outcomes, PenstockError):
+            told(outcomes)
+        else:
+            _close_deletions(topic, batch, outcomes)
+            told(batch.answer())
+
+    verdicts = batch.verdicts
+    context.deletions.add(topic, 0, verdicts, tell, size=len(verdicts), room=JOINED_MAX)
+    return True
+
+
+def _one_deletion(context: Context, request: DeleteMessage) -> tuple[Topic, Settled]:
     topic = context.queue(request.queue_url)
-    batch = _Batch(context, topic)
+    receipt = read_handle(context, topic, request.receipt_handle)
+    return topic, (receipt, _deleting(topic), 0, "")
+
+
+def _several_deletions(context: Context, request: DeleteMessageBatch) -> tuple[Topic, "_Batch"]:
+    topic = context.queue(request.queue_url)
+    batch = _Batch()
+    deleting = _deleting(topic)
     for name, entry in check_entries(request.entries, "DeleteMessageBatch"):
         try:
             receipt = read_handle(context, topic, entry.receipt_handle)
         except SqsError as error:
             batch.refuse(name, error)
         else:
-            batch.add(name, entry.receipt_handle or "", (receipt, _deleting(topic), 0, ""))
-    fifo = topic.settings.queue.fifo
-    for name, handle, outcome in await batch.settle():
-        batch.close(name, _expired(handle) if fifo and outcome is Outcome.STALE else None)
-    return batch.answer()
+            batch.add(name, entry.receipt_handle or "", (receipt, deleting, 0, ""))
+    return topic, batch
+
+
+def _close_deletions(topic: Topic, batch: "_Batch", outcomes: Sequence[Outcome]) -> None:
+    for (name, handle), outcome in zip(batch.named, outcomes, strict=True):
+        batch.close(name, _deletion_error(topic, outcome, handle))
+
+
+def _deletion_error(topic: Topic, outcome: Outcome, handle: str | None) -> SqsError | None:
+    if outcome is Outcome.STALE and topic.settings.queue.fifo:
+        return _expired(handle)
+    return None
 
 
 async def change_message_visibility(
@@ -87,7 +147,7 @@ async def change_message_visibility_batch(
 ) -> BatchDone:
     """Let several leases end sooner or later."""
     topic = context.queue(request.queue_url)
-    batch = _Batch(context, topic)
+    batch = _Batch()
     for name, entry in check_entries(request.entries, "ChangeMessageVisibilityBatch"):
         handle = entry.receipt_handle
         try:
@@ -96,36 +156,31 @@ async def change_message_visibility_batch(
             batch.refuse(name, error)
         else:
             batch.add(name, handle or "", verdict)
-    for name, handle, outcome in await batch.settle():
-        batch.close(name, _visibility_error(outcome, handle))
+    if batch.verdicts:
+        outcomes = await context.queues.settle(topic, batch.verdicts)
+        for (name, handle), outcome in zip(batch.named, outcomes, strict=True):
+            batch.close(name, _visibility_error(outcome, handle))
     return batch.answer()
 
 
 class _Batch:
     """Verdicts by the names of their entries, and what became of them."""
 
-    def __init__(self, context: Context, topic: Topic) -> None:
-        self._context = context
-        self._topic = topic
-        self._named: list[tuple[str, str]] = []
-        self._verdicts: list[Settled] = []
+    __slots__ = ("_done", "_failed", "named", "verdicts")
+
+    def __init__(self) -> None:
+        self.named: list[tuple[str, str]] = []
+        """Name and handle of each verdict."""
+        self.verdicts: list[Settled] = []
         self._done: list[BatchEntryDone] = []
         self._failed: list[Refusal] = []
 
     def add(self, name: str, handle: str, verdict: Settled) -> None:
-        self._named.append((name, handle))
-        self._verdicts.append(verdict)
+        self.named.append((name, handle))
+        self.verdicts.append(verdict)
 
     def refuse(self, name: str, error: SqsError) -> None:
         self._failed.append(refuse_entry(name, error))
-
-    async def settle(self) -> Sequence[tuple[str, str, Outcome]]:
-        """Name, handle and outcome of each."""
-        if not self._verdicts:
-            return ()
-        outcomes = await self._context.queues.settle(self._topic, self._verdicts)
-        pairs = zip(self._named, outcomes, strict=True)
-        return [(name, handle, outcome) for (name, handle), outcome in pairs]
 
     def close(self, name: str, error: SqsError | None) -> None:
         if error is None:

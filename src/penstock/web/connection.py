@@ -5,7 +5,8 @@
     body     collected, with a bound; `Expect: 100-continue` is answered when it is this request's
              turn
     answer   requests that come ahead of their turn wait, up to a number; each is answered in one
-             write
+             write. Most are begun and answered by a call each (`Endpoint.begin`); a task costs as
+             much as all that a small request asks for, so only those have one that need it
 
 The parser is httptools', which is llhttp: where a request ends must never be a matter of opinion.
 Only one request of a connection is carried out at a time. A client that sends the next one early
@@ -92,7 +93,6 @@ class Connection(asyncio.Protocol):
         self._requests = 0
         self._reading_paused = False
         self._writing_paused = False
-        self._written: asyncio.Future[None] | None = None
         self._unsent_bytes = 0
         self._ending = False
         """No more is read; the connection ends when what waits is answered."""
@@ -141,8 +141,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writing_paused = False
         self._count_unsent(0)
-        if self._written is not None and not self._written.done():
-            self._written.set_result(None)
+        self._go_on()
+        self._say_continue()
         self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -150,10 +150,11 @@ class Connection(asyncio.Protocol):
         self._ending = True
         if self._task is not None:
             self._task.cancel()
-        for request in (*self._waiting, self._current, self._arriving):
+        for request in (self._current, self._arriving):
             if request is not None:
                 self._release(request)
-        self._waiting.clear()
+        self._drop_waiting()
+        self._current = None
         self._count_unsent(0)
         self._door.leave(self)
 
@@ -226,10 +227,10 @@ class Connection(asyncio.Protocol):
     # Receiving.
 
     def _take(self, request: _Request) -> None:
-        self._waiting.append(request)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
-        elif len(self._waiting) > REQUESTS_WAITING_MAX:
+        waiting = self._waiting
+        waiting.append(request)
+        self._go_on()
+        if len(waiting) > REQUESTS_WAITING_MAX:
             self._pause_reading()
 
     def _refuse(self, request: _Request, status: int, message: str) -> None:
@@ -267,11 +268,11 @@ class Connection(asyncio.Protocol):
         """Hand the connection to uvicorn, with the request that is not for us."""
         transport = self._transport
         assert transport is not None, "a connection that is gone goes nowhere"
-        if self._task is not None or self._raw is None:
+        if self._is_busy or self._writing_paused or self._raw is None:
             # Others are before it, or it began in the middle of what has arrived: the connection
             # ends in good order, and whoever sends requests ahead sends this one again.
             self._ending = True
-            if self._task is None:
+            if not self._is_busy:
                 self._end()
             return
         raw, self._raw = b"".join(self._raw), []
@@ -300,37 +301,53 @@ class Connection(asyncio.Protocol):
 
     # Answering.
 
-    async def _work(self) -> None:
-        """Carry out what waits, one after the other, until nothing does."""
-        door, waiting = self._door, self._waiting
+    @property
+    def _is_busy(self) -> bool:
+        """A request is being carried out, or waits for its turn."""
+        return self._current is not None or bool(self._waiting)
+
+    def _go_on(self) -> None:
+        """Begin what waits, if nothing is under way and the client takes its answers."""
+        if self._current is not None or self._writing_paused or not self._waiting:
+            return
+        self._current = request = self._waiting.popleft()
+        if request.refusal is not None:
+            self._answer(request.refusal)
+            return
+        parts = request.body
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not self._door.endpoint.begin(request.headers, body, self._answer):
+            self._task = asyncio.get_running_loop().create_task(self._work(request, body))
+
+    async def _work(self, request: _Request, body: bytes) -> None:
         try:
-            while waiting:
-                self._current = request = waiting.popleft()
-                reply = request.refusal
-                if reply is None:
-                    body = request.body
-                    reply = await door.endpoint.answer(
-                        request.method,
-                        request.path,
-                        request.query,
-                        request.headers,
-                        body[0] if len(body) == 1 else b"".join(body),
-                    )
-                self._release(request)
-                last = not request.keep_alive or door.retiring or (self._ending and not waiting)
-                self._send(reply, last)
-                if last:
-                    self._end()
-                    return
-                if self._writing_paused:
-                    await self._wait_written()
+            reply = await self._door.endpoint.answer(
+                request.method, request.path, request.query, request.headers, body
+            )
         except Exception:
             logger.exception("a request at the door failed")
             self.abort()
+        else:
+            self._task = None
+            self._answer(reply)
+
+    def _answer(self, reply: Reply) -> None:
+        """The request under way is answered; the next one may begin."""
+        request, self._current = self._current, None
+        if request is None:
+            return  # Whoever asked has gone.
+        self._release(request)
+        last = not request.keep_alive or self._door.retiring
+        last = last or (self._ending and not self._waiting)
+        self._send(reply, last)
+        if last:
+            self._drop_waiting()
+            self._end()
             return
-        finally:
-            self._current = self._task = None
-        self._say_continue()
+        if self._waiting:
+            self._go_on()
+        if self._arriving is not None:
+            self._say_continue()
         if self._reading_paused:
             self._resume_reading()
 
@@ -349,17 +366,12 @@ class Connection(asyncio.Protocol):
             )
         )
 
-    async def _wait_written(self) -> None:
-        self._written = asyncio.get_running_loop().create_future()
-        try:
-            await self._written
-        finally:
-            self._written = None
-
     def _say_continue(self) -> None:
         """The body may come, if all that is before it is answered."""
         request = self._arriving
-        if request is not None and request.wants_continue and self._task is None:
+        if request is None or self._is_busy or self._writing_paused:
+            return
+        if request.wants_continue:
             request.wants_continue = False
             if self._transport is not None and not self._ending:
                 self._transport.write(_CONTINUE)
@@ -367,6 +379,11 @@ class Connection(asyncio.Protocol):
     def _release(self, request: _Request) -> None:
         self._door.held_bytes -= request.body_bytes
         request.body_bytes = 0
+
+    def _drop_waiting(self) -> None:
+        for request in self._waiting:
+            self._release(request)
+        self._waiting.clear()
 
     def _count_unsent(self, now_bytes: int) -> None:
         self._door.held_bytes += now_bytes - self._unsent_bytes
@@ -376,7 +393,7 @@ class Connection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Answer what is under way and close."""
-        if self._task is None:
+        if not self._is_busy:
             self._end()
 
     def _end(self) -> None:
@@ -415,7 +432,7 @@ class Connection(asyncio.Protocol):
         """How long the state that the connection is in may last."""
         if self._writing_paused:
             return UNREAD_SECONDS_MAX
-        if self._task is not None:
+        if self._is_busy:
             return float("inf")
         if self._ending:
             return END_SECONDS_MAX

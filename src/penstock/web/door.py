@@ -62,6 +62,10 @@ class Endpoint(Protocol):
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
         """Whether a request is for it, by its head alone."""
 
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply], None]) -> bool:
+        """Carry out a request that takes no task: `done` is called with the reply, once, and not
+        before this returns. False: it takes one, nothing has happened, `answer` does it."""
+
     def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
     ) -> Awaitable[Reply]:

@@ -9,10 +9,12 @@ from penstock.core.message import Header, Message, NewMessage
 from penstock.core.message_batches import (
     OpenBatch,
     build_messages,
+    frame_records,
     has_cards,
     iter_batches,
     new_marks,
     open_messages,
+    pack_messages,
     read_messages,
 )
 from penstock.core.record_bodies import read_records, rebuild_batch
@@ -116,7 +118,7 @@ def test_a_batch_can_be_read_from_anywhere(codec: int) -> None:
         assert opened.last == 1_299
         assert list(opened.messages_from(Offset(1_000 + number))) == expected[number:]
     assert list(marks) == sorted(set(marks))
-    assert len(marks) == 1 + 299 // 64
+    assert len(marks) == 1 + 299 // 32
 
 
 def test_records_of_any_length_are_stepped_over() -> None:
@@ -126,6 +128,26 @@ def test_records_of_any_length_are_stepped_over() -> None:
     for number in range(len(made)):
         message = next(opened.messages_from(Offset(number)))
         assert (message.offset, message.value) == (number, made[number].value)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64, 65, 200])
+@pytest.mark.parametrize("size", [0, 1, 100, 9_000])
+def test_plain_messages_make_the_same_batch_as_all_others(count: int, size: int) -> None:
+    made = [NewMessage(bytes([number % 251]) * size) for number in range(count)]
+    records, base_ms, max_ms = pack_messages(made, NOW)
+    expected = frame_records(records, count, base_ms=base_ms, max_ms=max_ms)
+    assert build_messages(made, NOW) == expected
+    for other in (
+        NewMessage(b"x" * size, key=b"k"),
+        NewMessage(b"x" * size, headers=(("h", b"v"),)),
+        NewMessage(b"x" * size, timestamp_ms=NOW - 5),
+        NewMessage(None),
+        NewMessage(b"x" * (size + 1)),
+    ):
+        mixed = [*made, other]
+        records, base_ms, max_ms = pack_messages(mixed, NOW)
+        expected = frame_records(records, count + 1, base_ms=base_ms, max_ms=max_ms)
+        assert build_messages(mixed, NOW) == expected
 
 
 def test_what_compaction_left_cannot_be_stepped_over() -> None:

@@ -7,7 +7,7 @@ from penstock.sqs.answers import Answer
 from penstock.sqs.endpoint import Endpoint
 from penstock.sqs.reply import Reply
 from penstock.sqs.requests import Request
-from penstock.sqs.service import Call
+from penstock.sqs.service import Call, Told
 
 JSON = b"application/x-amz-json-1.0"
 FORM = b"application/x-www-form-urlencoded"
@@ -19,12 +19,19 @@ class FakeService:
     def __init__(self, result: Answer | Exception | None = None) -> None:
         self.result = result
         self.asked: list[tuple[str, Request, Call]] = []
+        self.begun: list[tuple[str, Request, Told]] = []
 
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         self.asked.append((action, request, call))
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
+
+    def begin(self, action: str, request: Request, told: Told) -> bool:
+        if isinstance(self.result, Exception):
+            raise self.result
+        self.begun.append((action, request, told))
+        return True
 
 
 def ask(

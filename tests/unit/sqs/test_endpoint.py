@@ -7,14 +7,14 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from penstock.core.errors import NotLeader, OutcomeUnknown, UnknownTopic
-from penstock.sqs.answers import QueueLocated
+from penstock.core.errors import NotLeader, OutcomeUnknown, PenstockError, UnknownTopic
+from penstock.sqs.answers import MessageSent, QueueLocated
 from penstock.sqs.endpoint import CALLS_REMEMBERED_MAX, Endpoint, Headers
-from penstock.sqs.errors import OverLimit
+from penstock.sqs.errors import OverLimit, SqsError
 from penstock.sqs.protocol_errors import ForeignPage
 from penstock.sqs.query_protocol import NAMESPACE
 from penstock.sqs.reply import Reply
-from penstock.sqs.requests import CreateQueue, DeleteQueue, ListQueues, Request
+from penstock.sqs.requests import CreateQueue, DeleteQueue, ListQueues, Request, SendMessage
 from penstock.sqs.service import Call
 from tests.unit.sqs.actions import FORM, JSON, FakeService, ask, lines, target
 
@@ -271,3 +271,99 @@ def test_a_refusal_is_of_the_protocol_in_use(status: int) -> None:
     as_xml = endpoint.refuse(status, "<no>", {b"content-type": FORM})
     assert as_xml.status == status
     assert b"<Message>&lt;no&gt;</Message>" in as_xml.body
+
+
+def begin(
+    endpoint: Endpoint, body: bytes, action: str = "SendMessage", **more: bytes
+) -> list[Reply]:
+    """Begin a request that takes no task; its reply will be in the list."""
+    replies: list[Reply] = []
+    headers = {b"host": b"sqs.example", **target(action)}
+    headers |= {name.encode(): value for name, value in more.items()}
+    assert endpoint.begin(headers, body, replies.append)
+    assert not replies, "answered before it has returned"
+    return replies
+
+
+def test_a_request_without_a_task_is_answered_when_it_is_done() -> None:
+    service = FakeService()
+    endpoint = serving(service)
+    replies = begin(endpoint, b'{"QueueUrl":"q","MessageBody":"x"}')
+    ((action, request, told),) = service.begun
+    assert (action, request) == ("SendMessage", SendMessage(queue_url="q", message_body="x"))
+    assert not endpoint.times.statistics().times
+    told(MessageSent(md5_of_message_body="d", message_id="m"))
+    (reply,) = replies
+    assert (reply.status, reply.body) == (200, b'{"MD5OfMessageBody":"d","MessageId":"m"}')
+    assert lines(reply)["content-type"] == JSON.decode()
+    assert list(endpoint.times.statistics().times) == ["SendMessage"]
+
+
+def test_a_request_without_a_task_that_has_nothing_to_say() -> None:
+    service = FakeService()
+    replies = begin(serving(service), b'{"QueueUrl":"q"}', "DeleteMessage")
+    service.begun[0][2](None)
+    assert (replies[0].status, replies[0].body) == (200, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name"),
+    [
+        (OverLimit("too many"), 403, "OverLimit"),
+        (NotLeader("elsewhere"), 503, "ServiceUnavailable"),
+        (OutcomeUnknown("who knows"), 500, "InternalFailure"),
+    ],
+)
+def test_what_goes_wrong_without_a_task_is_told_as_always(
+    error: SqsError | PenstockError, status: int, name: str
+) -> None:
+    service = FakeService()
+    endpoint = serving(service)
+    replies = begin(endpoint, b"{}")
+    service.begun[0][2](error)
+    slow = ask(serving(FakeService(error)), headers=target("SendMessage"), body=b"{}")
+    assert (replies[0].status, replies[0].body) == (slow.status, slow.body)
+    assert (problem(replies[0]), replies[0].status) == (name, status)
+    assert list(endpoint.times.statistics().errors.values()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("service", "action", "host", "body"),
+    [
+        (FakeService(), "ListQueues", b"h", b"{}"),
+        (FakeService(), "SendMessage", b"a b", b"{}"),
+        (FakeService(), "SendMessage", b"h", b"{"),
+        (FakeService(), "SendMessage", b"h", b'{"QueueUrl":1}'),
+        (FakeService(OverLimit("wrong")), "SendMessage", b"h", b"{}"),
+        (FakeService(NotLeader("wrong")), "SendMessage", b"h", b"{}"),
+        (FakeService(ValueError("a bug")), "SendMessage", b"h", b"{}"),
+        (None, "SendMessage", b"h", b"{}"),
+    ],
+)
+def test_what_is_wrong_is_found_out_the_long_way(
+    service: FakeService | None, action: str, host: bytes, body: bytes
+) -> None:
+    endpoint = Endpoint()
+    endpoint.service = service
+    headers = {b"host": host, **target(action)}
+    assert not endpoint.begin(headers, body, lambda _reply: pytest.fail("answered"))
+    assert not service or not service.begun
+    assert not endpoint.times.statistics().errors
+
+
+def test_signatures_are_checked_the_long_way() -> None:
+    endpoint = Endpoint(verify=lambda *_: None)
+    endpoint.service = FakeService()
+    headers = {b"host": b"h", **target("SendMessage")}
+    assert not endpoint.begin(headers, b"{}", lambda _reply: pytest.fail("answered"))
+
+
+def test_who_cannot_be_answered_takes_nobody_with_him(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_reply: Reply) -> None:
+        raise ValueError("a bug")
+
+    service = FakeService()
+    endpoint = serving(service)
+    assert endpoint.begin({b"host": b"h", **target("SendMessage")}, b"{}", broken)
+    service.begun[0][2](None)
+    assert "could not be answered" in caplog.text

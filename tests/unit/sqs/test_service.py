@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.message_batches import iter_batches
+from penstock.core.records import read_outline
+from penstock.core.types import Offset
 from penstock.engine.engine import Engine
 from penstock.sqs import answers, requests
 from penstock.sqs.errors import QueueDeletedRecently, QueueNameExists
 from penstock.sqs.requests import Request
+from penstock.sqs.sending import JOINED_BYTES_MAX
 from penstock.sqs.service import Call, Service, SqsSettings
 from tests.unit.engine.nodes import Nodes, until
 
@@ -25,6 +29,15 @@ class Asked:
 
     async def ask(self, request: Request) -> answers.Answer | None:
         return await self.service.call(type(request).__name__, request, CALL)
+
+    def begin(self, request: Request) -> "asyncio.Future[object]":
+        """Without a task."""
+        told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        assert self.service.begin(type(request).__name__, request, told.set_result)
+        return told
+
+    def end_offset(self, name: str) -> int:
+        return self.engine.bounds(self.engine.topic(name), 0).high_watermark
 
     async def create(self, name: str, **attributes: str) -> answers.Answer | None:
         return await self.ask(requests.CreateQueue(queue_name=name, attributes=attributes))
@@ -130,3 +143,118 @@ def test_a_handle_of_a_queue_that_was_made_again_is_another_queues(tmp_path: Pat
     ids: set[str] = set()
     play(tmp_path, story, SqsSettings(delete_cooldown_ms=0))
     assert (len(handles), len(ids)) == (2, 2)
+
+
+def test_what_many_send_at_once_is_one_batch_and_each_is_told_of_his_own(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        sent = [
+            asked.begin(requests.SendMessage(queue_url="q", message_body=f"m{number}"))
+            for number in range(5)
+        ]
+        entries = [
+            requests.SendMessageBatchEntry(id=one, message_body=one and f"m{one}")
+            for one in ("5", "6")
+        ]
+        entries.insert(1, requests.SendMessageBatchEntry(id="x", message_body=""))
+        several = asked.begin(requests.SendMessageBatch(queue_url="q", entries=entries))
+        told = [await one for one in sent]
+        batch = await several
+        assert isinstance(batch, answers.BatchSent)
+        assert [one.id for one in batch.successful] == ["5", "6"]
+        assert [one.id for one in batch.failed] == ["x"]
+        topic = asked.engine.topic("q")
+        data = asked.engine.read(topic, 0, Offset(0), 1 << 20)
+        assert [read_outline(one, 0)[2] for one in iter_batches(data)] == [7]
+        found = await asked.ask(requests.ReceiveMessage(queue_url="q", max_number_of_messages=10))
+        assert isinstance(found, answers.MessagesReceived)
+        assert [one.body for one in found.messages] == [f"m{number}" for number in range(7)]
+        ids = [one.message_id for one in told if isinstance(one, answers.MessageSent)]
+        ids += [one.message_id for one in batch.successful]
+        assert [one.message_id for one in found.messages] == ids
+        handles = [one.receipt_handle for one in found.messages]
+        gone = [
+            asked.begin(requests.DeleteMessage(queue_url="q", receipt_handle=handle))
+            for handle in handles[:3]
+        ]
+        more = asked.begin(
+            requests.DeleteMessageBatch(
+                queue_url="q",
+                entries=[
+                    requests.DeleteMessageBatchEntry(id="a", receipt_handle=handles[3]),
+                    requests.DeleteMessageBatchEntry(id="b", receipt_handle="none"),
+                    requests.DeleteMessageBatchEntry(id="c", receipt_handle=handles[4]),
+                ],
+            )
+        )
+        assert [await one for one in gone] == [None] * 3
+        done = await more
+        assert isinstance(done, answers.BatchDone)
+        assert [one.id for one in done.successful] == ["a", "c"]
+        assert [one.id for one in done.failed] == ["b"]
+        counts = await asked.engine.queues.counts(topic)
+        assert (counts.acked, counts.in_flight) == (5, 2)
+
+    play(tmp_path, story)
+
+
+def test_duplicates_that_come_at_once_are_one_message(tmp_path: Path) -> None:
+    def message(number: int, group: str = "g") -> requests.SendMessage:
+        return requests.SendMessage(
+            queue_url="q.fifo",
+            message_body=f"m{number}",
+            message_group_id=group,
+            message_deduplication_id=f"id{number}",
+        )
+
+    async def story(asked: Asked) -> None:
+        await asked.create("q.fifo", FifoQueue="true")
+        told = [asked.begin(message(number)) for number in (1, 2, 1, 3, 2)]
+        sent = [await one for one in told]
+        assert all(isinstance(one, answers.MessageSent) for one in sent)
+        ids = [one.message_id for one in sent if isinstance(one, answers.MessageSent)]
+        assert (ids[2], ids[4]) == (ids[0], ids[1])
+        assert len(set(ids)) == 3
+        found = await asked.ask(
+            requests.ReceiveMessage(queue_url="q.fifo", max_number_of_messages=10)
+        )
+        assert isinstance(found, answers.MessagesReceived)
+        assert [one.body for one in found.messages] == ["m1", "m2", "m3"]
+
+    play(tmp_path, story)
+
+
+def test_what_cannot_be_sent_with_others_is_sent_alone(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        large = requests.SendMessage(queue_url="q", message_body="x" * JOINED_BYTES_MAX)
+        assert not asked.service.begin("SendMessage", large, lambda _: None)
+        await asked.engine.configure_topic("q", {"queue.length.max": "1"})
+        small = requests.SendMessage(queue_url="q", message_body="x")
+        assert not asked.service.begin("SendMessage", small, lambda _: None)
+        nothing = requests.DeleteMessageBatch(
+            queue_url="q", entries=[requests.DeleteMessageBatchEntry(id="a")]
+        )
+        assert not asked.service.begin("DeleteMessageBatch", nothing, lambda _: None)
+        assert asked.end_offset("q") == 0
+
+    play(tmp_path, story)
+
+
+def test_a_queue_of_several_partitions_is_sent_to_in_bags_of_each(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        sent = [
+            asked.begin(requests.SendMessage(queue_url="q", message_body="x")) for _ in range(6)
+        ]
+        told = [await one for one in sent]
+        ids = [one.message_id for one in told if isinstance(one, answers.MessageSent)]
+        assert len(set(ids)) == 6
+        topic = asked.engine.topic("q")
+        ends = [asked.engine.bounds(topic, index).high_watermark for index in range(3)]
+        assert ends == [2, 2, 2]
+        entries = [requests.SendMessageBatchEntry(id="a", message_body="x")]
+        batch = requests.SendMessageBatch(queue_url="q", entries=entries)
+        assert not asked.service.begin("SendMessageBatch", batch, lambda _: None)
+
+    play(tmp_path, story, SqsSettings(queue_partitions=3))

@@ -35,9 +35,28 @@ class Echo:
     given_up: list[bytes] = field(default_factory=list)
     error: Exception | None = None
     hurried: bool = False
+    holds: bool = False
+    """Whether answers that take no task are held until they are released."""
+    held: list[Callable[[], None]] = field(default_factory=list)
 
     def takes(self, method: bytes, _path: bytes, query: bytes, headers: Headers) -> bool:
         return (method == b"POST" and b"x-amz-target" in headers) or b"Action=" in query
+
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Told], None]) -> bool:
+        target = headers.get(b"x-amz-target", b"")
+        if target != b"brief":
+            return False
+        self.asked.append(target)
+        self.held.append(lambda: done(Told(200, b"brief|" + body)))
+        if not self.holds:
+            asyncio.get_running_loop().call_soon(self.release)
+        return True
+
+    def release(self) -> None:
+        """Give the answers that are held."""
+        held, self.held = self.held, []
+        for give in held:
+            give()
 
     async def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes

@@ -22,6 +22,54 @@ def test_requests_sent_ahead_are_answered_in_order_and_one_at_a_time() -> None:
     visit(story)
 
 
+def test_requests_that_take_no_task_keep_their_turn_among_others() -> None:
+    async def story(house: House) -> None:
+        async with house.client() as client:
+            asked = [b"brief", b"wait", b"brief", b"brief", b"b", b"brief"]
+            client.send(b"".join(request(one, b"%d" % number) for number, one in enumerate(asked)))
+            await until(lambda: house.echo.asked == [b"brief", b"wait"])
+            assert (await client.answer())[2] == b"brief|0"
+            house.echo.open.set()
+            bodies = [(await client.answer())[2] for _ in asked[1:]]
+            assert bodies == [b"POST|/||wait|1", b"brief|2", b"brief|3", b"POST|/||b|4", b"brief|5"]
+            assert house.echo.asked == asked
+
+    visit(story)
+
+
+def test_a_client_that_goes_before_a_request_without_a_task_is_answered() -> None:
+    async def story(house: House) -> None:
+        house.echo.holds = True
+        async with house.client() as client:
+            client.send(request(b"brief", b"x" * 50) + request(b"b"))
+            await until(lambda: len(house.echo.held) == 1)
+            assert house.door.held_bytes == 50
+        await until(lambda: not house.door.connections)
+        assert house.door.held_bytes == 0
+        house.echo.release()
+        assert house.echo.asked == [b"brief"], "the next one is not begun for nobody"
+
+    visit(story)
+
+
+def test_a_door_that_closes_answers_what_takes_no_task() -> None:
+    async def story(house: House) -> None:
+        house.echo.holds = True
+        async with house.client() as client:
+            client.send(request(b"brief", b"last") + request(b"b"))
+            await until(lambda: len(house.echo.held) == 1)
+            closing = asyncio.create_task(house.door.close(5.0))
+            await asyncio.sleep(0)
+            house.echo.release()
+            _, head, body = await client.answer()
+            assert body == b"brief|last"
+            assert b"\r\nConnection: close\r\n" in head
+            await client.wait_end()
+        await closing
+
+    visit(story)
+
+
 def test_a_request_in_pieces() -> None:
     async def story(house: House) -> None:
         async with house.client() as client:
