@@ -20,9 +20,15 @@ class LeaseRequest:
     """See the top of this module. `give_back` takes what nobody is there for any more."""
 
     def __init__(
-        self, shard: Shard, command: Acquire, give_back: Callable[[Acquire, Acquired], None]
+        self,
+        shard: Shard,
+        command: Acquire,
+        give_back: Callable[[Acquire, Acquired], None],
+        size: int = 0,
     ) -> None:
+        """`size`: bytes of the batch that is being written, if that is what it is about."""
         self.command = command
+        self.size = size
         self._give_back = give_back
         self._granted: asyncio.Future[Acquired] = asyncio.get_running_loop().create_future()
         shard.submit(command, self._answer, Promise.COMMITTED)

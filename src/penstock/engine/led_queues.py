@@ -165,9 +165,9 @@ class LedQueues:
             await self._open_default(topic, partition)
             return await self._ask(command).granted()
 
-    def _ask(self, command: Acquire) -> LeaseRequest:
+    def _ask(self, command: Acquire, size: int = 0) -> LeaseRequest:
         shard = self._engine.led_shard(command.partition)
-        return LeaseRequest(shard, command, self._give_back)
+        return LeaseRequest(shard, command, self._give_back, size)
 
     def ask_ahead(
         self, room: WaitingRoom[LeaseRequest], command: Acquire, size: int
@@ -182,7 +182,7 @@ class LedQueues:
             return None
         if work.in_flight >= work.rules.in_flight_max:
             return None
-        asked = self._ask(command)
+        asked = self._ask(command, size)
         answered = room.claim(command.messages_max)
         asked.on_answer(lambda: answered(asked.got_some))
         return asked

@@ -19,7 +19,8 @@ that have piled up become one job. While that job runs, the next requests gather
 group commit. A fast disk would make the groups small, and each costs the processor as much as
 several requests; so a leader lets the loop turn a few times after a write before it proposes
 again, and whoever was just answered, or is just arriving, takes part. An idle loop turns in no
-time, a busy one gathers the more the busier it is.
+time, a busy one gathers the more the busier it is. After a write that one client waited for, or
+two, the loop does not turn for nothing: the next request is proposed as it comes.
 
 A leader plans only over a state that holds everything earlier leaders may have committed: not
 before the no-op of its own term is applied (Raft §8). Until then requests are answered
@@ -77,6 +78,8 @@ RETENTION_TICKS = 100
 """How often the leader looks for messages that are too old or too many."""
 GATHER_TURNS = 4
 """Of the loop, between two writes of a leader."""
+GATHER_WAITERS = 3
+"""If fewer had waited for a write, there is hardly anybody to wait for before the next."""
 GATHER_BYTES = 64 * KIB
 """With so much at hand, the next write need not wait for more."""
 APPLY_SECONDS = 0.01
@@ -116,6 +119,7 @@ class Replica:
         self.commit_times = CommitTimes(world.seconds)
         self._duties: deque[Duty] = deque()
         self._gathering = self._resting = 0
+        self._last_waiters = 0
         self._writing = self._turn_due = False
         self._reads: dict[int, Answer] = {}
         self._reads_waiting: deque[tuple[Index, Answer]] = deque()
@@ -503,6 +507,7 @@ class Replica:
         if not entries:
             return
         self._gathered_bytes -= sum(entry.size for entry in entries)
+        self._last_waiters = sum(len(entry.waiters) for entry in entries)
         first = self.raft.propose([entry.encode() for entry in entries])
         self._proposals.file(first, self.raft.term, entries)
         self.commit_times.proposed(self.raft.last_index)
@@ -618,7 +623,8 @@ class Replica:
                 self._world.announce("is repaired and counts again")
         self._upkeep.after_write()
         few = self._gathered_bytes < GATHER_BYTES
-        if few and self._leading is not None and not self._gathering:
+        crowd = max(self._last_waiters, self._batcher.waiters) >= GATHER_WAITERS
+        if few and crowd and self._leading is not None and not self._gathering:
             self._gather(GATHER_TURNS)
         self._turn()
 

@@ -18,10 +18,11 @@ from itertools import count, pairwise
 from typing import Final
 
 from penstock.core.errors import InvalidBatch, NotLeader, PenstockError
-from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX, MIB
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX, KIB, LEASE_MS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
 from penstock.core.receiver import receiver_name
+from penstock.core.records import BATCH_HEADER_BYTES, read_outline
 from penstock.core.types import Offset, PartitionId, ShardId, TopicId
 from penstock.engine.lease_request import LeaseRequest
 from penstock.engine.led_queues import LOOKS_MAX, lease_command
@@ -49,6 +50,8 @@ FEW_MESSAGES: Final = 16
 """So few are leased without looking how large they are."""
 SMALL_SHARE: Final = 4
 """A compressed batch is sent whole if at least one in so many of its messages is wanted."""
+SMALL_BATCH_BYTES: Final = 64 * KIB
+"""A batch of this size is read as soon as anything of it is wanted."""
 MARKS_KEPT_MAX: Final = 256
 _OFFSET: Final = struct.Struct(">q")
 
@@ -317,8 +320,24 @@ class Taking:
         """What a request got that was made while the messages were being written."""
         acquired = await asked.granted()
         index = topic.partitions.index(asked.command.partition)
+        if len(acquired.runs) == 1 and asked.size <= SMALL_BATCH_BYTES:
+            whole = self._whole(topic, index, acquired.runs[0])
+            if whole is not None:
+                return [self._packed(index, acquired, acquired.runs, [whole])]
         part = self._packed_or_returned(topic, index, request.group, acquired)
         return [] if part is None else [part]
+
+    def _whole(self, topic: Topic, index: int, run: GrantedRun) -> Buffer | None:
+        """The stored batch, if these are just its messages: nobody looks into it."""
+        try:
+            data = self._engine.read(topic, index, run.first, 1)
+        except PenstockError:
+            return None  # Whoever reads it in the usual way knows what to do.
+        if len(data) < BATCH_HEADER_BYTES:
+            return None
+        first, size, count, _, _ = read_outline(data, 0)
+        exact = (first, first + count, size) == (run.first, run.end, len(data))
+        return data if exact else None
 
     def _ready(self, topic: Topic, group: str, mark: int) -> int:
         """How many of those who wait should ask now; all of them if something else is new."""
