@@ -25,6 +25,7 @@ TESTS ?= tests
 # Which five planted bugs are tried: it moves on with every commit.
 TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 ARGS ?=
+BASE ?=
 # Where tests are that need a JVM: to look for them everywhere takes half a minute.
 SPARK_TESTS := tests/docs tests/examples tests/spark
 # Of TESTS=path, all may be Spark's, or none: pytest's exit code 5 is then no failure.
@@ -33,7 +34,7 @@ MESSAGES ?= 100000
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(SPARK) ## Install everything into .venv; the command line is then .venv/bin/penstock
@@ -114,8 +115,17 @@ sim: setup ## Simulate clusters (SEED=7 for one history, event by event)
 	$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
-bench: setup ## Measure (ARGS="--only broker --quick" for some, roughly; --record renews the page)
+bench: setup ## Measure, beside what else is here (ARGS="--only scaling --quick", ARGS=--record)
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+# BASE=v0.1.0 names what to compare with; otherwise it is the last tag.
+.PHONY: bench-check
+bench-check: $(INSTALLED) ## Compare with the last tag, or BASE=commit: fails if a load is below 0.9
+	$(BIN)/python -m benchmarks.check $(if $(BASE),--base $(BASE)) $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: setup ## Install what we are measured against, as far as it can be had; starts no service
+	$(BIN)/python -m benchmarks.peers.install
 
 .PHONY: profile
 profile: setup ## Sample a broker under load, if py-spy is there (ARGS="--load requests")

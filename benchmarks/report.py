@@ -6,18 +6,20 @@ machine at hand may be any.
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import turns
+
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
-Progress = Callable[[str], None]
-"""Takes a line that says what is being done now."""
+Progress = turns.Progress
+"""Whom a benchmark tells what it does, and who says how many rounds there is time for."""
 
 Number = int | float
 Measured = dict[str, Number | str]

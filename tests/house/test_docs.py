@@ -16,7 +16,7 @@ from tests.house import reference
 from tests.house.sources import ROOT, Source, read_sources
 
 PAGES = [source for source in read_sources() if source.is_markdown]
-TARGETS = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -102,7 +102,7 @@ def code(text: str) -> Iterator[str]:
 
 def unknown_commands(page: Source, targets: set[str], names: set[str]) -> Iterator[str]:
     for piece in code(page.text):
-        if found := re.match(r"(?:\$ )?make ([a-z]+)\b", piece):
+        if found := re.match(r"(?:\$ )?make ([a-z]+(?:-[a-z]+)*)\b", piece):
             if found.group(1) not in targets:
                 yield f"{page.path}: make {found.group(1)}"
         word = r" [a-z]+(?:-[a-z]+)*"
@@ -139,5 +139,6 @@ def test_an_unknown_command_is_found() -> None:
 
     assert unknown(text) == []
     assert unknown(text + "`make coffee`") == ["page.md: make coffee"]
+    assert unknown(text + "`make test-coffee`") == ["page.md: make test-coffee"]
     assert unknown(text + "```\npenstock fly\n```\n") == ["page.md: penstock fly"]
     assert unknown(text + "`.venv/bin/penstock log fly`") == ["page.md: penstock log fly"]

@@ -118,8 +118,7 @@ class Replica:
         self._proposals = Proposals()
         self.commit_times = CommitTimes(world.seconds)
         self._duties: deque[Duty] = deque()
-        self._gathering = self._resting = 0
-        self._last_waiters = 0
+        self._gathering = self._resting = self._last_waiters = 0
         self._writing = self._turn_due = False
         self._reads: dict[int, Answer] = {}
         self._reads_waiting: deque[tuple[Index, Answer]] = deque()

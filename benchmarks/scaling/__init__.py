@@ -1,0 +1,1 @@
+"""How throughput changes as something grows: backlog, partitions, consumers, replicas."""
