@@ -1,62 +1,72 @@
 """What metrics and dashboard cost: how fast one sends while somebody looks, and while nobody does.
 
-One broker, one client. Stretches of sending take turns, quiet and observed, and the order of the
-two is turned round every time, so that what gets slower by itself does so for both. What is
-compared are neighbours, and the median of their ratios counts. There are as many queues as a busy
-place has, with messages in them, so that there is something to see.
+One broker with as many queues as a busy place has, and messages in them, so that there is something
+to see. One client sends all the time, so fast that the broker's loop is the limit. Seconds take
+turns, quiet and observed; neighbours are compared, and what counts is the mean of the middle of
+their ratios. How far that can be trusted is worked out from the ratios themselves: the same number
+of them is drawn from them by chance, over and over.
 
 The onlooker is a process on the same machine and takes processor time away from the client, which
-no Prometheus elsewhere would. What the broker itself spends on each message is the other number.
+no Prometheus elsewhere would. So two more numbers are shown: what the broker itself spends on each
+message, and what being looked at costs an idle broker, which hardly depends on anything else.
 """
 
+import math
 import shutil
-import statistics
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.broker import clients
 from benchmarks.broker.client_process import ClientProcess
-from benchmarks.broker.orders import Production, Target
 from benchmarks.broker.systems import Penstock
-from benchmarks.broker.throughput import BYTES_MAX, MILLION, prepare_topic
-from benchmarks.observing.onlooker import Looked, look_on, order
-from benchmarks.report import KIB, Finding, Measured, Progress
+from benchmarks.broker.throughput import MILLION, prepare_topic
+from benchmarks.observing.onlooker import look_on, order
+from benchmarks.observing.processor import processor_mark
+from benchmarks.observing.sender import send_until
+from benchmarks.observing.stretches import (
+    OBSERVED,
+    QUIET,
+    Mark,
+    Stretch,
+    growth,
+    in_turns,
+    paired,
+)
+from benchmarks.observing.verdict import QUEUES, SECONDS, finding
+from benchmarks.report import Finding, Measured, Progress
 
-QUEUES = 50
-SECONDS = 6.0
-SECONDS_QUICK = 3.0
-PAIRS = 10
-PAIRS_QUICK = 3
-AIM_SHARE = 0.02
-VALUE_BYTES = 1 * KIB
+PAIRS = 26
+PAIRS_QUICK = 8
+IDLE_SECONDS = 3.0
+IDLE_SECONDS_QUICK = 2.0
+IDLE_PAIRS = 3
 WARM_SECONDS = 2.0
-QUIET, OBSERVED = "quiet", "observed"
+MARK_SECONDS = 0.05
+TOLD_SECONDS = 5.0
 
 
 def measure_observing(directory: str, *, quick: bool, progress: Progress) -> list[Finding]:
     """One finding: with and without."""
-    pairs = PAIRS_QUICK if quick else PAIRS
-    seconds = SECONDS_QUICK if quick else SECONDS
-    rows: list[Measured] = []
     home = Path(directory) / "observing"
+    pairs = PAIRS_QUICK if quick else PAIRS
     with Penstock(home, 1) as system, ClientProcess() as client, ClientProcess() as onlooker:
-        address = system.http[0]
+        pid, address = system.programs[0].pid, system.http[0]
         _make_queues(address)
         target = prepare_topic(system, client, "observed-messages")
-        _stretch(system, client, target, WARM_SECONDS)
-        for turn in range(pairs):
-            ways = (QUIET, OBSERVED) if turn % 2 else (OBSERVED, QUIET)
-            found: dict[str, Measured] = {}
-            for way in ways:
-                progress(f"observing: {way}, {turn + 1} of {pairs}")
-                looking = None
-                if way == OBSERVED:
-                    looking = onlooker.begin(look_on, address, seconds)
-                found[way] = _stretch(system, client, target, seconds)
-                if looking is not None:
-                    found[way] |= _seen(looking.result())
-            rows.append(_compared(found))
+        onlooker.call(look_on, address, [])  # Templates are compiled for the first page.
+        progress(f"observing: an idle broker, {IDLE_PAIRS} pairs")
+        idle = _measure_idle(pid, address, onlooker, IDLE_SECONDS_QUICK if quick else IDLE_SECONDS)
+        stretches = in_turns(time.monotonic() + WARM_SECONDS, SECONDS, pairs)
+        end = stretches[-1].end
+        sending = client.begin(send_until, target, end + MARK_SECONDS)
+        looking = onlooker.begin(look_on, address, stretches)
+        marks = _mark_until(
+            pid, end, lambda left: progress(f"observing: {pairs} pairs, {left} s left")
+        )
+        rows = _rows(stretches, sending.result(), marks)
+        looked = looking.result()
     shutil.rmtree(home, ignore_errors=True)
-    return [_finding(rows, pairs, seconds)]
+    return [finding(rows, idle, looked)]
 
 
 def _make_queues(address: str) -> None:
@@ -68,79 +78,50 @@ def _make_queues(address: str) -> None:
         order(address, f"/v1/queues/{name}/messages", {"messages": messages})
 
 
-def _stretch(system: Penstock, client: ClientProcess, target: Target, seconds: float) -> Measured:
-    production = Production(
-        target=target,
-        value_bytes=VALUE_BYTES,
-        seconds=seconds,
-        messages_max=BYTES_MAX // VALUE_BYTES,
-    )
-    before = system.usage()
-    moved = client.call(clients.produce, production)
-    used = system.usage().cpu_seconds - before.cpu_seconds
-    return {
-        "messages_per_second": moved.per_second,
-        "broker_cpu_seconds_per_million": used * MILLION / max(moved.messages, 1),
-        "cpu_seconds_per_second": used / moved.seconds,
-    }
-
-
-def _seen(looked: Looked) -> Measured:
-    return {
-        "scrapes": looked.scrapes,
-        "scrape_seconds_max": looked.scrape_seconds,
-        "metric_lines": looked.lines,
-        "pages": looked.pages,
-    }
-
-
-def _compared(found: dict[str, Measured]) -> Measured:
-    row: Measured = {}
-    for way, numbers in found.items():
-        row |= {f"{way}_{name}": value for name, value in numbers.items()}
-    for name in ("messages_per_second", "broker_cpu_seconds_per_million"):
-        quiet, observed = found[QUIET][name], found[OBSERVED][name]
-        assert not isinstance(quiet, str)
-        assert not isinstance(observed, str)
-        row[f"{name}_ratio"] = observed / quiet
-    return row
-
-
-def _median(rows: list[Measured], name: str) -> float:
-    return statistics.median(float(row[name]) for row in rows)
-
-
-def _finding(rows: list[Measured], pairs: int, seconds: float) -> Finding:
-    ratio = _median(rows, "messages_per_second_ratio")
-    spread = sorted(float(row["messages_per_second_ratio"]) for row in rows)
-    cpu = _median(rows, "broker_cpu_seconds_per_million_ratio")
-    table = [
-        (
-            way,
-            f"{_median(rows, f'{way}_messages_per_second'):,.0f}",
-            f"{_median(rows, f'{way}_broker_cpu_seconds_per_million'):.2f}",
-        )
-        for way in (QUIET, OBSERVED)
+def _measure_idle(
+    pid: int, address: str, onlooker: ClientProcess, seconds: float
+) -> list[dict[str, float]]:
+    """What a broker without anything else to do takes of the processor, in seconds a second."""
+    stretches = in_turns(time.monotonic() + WARM_SECONDS, seconds, IDLE_PAIRS)
+    looking = onlooker.begin(look_on, address, stretches)
+    marks = _mark_until(pid, stretches[-1].end)
+    looking.result()
+    return [
+        {way: used / seconds for way, used in one.items()}
+        for one in paired([(one, growth(marks, one)) for one in stretches])
     ]
-    compared = (
-        f"observed to quiet, median of neighbours: {ratio:.3f} of the messages (from"
-        f" {spread[0]:.3f} to {spread[-1]:.3f}), {cpu:.3f} of the processor time for each"
-    )
-    verdict = (
-        f"that is {100 * (1 - ratio):+.1f} % fewer messages; the aim is under"
-        f" {100 * AIM_SHARE:.0f} %"
-    )
-    looked = (
-        f"{_median(rows, 'observed_metric_lines'):,.0f} lines of metrics every second, the slowest"
-        f" in {max(float(row['observed_scrape_seconds_max']) for row in rows) * 1_000:.0f} ms;"
-        f" {sum(float(row['observed_pages']) for row in rows):,.0f} pages"
-    )
-    return Finding(
-        name="observing",
-        title=f"One client sends, {QUEUES} queues, one node: medians of {pairs} pairs of"
-        f" {seconds:g} s",
-        columns=("", "messages/s", "broker CPU s/million"),
-        rows=table,
-        notes=(compared, verdict, looked),
-        numbers=rows,
-    )
+
+
+def _mark_until(pid: int, end: float, told: Callable[[int], None] | None = None) -> list[Mark]:
+    """The broker's processor time, again and again; `told` is called every few seconds."""
+    marks = [processor_mark(pid)]
+    last = math.inf
+    while marks[-1].at <= end:
+        left = end - marks[-1].at
+        if told is not None and last - left >= TOLD_SECONDS:
+            last = left
+            told(int(left))
+        time.sleep(MARK_SECONDS)
+        marks.append(processor_mark(pid))
+    return marks
+
+
+def _rows(
+    stretches: Sequence[Stretch], sent: Sequence[Mark], used: Sequence[Mark]
+) -> list[Measured]:
+    """A row for each pair."""
+    rows: list[Measured] = []
+    messages = paired([(one, max(growth(sent, one), 1.0)) for one in stretches])
+    seconds = paired([(one, growth(used, one)) for one in stretches])
+    for counts, cpu in zip(messages, seconds, strict=True):
+        row: Measured = {}
+        for way in (QUIET, OBSERVED):
+            row[f"{way}_messages_per_second"] = counts[way] / SECONDS
+            row[f"{way}_broker_cpu_seconds_per_million"] = cpu[way] * MILLION / counts[way]
+            row[f"{way}_cpu_seconds_per_second"] = cpu[way] / SECONDS
+        row["messages_per_second_ratio"] = counts[OBSERVED] / counts[QUIET]
+        row["broker_cpu_seconds_per_million_ratio"] = (
+            cpu[OBSERVED] / counts[OBSERVED] / (cpu[QUIET] / counts[QUIET])
+        )
+        rows.append(row)
+    return rows

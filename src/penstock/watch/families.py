@@ -7,10 +7,13 @@ The page is written in two ways. Almost everybody asks for Prometheus' text form
 here, straight from the numbers: it takes a tenth of the time that the way through the library's
 objects takes, and a page is written every few seconds. Whoever asks for OpenMetrics gets it by way
 of the library (`collect`). A test compares the two.
+
+Names and labels are the same from page to page, and only numbers differ: the part of a line that
+stands before its number is made once and remembered.
 """
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 
 from prometheus_client.core import (
@@ -22,11 +25,14 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from penstock.core.histogram import HistogramReading
-from penstock.watch.metric_table import METRICS, Kind, Metric
+from penstock.watch.metric_table import METRICS, Kind
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _Labels = tuple[str, ...]
 _LINES_AT_ONCE = 100
+_STARTS_MAX = 32_768
+"""How many lines are remembered without their numbers: as many as some thousand queues have."""
+_HISTOGRAMS_MAX = 2_048
 
 
 class Families(Collector):
@@ -56,19 +62,19 @@ class Families(Collector):
 
     def write(self) -> Iterator[str]:
         """The page in Prometheus' text format, version 0.0.4, bit by bit."""
-        for name, metric in METRICS.items():
+        for name in METRICS:
             numbers, times = self._numbers.get(name, ()), self._times.get(name, ())
             if numbers or times:
-                yield _head(metric)
+                yield _head(name)
             for start in range(0, len(numbers), _LINES_AT_ONCE):
                 yield "".join(
                     [
-                        f"{name}{_braced(metric.labels, labels)} {value}\n"
+                        f"{_start(name, labels)}{value}\n"
                         for labels, value in numbers[start : start + _LINES_AT_ONCE]
                     ]
                 )
             for labels, reading in times:
-                yield "".join(_histogram_lines(metric, labels, reading))
+                yield "".join(_histogram_lines(name, labels, reading))
 
     def collect(self) -> Iterator[Family]:
         """For Prometheus' library."""
@@ -92,13 +98,18 @@ class Families(Collector):
                 yield times
 
 
-def _head(metric: Metric) -> str:
+@cache
+def _head(name: str) -> str:
+    metric = METRICS[name]
     meaning = metric.meaning.replace("\\", r"\\")
-    return f"# HELP {metric.name} {meaning}\n# TYPE {metric.name} {metric.kind.value}\n"
+    return f"# HELP {name} {meaning}\n# TYPE {name} {metric.kind.value}\n"
 
 
-def _braced(names: _Labels, values: _Labels) -> str:
-    return f"{{{_pairs(names, values)}}}" if names else ""
+@lru_cache(_STARTS_MAX)
+def _start(name: str, labels: _Labels) -> str:
+    """A line as far as its number."""
+    pairs = _pairs(METRICS[name].labels, labels)
+    return f"{name}{{{pairs}}} " if pairs else f"{name} "
 
 
 def _pairs(names: _Labels, values: _Labels) -> str:
@@ -106,19 +117,20 @@ def _pairs(names: _Labels, values: _Labels) -> str:
     return ",".join([f'{name}="{value.translate(_ESCAPED)}"' for name, value in both])
 
 
-@cache
-def _bounds(bounds: tuple[float, ...]) -> tuple[str, ...]:
-    return (*(f'le="{bound}"' for bound in bounds), 'le="+Inf"')
-
-
-def _histogram_lines(metric: Metric, labels: _Labels, reading: HistogramReading) -> list[str]:
-    name, pairs = metric.name, _pairs(metric.labels, labels)
-    start = f"{name}_bucket{{{pairs}," if pairs else f"{name}_bucket{{"
-    lines = [
-        f"{start}{bound}}} {count}\n"
-        for bound, count in zip(_bounds(reading.bounds), accumulate(reading.counts), strict=True)
-    ]
+@lru_cache(_HISTOGRAMS_MAX)
+def _starts(name: str, labels: _Labels, bounds: tuple[float, ...]) -> tuple[str, ...]:
+    """The same for all lines of a histogram: its drawers, then the count and the sum."""
+    pairs = _pairs(METRICS[name].labels, labels)
+    before = f"{pairs}," if pairs else ""
     braced = f"{{{pairs}}}" if pairs else ""
-    lines.append(f"{name}_count{braced} {reading.count}\n")
-    lines.append(f"{name}_sum{braced} {reading.sum}\n")
-    return lines
+    return (
+        *(f'{name}_bucket{{{before}le="{bound}"}} ' for bound in (*bounds, "+Inf")),
+        f"{name}_count{braced} ",
+        f"{name}_sum{braced} ",
+    )
+
+
+def _histogram_lines(name: str, labels: _Labels, reading: HistogramReading) -> list[str]:
+    numbers = [*accumulate(reading.counts), reading.count, reading.sum]
+    starts = _starts(name, labels, reading.bounds)
+    return [f"{start}{number}\n" for start, number in zip(starts, numbers, strict=True)]

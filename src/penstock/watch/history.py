@@ -15,6 +15,7 @@ hour, and if there are none, new ones are not kept.
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
@@ -65,6 +66,8 @@ class History:
         self._times_ms: list[int] = []
         """As a ring: `_column` is the newest."""
         self._column = -1
+        self._since: tuple[int, list[int]] = (-1, [])
+        """The columns since a time, as they were last asked for."""
         self._added = 0
         self._series: dict[Key, dict[str, array[float]]] = {}
         self._count = 0
@@ -113,13 +116,23 @@ class History:
 
     def curves(self, key: Key, names: Sequence[str], since_ms: int = 0) -> Curves:
         """Curves of one thing, from a wall time on. One that is not kept is 0 throughout."""
-        columns = [column for column in self._columns() if self._times_ms[column] >= since_ms]
+        columns = self._columns_since(since_ms)
         kept = self._series.get(key, {})
         return Curves(
             step_s=self._step_ms / 1_000,
             times=[self._times_ms[column] / 1_000 for column in columns],
             series={name: _values(kept.get(name), columns) for name in names},
         )
+
+    def recent(self, key: Key, name: str, since_ms: int) -> list[float]:
+        """One curve from a wall time on, and 0 where nothing is known: for small lines, of which a
+        page has many."""
+        columns = self._columns_since(since_ms)
+        curve = self._series.get(key, {}).get(name)
+        if curve is None:
+            return [0.0] * len(columns)
+        values = map(curve.__getitem__, columns)
+        return [0.0 if math.isnan(value) else value for value in values]
 
     def usual(self, key: Key, name: str, *, least: int) -> float | None:
         """The median of a curve over the last hour; None before there are so many points."""
@@ -136,9 +149,19 @@ class History:
     def _columns(self) -> list[int]:
         """From the oldest to the newest."""
         length = len(self._times_ms)
-        return [(self._column + 1 + number) % length for number in range(length)]
+        return [*range(self._column + 1, length), *range(self._column + 1)]
+
+    def _columns_since(self, since_ms: int) -> list[int]:
+        """The same, from a time on. A page asks for the same ones over and over."""
+        known_ms, known = self._since
+        if known_ms != since_ms:
+            columns, times_ms = self._columns(), self._times_ms
+            known = columns[bisect_left(columns, since_ms, key=times_ms.__getitem__) :]
+            self._since = since_ms, known
+        return known
 
     def _forget(self) -> None:
+        self._since = -1, []
         self._times_ms.clear()
         self._column = -1
         self._series.clear()
@@ -146,6 +169,7 @@ class History:
 
     def _begin(self, at_ms: int) -> None:
         """A new column, in which nothing is known yet."""
+        self._since = -1, []
         self._added += 1
         self._column = (self._column + 1) % self._steps
         if self._column < len(self._times_ms):

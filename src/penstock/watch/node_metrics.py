@@ -12,16 +12,15 @@ from penstock.engine.node import Node
 from penstock.engine.replica import Replica
 from penstock.engine.samples import MachineSample
 from penstock.watch.alert import Alert
+from penstock.watch.build import commit
 from penstock.watch.families import Families
-
-UNKNOWN_COMMIT = "unknown"
 
 
 def add_node(page: Families, node: Node, machine: MachineSample) -> None:
     """Who this node is, and what it takes of its machine."""
     engine = node.engine
     python = platform.python_version()
-    page.add("penstock_build_info", 1, __version__, UNKNOWN_COMMIT, python)
+    page.add("penstock_build_info", 1, __version__, commit(), python)
     page.add("penstock_node_info", 1, str(engine.node_id), engine.cluster_id)
     page.add("penstock_uptime_seconds", machine.up_ms / 1_000)
     page.add("penstock_peers_connected", len(engine.alive()) - 1)

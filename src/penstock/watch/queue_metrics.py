@@ -176,10 +176,11 @@ def _counters(
             produced[topic] = produced.get(topic, 0) + flow.produced
     found = {}
     for queue in sorted(shown):
-        one = activity.get(queue) or Activity()
-        times = one.times.statistics()
-        found[queue] = QueueCounters(
-            produced.get(queue, 0), one.delivered, one.acked, one.failed, times
+        one, count = activity.get(queue), produced.get(queue, 0)
+        found[queue] = (
+            QueueCounters(count)
+            if one is None
+            else QueueCounters(count, one.delivered, one.acked, one.failed, one.times.statistics())
         )
     return found
 

@@ -6,7 +6,9 @@ can show what there is to see, and when one dies the others have not forgotten. 
 leads the catalog tells the world outside (see `webhook`).
 
 A survey costs time that messages could have had. It is taken every two seconds, and less often
-when it takes longer: at most a hundredth of the time goes into it.
+when it takes longer: at most a hundredth of the time goes into it. When a node is lost or found, or
+a shard gets another leader, the next one is taken at once: people should not read that all is well
+when this node knows better.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ import msgspec
 from penstock.core.alert_levels import Level
 from penstock.core.errors import PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.core.types import NO_NODE
+from penstock.core.types import NO_NODE, ShardId
 from penstock.engine.node import Node
 from penstock.engine.placement import CATALOG_SHARD
 from penstock.engine.time_slices import TimeSlices
@@ -36,6 +38,8 @@ from penstock.watch.webhook import Notice, Webhook
 EVERY_MS = 2_000
 SHARE_MAX = 0.01
 """Of the time."""
+NOTICE_SECONDS = 0.25
+"""How soon it is noticed that somebody else leads."""
 LATE_MS = 15_000
 """What happened so shortly before this node began to lead the catalog is told by it, in case the
 former leader could not any more."""
@@ -101,7 +105,23 @@ class Watch:
             except Exception:
                 logger.exception("a survey failed; this is a bug of Penstock")
                 pause_ms = 10 * EVERY_MS
-            await asyncio.sleep(pause_ms / 1_000)
+            await self._pause(pause_ms / 1_000)
+
+    async def _pause(self, seconds: float) -> None:
+        """Until it is time for the next survey, or there is news."""
+        known = self._leaders()
+        while seconds > 0 and self._leaders() == known:
+            await asyncio.sleep(min(seconds, NOTICE_SECONDS))
+            seconds -= NOTICE_SECONDS
+
+    def _leaders(self) -> tuple[object, ...]:
+        """Who is there, and who leads what; nothing while the catalog is being opened."""
+        engine = self._node.engine
+        try:
+            leaders = [engine.leader(ShardId(shard)) for shard in engine.shards()]
+        except PenstockError:
+            return ()
+        return frozenset(engine.alive()), leaders
 
     # Looking.
 

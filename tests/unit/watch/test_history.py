@@ -91,3 +91,14 @@ def test_the_whole_cluster_has_curves() -> None:
     one = readings()
     history.note(msgspec.structs.replace(one, totals=msgspec.structs.replace(one.totals, lag=7)))
     assert history.curves(CLUSTER, ("lag",)).series["lag"] == [7]
+
+
+def test_what_is_not_known_is_nothing_in_a_small_line() -> None:
+    history = History(steps=3, step_ms=10_000)
+    for number, found in enumerate((queue(ready=1), None, queue(ready=3), queue(ready=4))):
+        history.note(readings(*([found] if found else []), at_ms=WALL_MS + 10_000 * number))
+        assert history.recent(JOBS, "ready", WALL_MS)[-1] == (found.ready if found else 0)
+    assert history.recent(JOBS, "ready", 0) == [0, 3, 4]
+    assert history.recent(JOBS, "ready", WALL_MS + 20_000) == [3, 4]
+    assert history.recent(JOBS, "delayed", 0) == [0, 0, 0]
+    assert history.recent(queue_key("none", "queue"), "ready", WALL_MS + 30_000) == [0]

@@ -1,5 +1,6 @@
 """A watch on a real node in memory, whose clock is moved."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,7 @@ import pytest
 
 from penstock.core.alert_levels import Level, Levels
 from penstock.core.message import NewMessage
+from penstock.core.types import NodeId
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.engine.node import Node
 from penstock.engine.queue_requests import Delivery
@@ -17,7 +19,7 @@ from penstock.testing.clock import ManualClock
 from penstock.watch.alert import Alert, AlertState
 from penstock.watch.expected import POINTS_MIN
 from penstock.watch.history import queue_key
-from penstock.watch.readings import QueueReading
+from penstock.watch.readings import QueueReading, Readings
 from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import EVERY_MS, Watch
 from tests.unit.watch.looped import on_a_loop
@@ -337,3 +339,21 @@ async def test_readings_are_a_document() -> None:
 def test_an_alert_is_a_document_and_back() -> None:
     alert = notice().alert
     assert msgspec.json.decode(msgspec.json.encode(alert), type=Alert) == alert
+
+
+@on_a_loop
+async def test_it_looks_at_once_when_a_node_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that, the second look would come in an hour."""
+    monkeypatch.setattr("penstock.watch.watch.EVERY_MS", 3_600_000)
+    monkeypatch.setattr("penstock.watch.watch.NOTICE_SECONDS", 0.001)
+    async with watched() as one:
+        looks: asyncio.Queue[Readings] = asyncio.Queue()
+        one.watch.listen(looks.put_nowait)
+        engine = one.node.engine
+        there = engine.alive()
+        engine.alive = lambda: there | {NodeId(2)}
+        one.watch.start()
+        await looks.get()
+        engine.alive = lambda: there
+        async with asyncio.timeout(60):
+            await looks.get()

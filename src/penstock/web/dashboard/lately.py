@@ -49,8 +49,7 @@ class Lately:
         if self.watch is None or self.readings is None:
             return []
         since_ms = self.readings.at_ms - SPARK_POINTS * 5_000
-        found = self.watch.history.curves(key, (name,), since_ms).series[name]
-        return [value or 0.0 for value in found]
+        return self.watch.history.recent(key, name, since_ms)
 
     def with_points(self, row: QueueRow) -> QueueRow:
         """A row of a list, with how many messages waited lately."""

@@ -1,7 +1,8 @@
 """`GET /live`: server-sent events for pages that are open.
 
-    event: tick      every two seconds: how the node is (see `pulse.py`); a page then asks for
-                     itself again
+    event: tick      every two seconds, and as soon as the watch has something else to say about
+                     the cluster: how the node is (see `pulse.py`); a page then asks for itself
+                     again
     event: end       the broker stops; the page tries again until there is one
 
 One task beats for all listeners, and only while there are any. Their number has a bound, as each
@@ -25,7 +26,7 @@ from penstock.web.dashboard.pulse import Beat, Pulse
 
 TICK_SECONDS = 2.0
 LOOK_SECONDS = 0.25
-"""How soon a stop is noticed."""
+"""How soon a stop is noticed, and that the cluster is not as it was."""
 LISTENERS_MAX = 64
 BEATS_WAITING_MAX = 4
 _END = b"event: end\ndata: {}\n\n"
@@ -75,7 +76,7 @@ class Live:
         listener.put_nowait(b"retry: 1000\n\n" + _event(self._pulse.look()))
         self._listeners.add(listener)
         if self._beating is None:
-            self._beating = asyncio.create_task(self._beat(), name="live")
+            self._beating = asyncio.create_task(self._beat(self._health()), name="live")
         try:
             while True:
                 part = await listener.get()
@@ -88,8 +89,8 @@ class Live:
                 self._beating.cancel()
                 self._beating = None
 
-    async def _beat(self) -> None:
-        """Until the last one leaves, or the broker stops."""
+    async def _beat(self, health: str) -> None:
+        """Until the last one leaves, or the broker stops; `health` is what pages know."""
         waited = 0.0
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._tick_seconds))
@@ -97,9 +98,14 @@ class Live:
             if self._broker.phase is Phase.STOPPING:
                 self._send(_END)
                 return
-            if waited >= self._tick_seconds:
-                waited = 0.0
+            if waited >= self._tick_seconds or self._health() != health:
+                waited, health = 0.0, self._health()
                 self._send(_event(self._pulse.beat()))
+
+    def _health(self) -> str:
+        """What pages say about the cluster."""
+        watch = self._broker.watch
+        return "" if watch is None or watch.readings is None else watch.readings.health
 
     def _send(self, part: bytes) -> None:
         for listener in self._listeners:

@@ -4,7 +4,8 @@ A page is added here, in one line; what it needs besides is a function in a modu
 template. The function raises our errors as they come: they become a page that says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,10 +27,13 @@ from penstock.web.dashboard.queue_page import queue_page
 from penstock.web.dashboard.rendering import error_view, prepare, render
 from penstock.web.dashboard.search import search
 from penstock.web.dashboard.settings import settings
+from penstock.web.dashboard.shared import Shared
 from penstock.web.dashboard.topic_list import topic_list
 from penstock.web.dashboard.topic_page import topic_page
 from penstock.web.dashboard.trace_page import trace_page
 from penstock.web.dashboard.view import Page
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 PAGES: dict[str, Page] = {
     "/": overview,
@@ -49,16 +53,26 @@ PAGES: dict[str, Page] = {
 }
 
 
+SHARED = ("/", "/queues", "/groups")
+"""They say only what the watch has seen: see `shared.py`."""
+
+
 def page_routes(broker: Broker) -> Sequence[Route]:
     """The paths of the dashboard."""
+    shared = Shared(broker)
     return [
-        *(_route(broker, path, page) for path, page in PAGES.items()),
+        *(
+            _shared_route(broker, path, page, shared)
+            if path in SHARED
+            else Route(path, _answer(broker, page))
+            for path, page in PAGES.items()
+        ),
         Route("/live", Live(broker).answer),
         Route("/assets/{file}", answer_asset),
     ]
 
 
-def _route(broker: Broker, path: str, page: Page) -> Route:
+def _answer(broker: Broker, page: Page) -> Answer:
     async def answer(request: Request) -> Response:
         await prepare()
         try:
@@ -66,5 +80,18 @@ def _route(broker: Broker, path: str, page: Page) -> Route:
         except PenstockError as error:
             view = error_view(error)
         return render(broker, request, view)
+
+    return answer
+
+
+def _shared_route(broker: Broker, path: str, page: Page, shared: Shared) -> Route:
+    make = _answer(broker, page)
+
+    async def answer(request: Request) -> Response:
+        found = shared.find(request)
+        if found is None:
+            found = await make(request)
+            shared.keep(request, found)
+        return found
 
     return Route(path, answer)

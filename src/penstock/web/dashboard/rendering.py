@@ -26,7 +26,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.version import __version__
 from penstock.web.answers import SAFE_HEADERS, json_answer
 from penstock.web.broker import Broker
-from penstock.web.dashboard import words
+from penstock.web.dashboard import marks, words
 from penstock.web.dashboard.assets import asset_address, assets
 from penstock.web.dashboard.pulse import alert_counts, other_nodes
 from penstock.web.dashboard.view import View
@@ -86,8 +86,12 @@ def render(broker: Broker, request: Request, view: View) -> Response:
     if request.query_params.get("format") == "json":
         return json_answer(view.data, status=view.status)
     template = environment().get_template(view.template)
-    text = template.render(**_frame(broker, request, view), **view.data)
-    return Response(text, view.status, media_type="text/html", headers=SAFE_PAGE)
+    return page_answer(template.render(**_frame(broker, request, view), **view.data), view.status)
+
+
+def page_answer(text: str | bytes, status: int = 200) -> Response:
+    """A page that has been written, with what no page goes without."""
+    return Response(text, status, media_type="text/html", headers=SAFE_PAGE)
 
 
 def error_view(error: PenstockError) -> View:
@@ -148,7 +152,9 @@ def environment() -> "Environment":
         "size": words.size,
         "share": words.share,
         "segment": words.segment,
-        "curve": words.curve,
+        "details": words.details,
+        "cell": marks.cell,
+        "spark": marks.spark,
     }
     made.globals |= {"asset": asset_address, "count_of": words.count_of}
     return made

@@ -52,7 +52,9 @@ async def topic_list(broker: Broker, request: Request) -> View:
     shown = topics if key is not None else topics[part.first : part.end]
     seen = lately(broker)
     places = await node.reading_room.survey.places(_asked(shown))
-    rows = [_row(seen, topic_line(topic, places)) for topic in shown]
+    readings = () if seen.readings is None else seen.readings.topics
+    rates = {one.topic: one.in_rate for one in readings}
+    rows = [_row(seen, topic_line(topic, places), rates) for topic in shown]
     if key is not None:
         rows = sorted(rows, key=key, reverse=sort.startswith("-"))[part.first : part.end]
     return View(
@@ -80,10 +82,9 @@ def _asked(topics: list[Topic]) -> list[PartitionId]:
     return asked
 
 
-def _row(seen: Lately, line: TopicLine) -> TopicRow:
-    reading = None if seen.readings is None else seen.readings.topic(line.name)
+def _row(seen: Lately, line: TopicLine, rates: Mapping[str, float]) -> TopicRow:
     return TopicRow(
         line=line,
-        in_rate=0.0 if reading is None else reading.in_rate,
+        in_rate=rates.get(line.name, 0.0),
         points=seen.points(("topic", line.name), "in_rate"),
     )

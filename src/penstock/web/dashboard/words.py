@@ -7,7 +7,10 @@ said in the two largest units, as people do.
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import quote
+
+import msgspec
 
 UNKNOWN = "–"
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
@@ -68,6 +71,8 @@ def short_age(ms: float | None) -> str:
     """How long, in one unit, for where there is little room: 200 s, 75 min, 30 h."""
     if ms is None or ms < 0:
         return UNKNOWN
+    if ms < 1_000:
+        return "<1 s"
     for unit, size in reversed(_UNITS):
         if ms < size * _SHORT_AGE.get(unit, math.inf):
             return f"{int(ms / size)} {unit}"
@@ -111,6 +116,32 @@ def count_of(count: int, one: str, many: str = "") -> str:
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
+def details(text: str) -> str:
+    """What was told with an order, for people: `{"max": 10, "dry_run": true}` as `max 10, dry run
+    yes`. What is cut off, or no JSON, stays as it is."""
+    try:
+        return _plain(msgspec.json.decode(text)) if text else ""
+    except msgspec.DecodeError:
+        return text
+
+
+def _plain(value: object, within: bool = False) -> str:
+    match value:
+        case dict():
+            parts = [
+                f"{str(name).replace('_', ' ')} {_plain(one, True)}" for name, one in value.items()
+            ]
+        case list():
+            parts = [_plain(one, True) for one in value]
+        case bool():
+            return "yes" if value else "no"
+        case None:
+            return UNKNOWN
+        case _:
+            return str(value)
+    return f"({', '.join(parts)})" if within else ", ".join(parts)
+
+
 def segment(name: object) -> str:
     """A name as one part of a path."""
     return quote(str(name), safe="")
@@ -118,17 +149,31 @@ def segment(name: object) -> str:
 
 def curve(points: Sequence[float], width: int = 96, height: int = 24) -> str:
     """The `points` of a small line that shows how something went; empty if there is too little.
-    It starts at zero unless it is below, so that a line at the bottom is nothing."""
-    if len(points) < 2:
-        return ""
+    It starts at zero unless it is below, so that a line at the bottom is nothing.
+
+    A page has dozens of these, most of queues of which nothing has changed: they are remembered."""
+    return "" if len(points) < 2 else _curve(tuple(points), width, height)
+
+
+@lru_cache(1_024)
+def _curve(points: tuple[float, ...], width: int, height: int) -> str:
     low, high = min(0.0, *points), max(points)
-    span = (high - low) or 1.0
-    step = width / (len(points) - 1)
     inner = height - 3
+    scale = inner / ((high - low) or 1.0)
+    bottom = 1.5 + inner + low * scale
+    places = _places(len(points), width)
     return " ".join(
-        f"{place * step:.1f},{1.5 + inner - (value - low) / span * inner:.1f}"
-        for place, value in enumerate(points)
+        [
+            f"{place},{bottom - value * scale:.1f}"
+            for place, value in zip(places, points, strict=True)
+        ]
     )
+
+
+@lru_cache(64)
+def _places(count: int, width: int) -> tuple[str, ...]:
+    """Where the points of a line are from left to right."""
+    return tuple(f"{place * width / (count - 1):.1f}" for place in range(count))
 
 
 def _moment(ms: float) -> datetime:

@@ -9,9 +9,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from penstock.watch.alerts import Alerts
+from penstock.watch.settings import AlertSettings
 from penstock.web.app import make_app
 from penstock.web.broker import Phase
 from penstock.web.dashboard.live import Live
+from tests.unit.watch.made import readings
 from tests.unit.web.asgi import FakeBroker, call
 
 REQUEST = Request({"type": "http", "method": "GET", "path": "/live", "headers": []})
@@ -94,3 +97,29 @@ def test_a_stop_ends_the_stream() -> None:
         assert (await live.answer(REQUEST)).status_code == 503, "nobody comes in any more"
 
     asyncio.run(scenario())
+
+
+def test_a_page_is_told_at_once_when_the_cluster_is_not_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.web.dashboard.live.LOOK_SECONDS", 0.001)
+
+    async def scenario() -> None:
+        broker, watch = FakeBroker(), SeenWatch()
+        broker.watch = watch  # type: ignore[assignment]
+        stream = await listen(Live(broker, tick_seconds=3_600))
+        told(await anext(stream))
+        watch.readings = msgspec.structs.replace(watch.readings, health="2 of 3 nodes")
+        async with asyncio.timeout(60):
+            told(await anext(stream))
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+class SeenWatch:
+    """A watch that has looked once."""
+
+    def __init__(self) -> None:
+        self.readings = readings()
+        self.alerts = Alerts(AlertSettings())

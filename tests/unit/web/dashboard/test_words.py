@@ -42,8 +42,8 @@ def test_ages(ms: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(0, "0 s"), (179_999, "179 s"), (180_000, "3 min"), (7_200_000, "2 h"),
-     (86_400_000 * 10, "10 d"), (None, "–")],
+    [(0, "<1 s"), (999, "<1 s"), (1_000, "1 s"), (179_999, "179 s"), (180_000, "3 min"),
+     (7_200_000, "2 h"), (86_400_000 * 10, "10 d"), (None, "–")],
 )  # fmt: skip
 def test_short_ages(ms: float | None, text: str) -> None:
     assert words.short_age(ms) == text
@@ -73,3 +73,18 @@ def test_a_curve_lies_between_its_bounds() -> None:
     assert points == [(0.0, 22.5), (48.0, 12.0), (96.0, 1.5)]
     flat = words.curve([0.0, 0.0, 0.0])
     assert {one.split(",")[1] for one in flat.split()} == {"22.5"}, "nothing is at the bottom"
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ("", ""),
+        ('{"max": 10, "dry_run": false}', "max 10, dry run no"),
+        ('{"settings": {"lease_ms": "30000"}, "names": ["a", "b"]}',
+         "settings (lease ms 30000), names (a, b)"),
+        ('{"target": null}', "target –"),
+        ('{"name": "cut o', '{"name": "cut o'),
+    ],
+)  # fmt: skip
+def test_what_was_told_with_an_order(told: str, text: str) -> None:
+    assert words.details(told) == text
