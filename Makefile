@@ -64,9 +64,9 @@ test: ## Everything CI needs: style, simulated seeds, planted bugs, tests
 	$(MAKE) --no-print-directory pytest
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## 150 simulated clusters, 30 of them twice, and five planted bugs to be caught
-	$(BIN)/python -m tests.simulation.run --seeds 0-29 --quiet
-	$(BIN)/python -m tests.simulation.run --seeds 30-149 --once --quiet
+simulate: $(INSTALLED) ## 90 simulated clusters, 20 of them twice, and five planted bugs to be caught
+	$(BIN)/python -m tests.simulation.run --seeds 0-19 --quiet
+	$(BIN)/python -m tests.simulation.run --seeds 20-89 --once --quiet
 	$(BIN)/python -m tests.simulation.run --mutations $(TURN)
 
 .PHONY: pytest

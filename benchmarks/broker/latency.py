@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.broker.apache import absence_of_kafka, apache_kafka
 from benchmarks.broker.client_process import ClientProcess, both_results
 from benchmarks.broker.orders import Schedule
+from benchmarks.broker.quiet_disk import wait_until_quiet
 from benchmarks.broker.schedules import receive_all, send_on_schedule
 from benchmarks.broker.systems import Kind, penstock
 from benchmarks.broker.throughput import (
@@ -67,6 +68,7 @@ def _measure(
     with kind.make(Path(directory) / "latency") as system:
         warm_up(kind, system, sender, SINGLE_REQUESTS)
         target = prepare_topic(system, sender, "latency")
+        wait_until_quiet(Path(directory))
         schedule = Schedule(
             target=target,
             value_bytes=VALUE_BYTES,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.broker.client_process import ClientProcess, both_results
 from benchmarks.broker.orders import Schedule, Target
+from benchmarks.broker.quiet_disk import wait_until_quiet
 from benchmarks.broker.schedules import Arrivals, Sent
 from benchmarks.native import loads
 from benchmarks.native.systems import embedded, penstock
@@ -73,6 +74,7 @@ def measure_latency_once(
     with kind.make(home) as system:
         target = Target(bootstrap=system.bootstrap, topic="latency", partitions=1)
         sender.call(kind.loads.prepare, target.bootstrap, target.topic)
+        wait_until_quiet(home.parent)
         schedule = Schedule(
             target=target,
             value_bytes=BODY_BYTES,
@@ -161,6 +163,8 @@ def _finding(numbers: list[Measured], absences: list[str], rounds: int, seconds:
             "in ms; ack: until it is acknowledged; the others: until it is received;",
             "counted from when a message was due, by a fixed schedule: no wait is hidden.",
             "PostgreSQL's receiver waits for NOTIFY; the others' wait for messages themselves.",
+            "Penstock's receiver acknowledges while it waits for the next; the others' in turn.",
+            "the disk had come to rest before each: see quiet_disk.py.",
             "max: the worst of all rounds; late: how late the sender itself was, p99.",
             "×: how many times as long Penstock, 1 node, takes to receive, in the same round.",
             *versions(),

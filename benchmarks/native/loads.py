@@ -129,13 +129,18 @@ async def _send_ticked(queue: penstock.Queue[bytes], schedule: Schedule) -> Sent
 
 
 async def _receive_paced(queue: penstock.Queue[bytes], schedule: Schedule) -> Arrivals:
+    """What came is acknowledged while the next is waited for, as workers do it."""
     book = ArrivalBook(schedule)
+    acking: asyncio.Future[int] | None = None
     while book.is_open:
         messages = await queue.receive(_CHUNK, wait=_WAIT_SECONDS)
         for message in messages:
             book.arrived(message.raw)
-        if messages:
-            await queue.ack(messages)
+        if acking is not None:
+            await acking
+        acking = asyncio.ensure_future(queue.ack(messages)) if messages else None
+    if acking is not None:
+        await acking
     return book.arrivals
 
 

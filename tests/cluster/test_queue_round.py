@@ -18,7 +18,7 @@ from tests.cluster.rounds import AnyWorkload, run_round
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 SEED = int(os.environ.get("PENSTOCK_CLUSTER_SEED", "1"))
-FAULTS = ("kill leader", "isolate leader", "freeze leader")
+FAULTS = ("kill leader", "freeze leader")
 WRITABLE_WITHIN_SECONDS = 10.0
 UNBEARABLE = {"Unreadable", "ReceiptHandleIsInvalid", "InvalidReceipt", "InternalError"}
 """What no client may be told, whatever happens to the cluster."""
