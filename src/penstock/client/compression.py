@@ -4,7 +4,9 @@ A batch is compressed as a whole, as Kafka's clients do it and read it. Small me
 it: they are sent faster than they are compressed, and the broker, which must open a compressed
 batch to see whether a message asks for something special, reads a plain one by looking for a word.
 So a batch is compressed if its messages are large on average, and stays so only if it shrinks by a
-tenth: images and what is compressed already go as they are.
+tenth: images and what is compressed already go as they are. Who sends such things mostly goes on
+doing so, and to try takes as long as to send: after a batch that did not shrink, it is tried again
+only now and then.
 """
 
 from dataclasses import dataclass
@@ -22,6 +24,9 @@ UNCOMPRESSED = 0
 THRESHOLD_BYTES = 1 * KIB
 KEPT_SHARE_MAX = 0.9
 """A compressed batch must have at most this share of its size, or it was not worth it."""
+
+SKIPS_MAX = 15
+"""After a batch that did not shrink, so many are sent as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,24 @@ class Compression:
         if len(packed) > len(body) * KEPT_SHARE_MAX:
             return UNCOMPRESSED, body
         return CODES[self.codec], packed
+
+
+class Compressor:
+    """The compression of one row of batches; remembers whether it was worth it."""
+
+    def __init__(self, compression: Compression) -> None:
+        self._compression = compression
+        self._skips = 0
+
+    def compress(self, body: bytes, records: int) -> tuple[int, bytes]:
+        """As `Compression.compress`, or as it is, if the last ones did not shrink."""
+        if self._skips and self._compression.applies_to(len(body), records):
+            self._skips -= 1
+            return UNCOMPRESSED, body
+        code, packed = self._compression.compress(body, records)
+        if code == UNCOMPRESSED and self._compression.applies_to(len(body), records):
+            self._skips = SKIPS_MAX
+        return code, packed
 
 
 OFF = Compression(threshold_bytes=None)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.client.asking import Asking
+from penstock.client.compression import Compressor
 from penstock.client.room import Room
 from penstock.core.clock import Clock
 from penstock.core.errors import (
@@ -106,6 +107,7 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
         self._producer: tuple[bytes, int, int] | None = None
         """The topic's id, the producer's id, and the next sequence number."""
+        self._compressor = Compressor(asking.settings.compression)
 
     @property
     def is_idle(self) -> bool:
@@ -241,7 +243,7 @@ class Lane:
 
     async def _append(self, batch: list[Entry], deadline: float) -> Places:
         records, count, base_ms, max_ms = pack_entries(batch, self._clock.wall_ms())
-        codec, packed = self._asking.settings.compression.compress(records, count)
+        codec, packed = self._compressor.compress(records, count)
         tries = 0
         while True:
             info = await self._asking.find(self._name, self._create, deadline)

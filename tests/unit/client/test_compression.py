@@ -11,9 +11,11 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from penstock.client.compression import (
     CODES,
     OFF,
+    SKIPS_MAX,
     UNCOMPRESSED,
     Compression,
     CompressionCodec,
+    Compressor,
     compress_body,
 )
 from penstock.core.errors import InvalidRequest
@@ -76,6 +78,22 @@ def test_what_does_not_shrink_goes_as_it_is(codec: CompressionCodec) -> None:
         UNCOMPRESSED,
         mostly_noise,
     )
+
+
+def test_after_what_did_not_shrink_it_is_tried_again_now_and_then() -> None:
+    compressor = Compressor(Compression())
+    assert compressor.compress(TEXT, records=1)[0] == CODES["lz4"]
+    assert compressor.compress(NOISE, records=1) == (UNCOMPRESSED, NOISE)
+    for _ in range(SKIPS_MAX):
+        assert compressor.compress(TEXT, records=1) == (UNCOMPRESSED, TEXT)
+    assert compressor.compress(TEXT, records=1)[0] == CODES["lz4"]
+    assert compressor.compress(TEXT, records=1)[0] == CODES["lz4"]
+
+
+def test_small_messages_say_nothing_about_large_ones() -> None:
+    compressor = Compressor(Compression())
+    assert compressor.compress(TEXT, records=1_000) == (UNCOMPRESSED, TEXT)
+    assert compressor.compress(TEXT, records=1)[0] == CODES["lz4"]
 
 
 def test_a_choice_that_cannot_be_is_refused() -> None:
