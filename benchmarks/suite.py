@@ -90,17 +90,17 @@ def _always(name: str, group: str, seconds: int, measure: _Measure) -> Benchmark
 
 
 SUITE = (
-    _always("broker-throughput", "broker", 130, measure_throughput),
-    _always("broker-latency", "broker", 70, measure_latency),
-    _always("broker-requests", "broker", 30, measure_small_requests),
-    _always("broker-memory", "broker", 40, measure_memory),
-    _always("broker-start", "broker", 45, measure_starts),
-    _always("native-throughput", "native", 125, measure_native_throughput),
-    _always("native-latency", "native", 95, measure_native_latency),
-    _always("sqs", "sqs", 50, measure_sqs),
-    _always("scaling-backlog", "scaling", 85, measure_backlog_scaling),
-    _always("scaling-partitions", "scaling", 55, measure_partition_scaling),
-    _always("scaling-consumers", "scaling", 50, measure_consumer_scaling),
+    _always("broker-throughput", "broker", 100, measure_throughput),
+    _always("broker-latency", "broker", 95, measure_latency),
+    _always("broker-requests", "broker", 40, measure_small_requests),
+    _always("broker-memory", "broker", 35, measure_memory),
+    _always("broker-start", "broker", 60, measure_starts),
+    _always("native-throughput", "native", 140, measure_native_throughput),
+    _always("native-latency", "native", 110, measure_native_latency),
+    _always("sqs", "sqs", 55, measure_sqs),
+    _always("scaling-backlog", "scaling", 65, measure_backlog_scaling),
+    _always("scaling-partitions", "scaling", 45, measure_partition_scaling),
+    _always("scaling-consumers", "scaling", 40, measure_consumer_scaling),
     _always("scaling-replicas", "scaling", 45, measure_replica_scaling),
     Benchmark(
         name="observing", group="observing", seconds=40, run=_plain(measure_observing), short=True

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
+from penstock.client.allocator import keep_freed_memory
 from penstock.client.backoff import Backoff
 from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
 from penstock.client.channel import Channel
@@ -85,6 +86,7 @@ class Client(GroupAdmin):
         settings: ClientSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
+        keep_freed_memory()
         self.url = url
         self.settings = settings or ClientSettings()
         self._open_channel = open_channel
