@@ -26,9 +26,9 @@ from benchmarks.report import Finding, Measured, Progress, medians, number, quan
 
 PER_SECOND = 500
 BODY_BYTES = 100
-SECONDS = 2
+SECONDS = 3
 SECONDS_QUICK = 1
-WARM_UP_MESSAGES = PER_SECOND // 2
+WARM_UP_MESSAGES = 1_000
 ROUNDS = 3
 ROUNDS_QUICK = 1
 RATIOS = {"p50_ms": "penstock_p50_ratio", "p99_ms": "penstock_p99_ratio"}

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.pictures import bars, card, dots, lines, scales, svg
 from benchmarks.pictures.figures import FIGURES
+from benchmarks.pictures.flame import depth, draw_flame, read_stacks
 from benchmarks.record import Document
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -163,3 +164,21 @@ def test_others_are_compared_with_ours_of_as_many_nodes() -> None:
     text = FIGURES["throughput-kafka"](document({"broker-throughput": rows}))
     assert text is not None
     assert text.count("ours 2.0×") == 2
+
+
+def test_a_flame_is_as_wide_as_its_share() -> None:
+    stacks = (
+        "main (x.py:1);Runner.run (asyncio/runners.py:118);a (penstock/engine/shard.py:3) 6\n"
+        "main (x.py:1);Runner.run (asyncio/runners.py:118);a (penstock/engine/shard.py:9);"
+        "b<c> (penstock/core/records.py:2) 2\n"
+        "nonsense\n"
+    )
+    root = read_stacks(stacks)
+    (loop,) = root.above.values()
+    (a,) = loop.above.values()
+    assert (root.samples, loop.name, a.samples) == (8, "Runner.run", 8)
+    assert [(one.name, one.samples) for one in a.above.values()] == [("b<c>", 2)]
+    assert depth(root, root.samples) == 4
+    picture = draw_flame(root, "a title")
+    assert "b&lt;c&gt;" in picture
+    assert "b<c>" not in picture
