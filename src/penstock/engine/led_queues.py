@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
@@ -237,12 +235,9 @@ class LedQueues:
                 if not wait_ms:  # Who waits is not told: some may have come back by then.
                     self._refuse_if_full(partition, group)
                 return []
-            command = lease_command(partition, group, messages_max, lease_ms, receiver)
-            asked = await self._wait(command, left_ms)
-            if asked is not None:
-                deliveries = self._read(topic, index, group, await asked.granted())
-                if deliveries:
-                    return deliveries
+            # Nothing is asked ahead here: a request whose outcome is unknown is made again by
+            # `Queues`, and then the first may have counted a delivery that nobody got.
+            await self._wait(partition, group, left_ms)
 
     def may_have_some(self, topic: Topic, group: str) -> bool:
         """Whether it is worth asking for messages of the partitions that this node leads."""
@@ -278,9 +273,8 @@ class LedQueues:
                     " some, or raise queue.in.flight.max"
                 )
 
-    async def _wait(self, command: Acquire, wait_ms: int) -> LeaseRequest | None:
-        """Wait for one's turn; a request if it was made already, as `command` says."""
-        partition, group = key = command.partition, command.group
+    async def _wait(self, partition: PartitionId, group: str, wait_ms: int) -> None:
+        key = (partition, group)
         room = self._rooms.get(key)
         if room is None:
             room = self._rooms[key] = WaitingRoom(
@@ -288,13 +282,7 @@ class LedQueues:
                 lambda wake: self._engine.watch([partition], wake),
                 lambda: self._rooms.pop(key, None),
             )
-        chosen = room
-
-        def ahead(_partition: PartitionId, messages: int, size: int) -> LeaseRequest | None:
-            few = min(command.messages_max, messages)
-            return self.ask_ahead(chosen, replace(command, messages_max=few), size)
-
-        return await room.wait(wait_ms / 1_000, ahead, LeaseRequest.abandon)
+        await room.wait(wait_ms / 1_000)
 
     def _ready(self, partition: PartitionId, group: str) -> int:
         """How many of those who wait should ask now."""
