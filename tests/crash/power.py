@@ -87,7 +87,10 @@ def _live_and_die(
         acks, early = ACKS_PER_CUT_MAX, False  # Far beyond the syncs that were honest.
     directory = os.path.join(place, "shard")
     under = tampering(SYNCS, f"retval=0{forged}") if forged else ()
-    with Child(_WRITER, "write", directory, "--life", str(verdict.cuts), under=under) as child:
+    arguments = ["--life", str(verdict.cuts)]
+    if forged:
+        arguments.append("--two-calls")  # A sync that is part of a write cannot be forged.
+    with Child(_WRITER, "write", directory, *arguments, under=under) as child:
         if early:
             child.until("pid")
             time.sleep(random.random() * RECOVERY_SECONDS)  # The moment is the test.

@@ -24,7 +24,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from crc32c import crc32c
@@ -37,6 +37,7 @@ from penstock.engine.loopback import LoopbackNetwork
 from penstock.engine.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.storage import Identity, LogSettings
+from penstock.storage.disk import Buffer, RealFile
 from tests.simulation.history import NOT_IDEMPOTENT, build_batch
 
 KEPT, TRIMMED = PartitionId(0), PartitionId(1)
@@ -181,12 +182,22 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
+def _write_only(file: RealFile, position: int, buffers: Sequence[Buffer]) -> bool:
+    file.write(position, buffers)
+    return False
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("mode", choices=["write", "read"])
     parser.add_argument("directory")
     parser.add_argument("--life", type=int, default=int(time.time()))
+    parser.add_argument(
+        "--two-calls", action="store_true", help="write, then sync: each can be tampered with"
+    )
     options = parser.parse_args()
+    if options.two_calls:
+        RealFile.write_through = _write_only  # type: ignore[method-assign,assignment]
     say("pid", os.getpid())
     try:
         if options.mode == "read":

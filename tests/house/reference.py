@@ -12,7 +12,7 @@ from pathlib import Path
 from cyclopts import App
 from rich.console import Console
 
-from penstock.cli.main import app
+from penstock.cli.program import app
 from penstock.core import errors, limits
 from penstock.core.errors import PenstockError
 from penstock.server.reference import reference_page

@@ -149,7 +149,7 @@ def heartbeat_commits_everything() -> list[Patch]:
     def commit_to(self: RaftLog, index: Index) -> bool:
         if index <= self.committed:
             return False
-        self.committed = min(index, self._last_index)
+        self.committed = min(index, self.last_index)
         return True
 
     return [(Leadership, "_beat", beat), (RaftLog, "commit_to", commit_to)]
@@ -213,7 +213,7 @@ def accept_without_matching() -> list[Patch]:
     original = RaftLog.matches
 
     def matches(self: RaftLog, index: Index, term: Any) -> bool:
-        return original(self, index, term) or self.first_index - 1 <= index <= self._last_index
+        return original(self, index, term) or self.first_index - 1 <= index <= self.last_index
 
     return [(RaftLog, "matches", matches)]
 

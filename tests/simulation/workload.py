@@ -83,7 +83,7 @@ class Client:
         self.node = self.random.choice(self.door.node_numbers())
         self.timeline.after(self.random.randrange(20, 200) * MILLISECOND, action)
 
-    def _ask(self, ask: Callable[[Replica, Answered], None], answered: Answered) -> None:
+    def _ask(self, ask: Callable[[Replica, Answered], object], answered: Answered) -> None:
         """Send a request; silence for too long is answered `OutcomeUnknown`."""
         self._question += 1
         question = self._question

@@ -23,13 +23,15 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX, ENTRY_SLICES_MAX
+from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX, ENTRY_SLICES_MAX, KIB
 from penstock.core.types import Offset, PartitionId
 
 Batch = bytes | bytearray | memoryview
 
 _HEAD = struct.Struct("<qI")
 _SLICE = struct.Struct("<IIqIIq")
+_REMEMBERED_BYTES_MAX = 64 * KIB
+"""To read the directory of a larger payload again is nothing beside what else it costs."""
 
 
 class Slice(NamedTuple):
@@ -68,7 +70,12 @@ def encode_append(stamp_ms: int, parts: Iterable[tuple[Slice, Iterable[Batch]]])
 
 
 def decode_append(payload: bytes | memoryview) -> AppendPayload:
-    """Read the directory of a payload whose checksum has been verified."""
+    """Read the directory of a payload whose checksum has been verified. Index, partitions and
+    queues ask one after the other for the same one: the last is remembered. Not to be changed."""
+    global _last  # noqa: PLW0603 - one pair, replaced as a whole; any thread may read it
+    known, directory = _last
+    if known is payload:
+        return directory
     stamp_ms, count = _HEAD.unpack_from(payload)
     assert 0 < count <= ENTRY_SLICES_MAX, f"an APPEND payload with {count} slices"
     assert len(payload) <= ENTRY_PAYLOAD_BYTES_MAX, f"an APPEND payload of {len(payload)} bytes"
@@ -76,4 +83,10 @@ def decode_append(payload: bytes | memoryview) -> AppendPayload:
     slices = [
         Slice._make(row) for row in _SLICE.iter_unpack(memoryview(payload)[_HEAD.size : start])
     ]
-    return AppendPayload(stamp_ms, slices, start)
+    directory = AppendPayload(stamp_ms, slices, start)
+    if type(payload) is bytes and len(payload) <= _REMEMBERED_BYTES_MAX:
+        _last = payload, directory
+    return directory
+
+
+_last: tuple[bytes, AppendPayload] = (b"", AppendPayload(0, [], 0))

@@ -13,8 +13,9 @@ where a partition begins and ends.
 """
 
 import datetime as dt
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from penstock.core.durations import read_duration_ms
 
@@ -34,8 +35,7 @@ class Anchor(Enum):
     TIME = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A place in every partition of a topic."""
 
     anchor: Anchor

@@ -33,8 +33,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import cramjam
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.errors import InvalidBatch
 from penstock.core.limits import BATCH_UNPACKED_BYTES_MAX, BATCH_UNPACKED_RECORDS_MAX
 from penstock.core.records import BATCH_HEADER_BYTES, BatchHeader, read_header

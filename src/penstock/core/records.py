@@ -22,8 +22,7 @@ touching a record. Rule: nothing in this module, or on the log path, decodes a r
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.errors import BatchTooLarge, InvalidBatch
 from penstock.core.limits import BATCH_BYTES_MAX
 from penstock.core.types import Offset, ProducerId, Term
@@ -137,7 +136,9 @@ def number_batch(
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
 
 
-def read_outline(data: bytes | memoryview, position: int) -> tuple[int, int, int, int, int]:
+def read_outline(
+    data: bytes | bytearray | memoryview, position: int
+) -> tuple[int, int, int, int, int]:
     """Base offset, whole size, record count, highest timestamp and producer id of a stored batch.
 
     The little that most code asks of one, at a third of the cost of `read_header`."""

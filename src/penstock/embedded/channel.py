@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from penstock.client.channel import Buffer, Late
+from penstock.client.channel import Buffer, Ended, Late, Make
 from penstock.client.urls import File, Memory
 from penstock.core import limits
 from penstock.core.clock import Clock
@@ -93,6 +93,10 @@ class EmbeddedChannel:
             self._under_way.discard(limit)
             if not self._under_way:
                 self._idle.set()
+
+    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:  # noqa: ARG002
+        """Never: the engine's work is a task's anyway."""
+        return False
 
     def _unanswered(self, request: Request, seconds: float) -> OutcomeUnknown:
         name = type(request).__name__

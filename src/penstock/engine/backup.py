@@ -37,11 +37,11 @@ from penstock.core.types import NO_INDEX, Index, NodeId, ShardId, Term
 from penstock.core.version import __version__
 from penstock.engine.local_shards import PREFIX
 from penstock.engine.node_file import NodeFile, load_node_file
-from penstock.storage import Disk, verify_directory
+from penstock.storage import Disk
 from penstock.storage.envelope import read_whole, replace_whole, seal, sealed_format, unseal
 from penstock.storage.log_copy import CopiedFile, HeldLog, checksum_of, hold_log
 from penstock.storage.marker import MARKER_NAME, MarkerFile
-from penstock.storage.repair import Finding
+from penstock.storage.repair import Finding, verify_directory
 
 BACKUP_FILE = "backup"
 FORMAT = 1

@@ -110,14 +110,15 @@ class Batcher:
 
     def take(self, bytes_max: int) -> list[GatheredEntry]:
         """The oldest entries: at least one if there is any, then up to `bytes_max` bytes."""
-        size = count = 0
+        size = count = waiters = 0
         for entry in self._entries:
             size += entry.size
             if count and size > bytes_max:
                 break
             count += 1
+            waiters += len(entry.waiters)
         taken, self._entries = self._entries[:count], self._entries[count:]
-        self.waiters -= sum(len(entry.waiters) for entry in taken)
+        self.waiters -= waiters
         return taken
 
 

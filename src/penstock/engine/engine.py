@@ -24,8 +24,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.clock import Clock
 from penstock.core.errors import (
     InvalidGroup,
@@ -403,8 +403,7 @@ class Engine:
         promise = _PROMISES.get((acks, settings.durability), Promise.PLANNED)
         counted = flow or self._own_flow, topic.name, len(batch)
         answer = partial(_settle_produce, future, shard, log_append_ms, counted)
-        shard.submit(AppendBatch(partition, batch), answer, promise)
-        if not future.done():
+        if shard.submit(AppendBatch(partition, batch), answer, promise):
             self.waiting.foresee(partition, batch)
         return future
 

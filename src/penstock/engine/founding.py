@@ -26,11 +26,12 @@ import msgspec
 
 from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import DirectoryRefused, PenstockError
+from penstock.core.pauses import growing_pauses
 from penstock.core.types import NodeId
 from penstock.engine.node_file import NodeFile
 
 ASK_SECONDS = 2.0
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS_MAX = 0.2
 
 Ask = Callable[[NodeId, bytes], Awaitable[bytes]]
 
@@ -77,7 +78,7 @@ async def find_cluster(
         node=new.node, incarnation=new.incarnation, shards=shards, cluster=tuple(sorted(cluster))
     )
     told = ""
-    while True:
+    for pause in growing_pauses(PAUSE_SECONDS_MAX):
         answers = await _ask_all(me, cluster, ask)
         outcome = decide(me, answers)
         if isinstance(outcome, NodeFile):
@@ -85,7 +86,8 @@ async def find_cluster(
         if outcome != told:
             announce(outcome)
             told = outcome
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(pause)
+    raise AssertionError("there is always another pause")
 
 
 def decide(me: Introduction, answers: Mapping[NodeId, Welcome]) -> NodeFile | str:

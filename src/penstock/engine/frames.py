@@ -25,8 +25,8 @@ from enum import IntEnum
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidFrame
 from penstock.core.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX

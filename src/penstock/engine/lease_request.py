@@ -11,6 +11,7 @@ from collections.abc import Callable
 from penstock.core.errors import PenstockError
 from penstock.engine.batcher import Promise
 from penstock.engine.shard import Shard
+from penstock.engine.waiting import Batch
 from penstock.machines.machine import Refused, Reply, refusal_error
 from penstock.machines.queue_commands import Acquire
 from penstock.machines.queues import Acquired
@@ -24,11 +25,11 @@ class LeaseRequest:
         shard: Shard,
         command: Acquire,
         give_back: Callable[[Acquire, Acquired], None],
-        size: int = 0,
+        batch: Batch | None = None,
     ) -> None:
-        """`size`: bytes of the batch that is being written, if that is what it is about."""
+        """`batch`: what is being written, if that is what it is about."""
         self.command = command
-        self.size = size
+        self.batch = batch
         self._give_back = give_back
         self._granted: asyncio.Future[Acquired] = asyncio.get_running_loop().create_future()
         shard.submit(command, self._answer, Promise.COMMITTED)

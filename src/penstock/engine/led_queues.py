@@ -14,6 +14,7 @@ being appended by somebody else is found out when it is applied, and both get th
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.askers import Askers
+from penstock.engine.batcher import Promise
 from penstock.engine.engine import Acks, Engine
 from penstock.engine.lease_request import LeaseRequest
 from penstock.engine.message_reader import MessageReader
@@ -38,6 +40,7 @@ from penstock.engine.queue_requests import (
 )
 from penstock.engine.shard import Shard
 from penstock.engine.traffic import INTERNAL
+from penstock.engine.waiting import Batch
 from penstock.engine.waiting_room import WaitingRoom
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, Reply, Request, refusal_error
@@ -104,14 +107,19 @@ class LedQueues:
         rules = queues.rules(partition)
         now_ms = self._clock.wall_ms()
         ids: list[bytes | None] = []
+        flow = self._engine.traffic.of(protocol)
         if rules is not None and rules.deduplication:
             ids = [id_of(message, rules) for message in messages]
+        elif messages:  # Nearly always it is one batch, of which every message is new.
+            batch = build_messages(messages, now_ms)
+            if len(batch) <= topic.settings.message_bytes_max:
+                base = (await self._engine.produce(topic, index, batch, Acks.ALL, flow)).base_offset
+                return [Sent(index, Offset(offset)) for offset in range(base, base + len(messages))]
         sent: list[Sent | None] = [None] * len(messages)
         for number, one in enumerate(ids):
             first = None if one is None else queues.first_with_id(partition, one, now_ms)
             if first is not None:
                 sent[number] = Sent(index, first, duplicate=True)
-        flow = self._engine.traffic.of(protocol)
         new = [number for number, one in enumerate(sent) if one is None]
         chunks = list(_chunks(messages, new, topic.settings.message_bytes_max))
         produced = [
@@ -163,12 +171,12 @@ class LedQueues:
             await self._open_default(topic, partition)
             return await self._ask(command).granted()
 
-    def _ask(self, command: Acquire, size: int = 0) -> LeaseRequest:
+    def _ask(self, command: Acquire) -> LeaseRequest:
         shard = self._engine.led_shard(command.partition)
-        return LeaseRequest(shard, command, self._give_back, size)
+        return LeaseRequest(shard, command, self._give_back)
 
     def ask_ahead(
-        self, room: WaitingRoom[LeaseRequest], command: Acquire, size: int
+        self, room: WaitingRoom[LeaseRequest], command: Acquire, batch: Batch
     ) -> LeaseRequest | None:
         """Ask for messages that are just being written, if it is likely that they can be had."""
         try:
@@ -176,11 +184,11 @@ class LedQueues:
         except PenstockError:
             return None
         work = shard.machine.queues.work(command.partition, command.group)
-        if work is None or work.is_held or work.queue.delay_ms > 0 or size > RECEIVE_BYTES_MAX:
+        if work is None or work.is_held or work.queue.delay_ms > 0:
             return None
-        if work.in_flight >= work.rules.in_flight_max:
+        if work.in_flight >= work.rules.in_flight_max or len(batch) > RECEIVE_BYTES_MAX:
             return None
-        asked = self._ask(command, size)
+        asked = LeaseRequest(shard, command, self._give_back, batch)
         answered = room.claim(command.messages_max)
         asked.on_answer(lambda: answered(asked.got_some))
         return asked
@@ -239,13 +247,18 @@ class LedQueues:
             # `Queues`, and then the first may have counted a delivery that nobody got.
             await self._wait(partition, group, left_ms)
 
-    def may_have_some(self, topic: Topic, group: str) -> bool:
-        """Whether it is worth asking for messages of the partitions that this node leads."""
-        led = [
-            partition
-            for partition in topic.partitions
-            if self._engine.leader(self._engine.shard_of(partition)).node == self._engine.node_id
-        ]
+    def may_have_some(
+        self, topic: Topic, group: str, led: Iterable[PartitionId] | None = None
+    ) -> bool:
+        """Whether it is worth asking for messages of the partitions that this node leads; `led` is
+        for those who know them already."""
+        engine = self._engine
+        if led is None:
+            led = [
+                partition
+                for partition in topic.partitions
+                if engine.leader(engine.shard_of(partition)).node == engine.node_id
+            ]
         try:
             return any(self.may_have(partition, group) for partition in led)
         except PenstockError:
@@ -329,15 +342,22 @@ class LedQueues:
             self._spawn(Settle(partition=partition, group=group, settlements=tuple(missing)))
         return deliveries
 
+    def begin_settle(
+        self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
+    ) -> "asyncio.Future[Settled]":
+        """Say what became of leased messages, now."""
+        partition = topic.partitions[index]
+        command = Settle(partition=partition, group=group, settlements=tuple(settlements))
+        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        shard = self._engine.led_shard(partition)
+        shard.submit(command, partial(_answer_settle, future), Promise.COMMITTED)
+        return future
+
     async def settle(
         self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
     ) -> list[Outcome]:
         """Say what became of leased messages."""
-        partition = topic.partitions[index]
-        command = Settle(partition=partition, group=group, settlements=tuple(settlements))
-        reply = await self._change(partition, command)
-        assert isinstance(reply, Settled), f"a settle was answered with {reply}"
-        return list(reply.outcomes)
+        return list((await self.begin_settle(topic, index, group, settlements)).outcomes)
 
     # Looking.
 
@@ -448,6 +468,17 @@ class LedQueues:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _answer_settle(future: "asyncio.Future[Settled]", reply: Reply | PenstockError) -> None:
+    if future.done():  # Whoever asked is gone.
+        return
+    if isinstance(reply, Settled):
+        future.set_result(reply)
+        return
+    error = refusal_error(reply) if isinstance(reply, Refused) else reply
+    assert isinstance(error, PenstockError), f"a settle was answered with {reply}"
+    future.set_exception(error)
 
 
 def lease_command(

@@ -33,6 +33,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownNode,
 )
+from penstock.core.pauses import growing_pauses
 from penstock.core.types import NO_NODE, NodeId, PartitionId, ShardId, Term
 from penstock.core.version import __version__
 from penstock.engine.audit import AUDIT_METHOD, Audit
@@ -92,7 +93,7 @@ PLACES_TICKS = 10
 HAND_OVER_SECONDS = 3.0
 FIRST_ELECTION_MS = 3_000
 REMOVED_TICKS = 50
-REGISTER_PAUSE_SECONDS = 0.05
+REGISTER_PAUSE_SECONDS_MAX = 0.05
 NOWHERE = "localhost:1"
 """What the catalog holds of a node that has no peer port: an address, as it wants one, at which
 nobody listens. The node says where it is when it is started with a port."""
@@ -176,7 +177,6 @@ class Node:
         file = load_node_file(disk, settings.data)
         if file is None:
             file = NodeFile(node=settings.node_id, incarnation=secrets.token_hex(8))
-            store_node_file(disk, settings.data, file)
         check_node(file, settings.node_id, settings.data)
         self._file = file
         if not file.cluster_id:
@@ -215,10 +215,11 @@ class Node:
     async def _stand_first(self, file: NodeFile) -> None:
         """In a new cluster nobody need wait for an election timeout: who should lead stands."""
         deadline = self._clock.monotonic_ms() + FIRST_ELECTION_MS
+        pauses = growing_pauses(self._settings.tick_ms / 1_000)
         while len(self.engine.alive()) < len(file.founders):
             if self._clock.monotonic_ms() >= deadline:
                 return
-            await asyncio.sleep(self._settings.tick_ms / 1_000)
+            await asyncio.sleep(next(pauses))
         placement = found(file.shards, file.founders)
         for shard in self._shards:
             running = self._shards.get(shard)
@@ -232,6 +233,8 @@ class Node:
         settings = self._settings
         if len(settings.cluster) <= 1:
             return found_alone(new, settings.shards)
+        # The others are told of this incarnation: after a crash it must be the same.
+        store_node_file(self._disk, settings.data, new)
         self._links.set_peers(settings.cluster)
         return await find_cluster(
             new,
@@ -366,16 +369,16 @@ class Node:
             incarnation=self._file.incarnation,
             rack=self._settings.rack,
         )
-        while True:
+        for pause in growing_pauses(REGISTER_PAUSE_SECONDS_MAX):
             try:
                 await self.engine.change_catalog(command)
             except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(REGISTER_PAUSE_SECONDS)
+                await asyncio.sleep(pause)
             except LocalError as refusal:
                 if self.engine.catalog.shards:
                     self._fail(refusal)
                     return
-                await asyncio.sleep(REGISTER_PAUSE_SECONDS)  # The catalog is being founded.
+                await asyncio.sleep(pause)  # The catalog is being founded.
             else:
                 return
 
@@ -554,6 +557,8 @@ class Node:
         self.engine.waiting.wake_all()
         if leads:
             self._tell_what_is_led()
+            if shard == CATALOG_SHARD:
+                self._stewardship.lead_catalog()
 
     # Peers.
 

@@ -31,13 +31,18 @@ def begin_parking() -> Parked:
     return request
 
 
+def note_parked(seconds: float) -> None:
+    """So long, this task's request was waiting for messages to come."""
+    request = _PARKED.get()
+    if request is not None:
+        request.seconds += seconds
+
+
 @contextmanager
 def parked() -> Iterator[None]:
     """What happens in this block is waiting for messages to come."""
-    request = _PARKED.get()
     began = precise_seconds()
     try:
         yield
     finally:
-        if request is not None:
-            request.seconds += precise_seconds() - began
+        note_parked(precise_seconds() - began)

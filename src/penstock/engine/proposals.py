@@ -37,6 +37,8 @@ class Proposals:
         self._proposed: deque[Proposed] = deque()
         self.bytes = 0
         self.waiters = 0
+        self.early = 0
+        """How many groups of waiters are answered before a commit."""
         self._early: dict[Promise, deque[tuple[Index, list[Waiter]]]] = {
             Promise.DURABLE: deque(),
             Promise.WRITTEN: deque(),
@@ -48,16 +50,19 @@ class Proposals:
     @property
     def awaits_writing(self) -> bool:
         """Somebody is answered as soon as the bytes are written."""
-        return bool(self._early[Promise.WRITTEN])
+        return bool(self.early and self._early[Promise.WRITTEN])
 
     def file(self, first: Index, term: Term, entries: list[GatheredEntry]) -> None:
         """Note the waiters of entries that were proposed from index `first` on."""
         for number, entry in enumerate(entries):
             index = Index(first + number)
             self._proposed.append(Proposed(index, term, entry.waiters))
-            if any(waiter.promise is not Promise.COMMITTED for waiter in entry.waiters):
+            early = False
+            for waiter in entry.waiters:
+                self.bytes += waiter.size
+                early = early or waiter.promise is not Promise.COMMITTED
+            if early:
                 self._file_early(index, entry.waiters)
-            self.bytes += sum(waiter.size for waiter in entry.waiters)
             self.waiters += len(entry.waiters)
 
     def _file_early(self, index: Index, waiters: list[Waiter]) -> None:
@@ -65,11 +70,13 @@ class Proposals:
             early = [waiter for waiter in waiters if waiter.promise is promise]
             if early:
                 queue.append((index, early))
+                self.early += 1
 
     def reached(self, promise: Promise, index: Index) -> None:
         """This node has written, or made durable, everything up to `index`."""
         queue = self._early[promise]
         while queue and queue[0][0] <= index:
+            self.early -= 1
             for waiter in queue.popleft()[1]:
                 assert waiter.reply is not None, "only appends are answered early"
                 waiter.answer(waiter.reply)
@@ -117,3 +124,4 @@ class Proposals:
                 for waiter in waiters:
                     waiter.answer(OutcomeUnknown(reason))
             queue.clear()
+        self.early = 0

@@ -35,6 +35,15 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     """When the lease ends, in log time."""
 
 
+class Wanted(msgspec.Struct, frozen=True, gc=False):
+    """What somebody asks for who does not wait."""
+
+    messages_max: int
+    lease_ms: int | None
+    """None: for as long as the queue's rules say."""
+    receiver: str
+
+
 class Sent(msgspec.Struct, frozen=True, array_like=True):
     """Where a message went, or, if it was a duplicate, where the first one is."""
 

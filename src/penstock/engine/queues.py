@@ -13,7 +13,7 @@ Long because everything that is asked of a queue can be asked of any node, and i
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import count
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ from penstock.core.errors import (
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.message import Message, NewMessage
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
+from penstock.core.receiver import worker_name
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
 from penstock.engine.engine import Engine
 from penstock.engine.forwarding import Forwarding, decode_body
@@ -54,6 +55,7 @@ from penstock.engine.queue_requests import (
     QueueCounts,
     Receipt,
     Sent,
+    Wanted,
     sum_counts,
 )
 from penstock.engine.receipts import read_receipt, sign_receipt
@@ -75,6 +77,7 @@ from penstock.machines.queue_commands import (
     Revive,
     Settle,
     Settlement,
+    Verdict,
 )
 from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
 from penstock.machines.work import Work
@@ -86,6 +89,8 @@ ELSEWHERE_SECONDS = 0.2
 """How often somebody who waits looks at partitions that are led by other nodes."""
 WAITS_ELSEWHERE_MAX = 256
 ASK_SECONDS = 10.0
+SIGNED_REMEMBERED = 4_096
+"""Of so many receipts signed last, and as many before them, it is known what they stand for."""
 
 T = TypeVar("T")
 
@@ -95,6 +100,8 @@ class Queues:
 
     def __init__(self, engine: Engine, forwarding: Forwarding, links: Links, clock: Clock) -> None:
         self._receipt_key = b""
+        self._signed: dict[str, Receipt] = {}
+        self._signed_before: dict[str, Receipt] = {}
         self._engine = engine
         self._forwarding = forwarding
         self._links = links
@@ -102,6 +109,7 @@ class Queues:
         self._partitioner = Partitioner()
         self._turns = count()
         self._waits_elsewhere = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self.here = LedQueues(engine, clock)
 
     # Sending.
@@ -274,6 +282,51 @@ class Queues:
         finally:
             self._waits_elsewhere -= 1
 
+    def can_receive_now(self, topic: Topic, index: int) -> bool:
+        """Whether a receive of a partition that is led here would, as it seems, get something; the
+        same errors as of `receive`."""
+        work = self.here.work(topic, index, DEFAULT_WORK_GROUP)
+        if work is None or work.is_held or not work.visible:
+            return False
+        if work.in_flight >= work.rules.in_flight_max:
+            return False
+        return bool(self._receipt_key or self._find_key())
+
+    async def receive_together(
+        self, topic: Topic, index: int, wanted: Sequence[Wanted]
+    ) -> list[list[Delivery]]:
+        """Lease messages of a partition that is led here for several at once, who ask for the same
+        time; what there is is dealt out in their order, and the last ones may get none. Nobody
+        waits. A lease is one program's, or of several that differ only in their connections."""
+        names = {one.receiver for one in wanted}
+        found = await self.here.receive(
+            topic,
+            index,
+            DEFAULT_WORK_GROUP,
+            messages_max=sum(one.messages_max for one in wanted),
+            lease_ms=wanted[0].lease_ms,
+            wait_ms=0,
+            receiver=names.pop() if len(names) == 1 else worker_name(wanted[0].receiver),
+        )
+        dealt: list[list[Delivery]] = []
+        start = 0
+        for one in wanted:
+            dealt.append(found[start : start + one.messages_max])
+            start += one.messages_max
+        return dealt
+
+    def give_back(self, topic: Topic, deliveries: Sequence[Delivery]) -> None:
+        """Nobody is there for these any more: it is as if they had not been delivered."""
+
+        async def carry() -> None:
+            verdicts = [(one.receipt, Verdict.RETURN, 0, "") for one in deliveries]
+            with suppress(PenstockError):  # The lease ends, and they are delivered again.
+                await self.settle(topic, verdicts)
+
+        task = asyncio.create_task(carry())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _wait(self, topic: Topic, wait_ms: int) -> None:
         """Wait for a message, or for the time to look elsewhere."""
         woken = asyncio.Event()
@@ -297,8 +350,12 @@ class Queues:
     async def settle(self, topic: Topic, verdicts: Verdicts) -> list[Outcome]:
         """Say what became of leased messages; one answer for each, in order."""
         shares: dict[tuple[PartitionId, str], list[int]] = {}
-        for number, (receipt, *_) in enumerate(verdicts):
-            shares.setdefault((receipt.partition, receipt.group), []).append(number)
+        places = {(one[0].partition, one[0].group) for one in verdicts}
+        if len(places) == 1:
+            shares[places.pop()] = list(range(len(verdicts)))
+        else:
+            for number, (receipt, *_) in enumerate(verdicts):
+                shares.setdefault((receipt.partition, receipt.group), []).append(number)
         outcomes = [Outcome.GONE] * len(verdicts)
         work = [
             self._settle_share(place, numbers, verdicts, outcomes)
@@ -344,11 +401,17 @@ class Queues:
 
     def sign(self, receipt: Receipt) -> str:
         """A receipt as text."""
-        return sign_receipt(receipt, self._receipt_key or self._find_key())
+        text = sign_receipt(receipt, self._receipt_key or self._find_key())
+        self._signed[text] = receipt
+        if len(self._signed) >= SIGNED_REMEMBERED:
+            self._signed_before, self._signed = self._signed, {}
+        return text
 
     def read_receipt(self, text: str) -> Receipt:
-        """The receipt that a text stands for, or `InvalidReceipt`."""
-        return read_receipt(text, self._receipt_key or self._find_key())
+        """The receipt that a text stands for, or `InvalidReceipt`. Most were signed here a moment
+        ago and need not be checked."""
+        known = self._signed.get(text) or self._signed_before.get(text)
+        return known or read_receipt(text, self._receipt_key or self._find_key())
 
     def _find_key(self) -> bytes:
         """It is made once for a cluster, and stays."""
@@ -642,6 +705,9 @@ class Queues:
 
     async def shut(self) -> None:
         """Let go of what is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.here.close()
 
 

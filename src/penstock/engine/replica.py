@@ -210,8 +210,9 @@ class Replica:
 
     def submit(
         self, request: Request, answer: Answer, promise: Promise = Promise.COMMITTED
-    ) -> None:
-        """Ask for a change; `answer` is called exactly once, perhaps before this returns.
+    ) -> bool:
+        """Ask for a change; `answer` is called exactly once, perhaps before this returns. True: it
+        is going to be written.
 
         Only appends may ask for a lesser promise than a commit."""
         try:
@@ -220,17 +221,18 @@ class Replica:
             plan = self.machine.plan(request, now_ms=self._world.clock.wall_ms(), term=term)
         except PenstockError as refusal:
             self._refuse(refusal, answer)
-            return
+            return False
         if isinstance(plan, Known):
             if not self._ride(plan.reply, answer):
                 answer(plan.reply)
-            return
+            return False
         if promise is Promise.PLANNED and isinstance(plan, Append):
             answer(plan.reply)
             answer, promise = _ignore, Promise.COMMITTED
         self._gathered_bytes += self._batcher.add(plan, answer, promise)
         if not self._gathering:
             self._turn_soon()
+        return True
 
     def read_barrier(self, answer: Answer) -> None:
         """Answer `Done` once this node is sure to lead and to have applied everything that was
@@ -277,8 +279,11 @@ class Replica:
         self._heir_until = self._ticks + self._settings.raft.election_ticks
         self._turn_soon()
 
-    def _hand_over(self) -> None:
-        """Leadership goes, unless the heir has become unfit; then all stays as it is."""
+    def _hand_over_when_idle(self) -> None:
+        """Leadership goes, unless something is under way, or the heir has become unfit; then all
+        stays as it is."""
+        if self._batcher or self._proposals:
+            return
         heir, self._heir = self._heir, NO_NODE
         try:
             self.raft.transfer(heir)
@@ -428,21 +433,23 @@ class Replica:
 
     def _carry_on(self) -> None:
         self._observe_leadership()
-        if self._heir and not self._batcher and not self._proposals:
-            self._hand_over()
-        if not self._writing and not self._gathering and not self.held:
+        if self._heir:
+            self._hand_over_when_idle()
+        if self._batcher.waiters and not self._writing and not self._gathering and not self.held:
             self._propose_gathered(self._settings.write_bytes_max)
         while not self._resting and (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
             self._observe_leadership()
-            if self._heir and not self._batcher and not self._proposals:
-                self._hand_over()
+            if self._heir:
+                self._hand_over_when_idle()
         if self._leading is not None and not self._in_office:
             self._take_office()
-        self._write()
-        if not self._receiver.busy:
+        if not self._writing:
+            self._write()
+        if not self._upkeep.busy and not self._receiver.busy:
             self._upkeep.keep_log_short(self.applied_index, now=self._retiring is not None)
-        self._retire_when_idle()
+        if self._retiring is not None:
+            self._retire_when_idle()
 
     def _retire_when_idle(self) -> None:
         busy = self._writing or self._resting or self._upkeep.busy or self._batcher or self._duties
@@ -502,11 +509,12 @@ class Replica:
             answer(refusal)
 
     def _propose_gathered(self, bytes_max: int) -> None:
+        waiting = self._batcher.waiters
         entries = self._batcher.take(bytes_max)
         if not entries:
             return
-        self._gathered_bytes -= sum(entry.size for entry in entries)
-        self._last_waiters = sum(len(entry.waiters) for entry in entries)
+        self._gathered_bytes -= sum([entry.size for entry in entries])
+        self._last_waiters = waiting - self._batcher.waiters
         first = self.raft.propose([entry.encode() for entry in entries])
         self._proposals.file(first, self.raft.term, entries)
         self.commit_times.proposed(self.raft.last_index)
@@ -560,7 +568,7 @@ class Replica:
 
     def _write(self) -> None:
         """One job for all duties that have piled up; installing a snapshot is a job of its own."""
-        if self._writing:
+        if not self._duties and not self.log.has_work:
             return
         duties: list[Duty] = []
         job: LogJob | None
@@ -609,8 +617,9 @@ class Replica:
             self._halt(error)
             return
         self.log.complete(job)
-        self._proposals.reached(Promise.WRITTEN, self.log.durable_index)
-        self._proposals.reached(Promise.DURABLE, self.log.durable_index)
+        if self._proposals.early:
+            self._proposals.reached(Promise.WRITTEN, self.log.durable_index)
+            self._proposals.reached(Promise.DURABLE, self.log.durable_index)
         for duty in duties:
             if duty.fetch is not None:
                 self._installed(duty.fetch)

@@ -145,9 +145,10 @@ class Shard:
             announce=announce,
         )
 
-    def submit(self, request: Request, answer: Answer, promise: Promise) -> None:
-        """Carry out a request and call back; the order of calls is the order of the log."""
-        self.replica.submit(request, answer, promise)
+    def submit(self, request: Request, answer: Answer, promise: Promise) -> bool:
+        """Carry out a request and call back; the order of calls is the order of the log. True: it
+        is going to be written."""
+        return self.replica.submit(request, answer, promise)
 
     def tick(self) -> None:
         """Time passes; only for a shard that does not tick itself."""
@@ -201,7 +202,7 @@ class Shard:
         self._writer.close()
         self._background.close()
 
-    async def _answer(self, ask: Callable[[Answer], None]) -> Reply:
+    async def _answer(self, ask: Callable[[Answer], object]) -> Reply:
         future: asyncio.Future[Reply] = self._loop.create_future()
         ask(partial(_settle, future))
         return await future

@@ -105,8 +105,18 @@ class Stewardship:
             self._led_ticks[shard] = self._led_ticks.get(shard, 0) + 1
             if shard != CATALOG_SHARD:
                 self._queue_duties.tick(shard, running)
-            if self._is_due(shard, running) and shard not in self._tasks:
-                self._tasks[shard] = asyncio.create_task(self._tend(shard, running))
+            if self._is_due(shard, running):
+                self._begin(shard, running)
+
+    def lead_catalog(self) -> None:
+        """This node leads the catalog since now: a new cluster need not wait for a tick."""
+        running = self._shards.get(CATALOG_SHARD)
+        if running is not None and not self._closed:
+            self._begin(CATALOG_SHARD, running)
+
+    def _begin(self, shard: ShardId, running: Shard) -> None:
+        if shard not in self._tasks:
+            self._tasks[shard] = asyncio.create_task(self._tend(shard, running))
 
     async def close(self) -> None:
         """Look after nothing any more."""
@@ -139,9 +149,10 @@ class Stewardship:
     async def _tend_catalog(self, running: Shard) -> None:
         catalog = running.machine.catalog
         if catalog.shards == 0:
-            if self._founders:
-                await running.change(self._foundation())
-            return
+            if not self._founders:
+                return
+            await running.change(self._foundation())
+            catalog = running.machine.catalog
         if RECEIPTS not in catalog.secrets:
             drawn = secrets.token_bytes(SECRET_BYTES)
             await running.change(KeepSecret(name=RECEIPTS, secret=drawn))

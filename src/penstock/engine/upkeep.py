@@ -78,13 +78,16 @@ class Upkeep:
 
     def keep_log_short(self, applied: Index, *, now: bool) -> None:
         """Take a snapshot if one is due, or wanted `now`."""
-        if self.busy or applied <= max(self._log.snapshot.index, self._taken_index):
+        if self.busy:
             return
-        due = self.log_bytes >= self._snapshot_log_bytes
-        due = due or self._log.snapshot.index < self._snapshot_from <= applied
+        due = now or self.log_bytes >= self._snapshot_log_bytes
+        if self._snapshot_from:
+            due = due or self._log.snapshot.index < self._snapshot_from <= applied
         if self._log.full and self.log_bytes > 0:
             due = True  # What was just deleted can go only when it is below a snapshot.
-        if not (due or now or self._raft.snapshot_wanted):
+        if not due and not self._raft.snapshot_wanted:
+            return
+        if applied <= max(self._log.snapshot.index, self._taken_index):
             return
         self.log_bytes, self._snapshot_from = 0, NO_INDEX
         self._taken_index = applied

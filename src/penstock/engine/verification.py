@@ -21,10 +21,10 @@ from penstock.engine.backup import (
 from penstock.engine.holding import LOCK_FILE
 from penstock.engine.local_shards import PREFIX
 from penstock.engine.node_file import NODE_FILE, load_node_file
-from penstock.storage import Disk, verify_directory
+from penstock.storage import Disk
 from penstock.storage.identity import IDENTITY_NAME
 from penstock.storage.manifest import MANIFEST_NAME
-from penstock.storage.repair import Finding
+from penstock.storage.repair import Finding, verify_directory
 from penstock.storage.spares import spare_findings
 
 Sort = Literal["backup", "data", "log"]

@@ -6,11 +6,12 @@ again and may find nothing. It is cheap for those nobody waits for: one lookup i
 
 from collections.abc import Callable, Iterable
 
-from penstock.core.records import read_header
+from penstock.core.records import read_outline
 from penstock.core.types import PartitionId
 
-Foresee = Callable[[PartitionId, int, int], None]
-"""The partition, how many messages are being written to it, and their bytes."""
+Batch = bytearray | memoryview
+Foresee = Callable[[PartitionId, int, Batch], None]
+"""The partition, how many messages are being written to it, and the batch, which has its place."""
 
 
 class Watch:
@@ -69,13 +70,13 @@ class Waiting:
             for watch in list(watching):
                 watch.wake()
 
-    def foresee(self, partition: PartitionId, batch: bytearray | memoryview) -> None:
-        """A record batch is about to be written to the partition."""
+    def foresee(self, partition: PartitionId, batch: Batch) -> None:
+        """A record batch is about to be written to the partition; it is stamped already."""
         watching = self._watchers.get(partition)
         if watching is not None:
             for watch in list(watching):
                 if watch.foresee is not None:
-                    watch.foresee(partition, read_header(batch).record_count, len(batch))
+                    watch.foresee(partition, read_outline(batch, 0)[2], batch)
 
     def wake_all(self) -> None:
         """Everybody should look: leadership has moved, or the node stops."""

@@ -12,21 +12,24 @@ the messages are for later or others had older claims, the room refrains from it
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from penstock.core.clock import precise_seconds
 from penstock.core.types import PartitionId
-from penstock.engine.parking import parked
-from penstock.engine.waiting import Watch
+from penstock.engine.parking import note_parked
+from penstock.engine.waiting import Batch, Watch
 
 VAIN_SKIPS = 64
 """After a request ahead of its messages got nothing, so many writes pass without one."""
 
 Asked = TypeVar("Asked")
-Ahead = Callable[[PartitionId, int, int], Asked | None]
-"""Asks for messages that are being written: the partition, how many, their bytes. None: it was not
+Ahead = Callable[[PartitionId, int, Batch], Asked | None]
+"""Asks for messages that are being written: the partition, how many, their batch. None: it was not
 worth it."""
+_Place = tuple[asyncio.Future[Asked | None], Ahead[Asked] | None]
 
 
 class WaitingRoom(Generic[Asked]):
@@ -43,7 +46,7 @@ class WaitingRoom(Generic[Asked]):
         self._on_idle = on_idle
         self._watch_for = watch
         self._watch: Watch | None = None
-        self._waiting: deque[tuple[asyncio.Future[Asked | None], Ahead[Asked] | None]] = deque()
+        self._waiting: deque[_Place[Asked]] = deque()
         self._claimed = 0
         self._skips = 0
 
@@ -58,32 +61,41 @@ class WaitingRoom(Generic[Asked]):
     ) -> Asked | None:
         """Return when it is one's turn to ask, or when the time is up; what `ahead` gave if that
         was called. What it gave to somebody who leaves at that moment goes to `abandon`."""
-        turn: asyncio.Future[Asked | None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[Asked | None] = loop.create_future()
         place = turn, ahead
         self._waiting.append(place)
         if self._watch is None:
             self._watch = self._watch_for(self.call)
             self._watch.move_on = self.call_all
             self._watch.foresee = self.foresee
+        patience = loop.call_later(seconds, self._give_up, place)
+        began = precise_seconds()
         try:
-            async with asyncio.timeout(seconds):
-                with parked():
-                    return await turn
-        except TimeoutError:
-            return turn.result() if turn.done() and not turn.cancelled() else None
+            return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.cancelled():
+                self._drop(place)
+            else:
                 asked = turn.result()
                 if asked is not None:
                     abandon(asked)
                 self.call()  # His turn goes to the next.
             raise
         finally:
-            if not turn.done():
-                turn.cancel()
-            if place in self._waiting:
-                self._waiting.remove(place)
+            note_parked(precise_seconds() - began)
+            patience.cancel()
             self._leave()
+
+    def _give_up(self, place: _Place[Asked]) -> None:
+        """His time is up."""
+        if not place[0].done():
+            self._drop(place)
+            place[0].set_result(None)
+
+    def _drop(self, place: _Place[Asked]) -> None:
+        with contextlib.suppress(ValueError):  # He may have been passed over already.
+            self._waiting.remove(place)
 
     def _leave(self) -> None:
         if not self._waiting and self._watch is not None:
@@ -108,7 +120,7 @@ class WaitingRoom(Generic[Asked]):
                 turn.set_result(None)
         self._waiting.clear()
 
-    def foresee(self, partition: PartitionId, messages: int, size: int) -> None:
+    def foresee(self, partition: PartitionId, messages: int, batch: Batch) -> None:
         """So many messages are about to be written: the first who left word asks for them."""
         if self._skips:
             self._skips -= 1
@@ -118,7 +130,7 @@ class WaitingRoom(Generic[Asked]):
         if not self._waiting:
             return
         turn, ahead = self._waiting[0]
-        asked = None if ahead is None else ahead(partition, messages, size)
+        asked = None if ahead is None else ahead(partition, messages, batch)
         if asked is not None:
             self._waiting.popleft()
             turn.set_result(asked)

@@ -3,7 +3,8 @@
 The loop never blocks on the disk: it prepares a job (all decisions, all memory), a worker carries
 out the job's steps (files only), and the loop is told when it is done. Jobs of one worker run one
 after the other in the order they were given, which is what makes "the vote before the answer" and
-"the snapshot before the removal" hold without locks.
+"the snapshot before the removal" hold without locks. The loop is told as soon as the steps are done
+that an answer waits for; should one of the others fail, the next job fails of it.
 
 In production a worker is one thread. In the simulator each step is an event of its own, with time
 in between in which the node may crash: so after any step the disk must be recoverable.
@@ -11,10 +12,10 @@ in between in which the node may crash: so after any step the disk must be recov
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from penstock.storage import Job
+from penstock.storage import Job, Step
 
 Done = Callable[[Exception | None], None]
 
@@ -45,18 +46,26 @@ class ThreadWorker:
         self._thread.join()
 
     def _run(self) -> None:
+        late: Exception | None = None
         while (item := self._jobs.get()) is not None:
             job, done = item
-            error: Exception | None = None
-            try:
-                for step in job.steps:
-                    step()
-            except Exception as caught:  # noqa: BLE001 - the loop decides what it means
-                error = caught
+            awaited = job.awaited
+            error = late or _carry_out(job.steps[:awaited])
             try:
                 self._call_on_loop(_Completion(done, error))
             except RuntimeError:
                 return  # The loop is closed: the process is on its way out and nobody listens.
+            late = _carry_out(job.steps[awaited:]) if error is None else None
+
+
+def _carry_out(steps: Sequence[Step]) -> Exception | None:
+    """Do them, up to the first that fails."""
+    try:
+        for step in steps:
+            step()
+    except Exception as caught:  # noqa: BLE001 - the loop decides what it means
+        return caught
+    return None
 
 
 class _Completion:

@@ -15,7 +15,7 @@ from penstock.core.errors import PenstockError
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import code_of
-from penstock.kafka.schema import Span, schema_of
+from penstock.kafka.schema import Span, flexible_versions
 
 Handle = Callable[[Message, Context], Awaitable[Answer | bytes]]
 Start = Callable[[bytearray, int, Context], None]
@@ -44,5 +44,5 @@ class Api(msgspec.Struct, frozen=True):
     @property
     def flexible_from(self) -> int:
         """The first version whose request header has tagged fields."""
-        flexible = schema_of(self.key, "request").flexible
+        flexible = flexible_versions(self.key, "request")
         return flexible[0] if flexible else 1 << 15

@@ -12,7 +12,7 @@ timedelta_i32 and timedelta_i64 (milliseconds) and datetime_i64 (milliseconds si
 
 import re
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Final, Literal
 
 import msgspec
@@ -90,15 +90,24 @@ def schema_of(key: int, direction: Direction) -> Schema:
         key=key,
         direction=direction,
         versions=_span(opening["versions"]),
-        flexible=_span(opening["flexible"]) if opening["flexible"] else None,
+        flexible=flexible_versions(key, direction),
         fields=_fields(lines, 0, len(lines), "  "),
     )
+
+
+def flexible_versions(key: int, direction: Direction) -> Span | None:
+    """Those in which a message is flexible: all that is asked of most messages, most of the time,
+    and known without reading their fields."""
+    opening, _ = _messages()[key, direction]
+    return _span(opening["flexible"]) if opening["flexible"] else None
 
 
 @cache
 def _messages() -> dict[tuple[int, str], tuple[re.Match[str], str]]:
     """The opening line and the fields' lines of every message."""
-    text = files("penstock.kafka").joinpath("messages.txt").read_text("utf-8")
+    data = get_data("penstock.kafka", "messages.txt")
+    assert data is not None, "messages.txt is a part of the package"
+    text = data.decode("utf-8")
     openings = list(_OPENING.finditer(text))
     ends = [opening.start() for opening in openings[1:]] + [len(text)]
     return {

@@ -1,7 +1,6 @@
 """How long a message that failed waits for its next delivery."""
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.queue_rules import Retry, WorkRules
 from penstock.core.types import Offset
 

@@ -50,11 +50,13 @@ class Timers:
 
     def pop(self, now_ms: int) -> tuple[int, Run] | None:
         """The next run to which something happens by now, and when that was due."""
-        due_ms = self.due_ms()
-        if due_ms is None or due_ms > now_ms:
-            return None
-        at_ms, first = heappop(self._heap)
-        return at_ms, self._runs[first]
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            at_ms, first = heappop(heap)
+            run = self._runs.get(first)
+            if run is not None and at_ms in _times(run):
+                return at_ms, run
+        return None
 
 
 def _times(run: Run) -> tuple[int, ...]:

@@ -131,7 +131,12 @@ class Loose:
         return False
 
     def levels(self, cursor: Offset | None) -> list[int]:
-        found = [level for level in range(PRIORITIES - 1, -1, -1) if self._has_any(level)]
+        heaps = self._heaps
+        found = [
+            level
+            for level in range(PRIORITIES - 1, -1, -1)
+            if heaps[level] and self._has_any(level)
+        ]
         if cursor is not None and DEFAULT_PRIORITY not in found:
             found.append(DEFAULT_PRIORITY)
             found.sort(reverse=True)

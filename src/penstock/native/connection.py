@@ -2,9 +2,9 @@
 
 Each request is a task. They begin in the order in which they came, so that batches of one sender
 are appended in the order they were sent. A request that is withdrawn, and all of a connection that
-is lost, are cancelled: a long poll ends, and what it would have leased goes back. An append, the
-most frequent of them, waits for one thing only: it is handed to its shard as soon as it is read,
-and its answer is a callback, without a task in between.
+is lost, are cancelled: a long poll ends, and what it would have leased goes back. Appends and
+verdicts, the most frequent of them, wait for one thing only: they are handed to their shard as soon
+as they are read, and their answer is a callback, without a task in between.
 
 Pushing back. While a client does not read its answers, or has too much under way, nothing more is
 read from it: TCP tells it. A client that sends what is no request is disconnected, with a line in
@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.core import limits
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import InvalidFrame, PenstockError, Unavailable
-from penstock.engine.engine import Produced
 from penstock.engine.parking import begin_parking
 from penstock.native.handling import PROTOCOL, Buffer
-from penstock.native.messages import appended
+from penstock.native.messages import QUICK_HANDLERS, Quick
 from penstock.wire import codec
 from penstock.wire.failures import describe_error
 from penstock.wire.frames import Kind, greet, write_prefix
 from penstock.wire.group_requests import JoinGroup, SyncGroup
 from penstock.wire.read_requests import Fetch
-from penstock.wire.requests import Append, Request, Take
+from penstock.wire.requests import Request, Take
 from penstock.wire.stream import Frame, FrameStream
 
 if TYPE_CHECKING:
@@ -120,10 +119,11 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._guests.requests += 1
         size = len(frame.head) + len(frame.payload)
         began = precise_seconds()
-        if type(request) is Append and not self._retiring:
-            appending = self._guests.service.begin_append(request, frame.payload)
-            self._note_begun(frame.id, request, size, appending)
-            appending.add_done_callback(partial(self._appended, frame.id, request, began))
+        quick = QUICK_HANDLERS.get(type(request))
+        if quick is not None and not self._retiring:
+            doing = self._guests.service.begin(quick, request, frame.payload)
+            self._note_begun(frame.id, request, size, doing)
+            doing.add_done_callback(partial(self._done, frame.id, request, quick, began))
         else:
             task = asyncio.get_running_loop().create_task(
                 self._carry_out(frame.id, request, frame.payload, began)
@@ -138,17 +138,23 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._under_way[frame_id] = doing, request, size
         self._under_way_bytes += size
 
-    def _appended(
-        self, frame_id: int, request: Append, began: float, appending: "asyncio.Future[Produced]"
+    def _done(
+        self,
+        frame_id: int,
+        request: Request,
+        quick: Quick,
+        began: float,
+        doing: "asyncio.Future[Any]",
     ) -> None:
-        if not appending.cancelled():
-            error = appending.exception()
+        if not doing.cancelled():
+            error = doing.exception()
             if error is None:
-                self._send(Kind.ANSWER, frame_id, codec.encode(appended(appending.result())), b"")
+                head = codec.encode(quick.answer(doing.result()))
+                self._send(Kind.ANSWER, frame_id, head, b"")
             else:
                 self._fail(frame_id, request, error)
             self._note_time(request, began, 0)
-        self._end(frame_id, appending)
+        self._end(frame_id, doing)
 
     def _fail(self, frame_id: int, request: Request, error: BaseException) -> None:
         """A request is refused; what nobody expects ends the connection, and is told of."""
@@ -182,10 +188,11 @@ class NativeConnection(asyncio.BufferedProtocol):
     def _note_time(self, request: Request, began: float, waited: float) -> None:
         name = type(request).__name__
         ended = precise_seconds()
-        self._guests.times.observe(name, ended - began - waited)
-        self._guests.service.slow_requests.note(
-            PROTOCOL, name, self._client, began=began, ended=ended, waited=waited
-        )
+        took = ended - began - waited
+        self._guests.times.observe(name, took)
+        slow = self._guests.service.slow_requests
+        if took >= slow.seconds:
+            slow.note(PROTOCOL, name, self._client, began=began, ended=ended, waited=waited)
 
     def _end(self, frame_id: int, task: "asyncio.Future[Any]") -> None:
         """A request is over; one that was cancelled may not even have begun."""

@@ -1,29 +1,35 @@
 """Sending and settling, for native clients: answered by the node that leads the partition."""
 
 import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
-from penstock.core.errors import InvalidRequest, PenstockError, UnknownPartition
+from penstock.core.errors import InvalidRequest, UnknownPartition
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX, LEASE_MS_MAX, SETTLEMENTS_MAX
 from penstock.core.types import Offset
 from penstock.engine.engine import Acks, Produced
+from penstock.machines import queues
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Settlement, Verdict
 from penstock.native.handling import PROTOCOL, Desk, Handlers, Reply
-from penstock.wire.requests import Append, Appended, Send, SentOnes, Settle, Settled
+from penstock.wire.requests import (
+    Answer,
+    Append,
+    Appended,
+    Request,
+    Send,
+    SentOnes,
+    Settle,
+    Settled,
+)
 
 _VERDICTS = {int(verdict): verdict for verdict in Verdict}
 _UNSENT_DELAY_MS = -1
 
 
 def begin_append(desk: Desk, request: Append, payload: memoryview) -> "asyncio.Future[Produced]":
-    """Append a batch, now: the order of calls is the order of offsets. What is wrong with it is
-    told by the future, too."""
-    try:
-        topic = desk.topic(request.topic_id)
-    except PenstockError as error:
-        refused: asyncio.Future[Produced] = asyncio.get_running_loop().create_future()
-        refused.set_exception(error)
-        return refused
+    """Append a batch, now: the order of calls is the order of offsets."""
+    topic = desk.topic(request.topic_id)
     return desk.engine.produce(topic, request.index, payload, Acks.ALL, desk.flow)
 
 
@@ -48,7 +54,9 @@ async def answer_send(desk: Desk, request: Send, _payload: memoryview) -> Reply:
     return SentOnes(tuple((one.offset, one.duplicate) for one in sent)), b""
 
 
-async def answer_settle(desk: Desk, request: Settle, _payload: memoryview) -> Reply:
+def begin_settle(
+    desk: Desk, request: Settle, _payload: memoryview
+) -> "asyncio.Future[queues.Settled]":
     """Say what became of leased messages."""
     topic = _checked(desk.topic(request.topic_id), request.index)
     if len(request.settlements) > SETTLEMENTS_MAX:
@@ -56,10 +64,18 @@ async def answer_settle(desk: Desk, request: Settle, _payload: memoryview) -> Re
             f"{len(request.settlements)} verdicts in one request; {SETTLEMENTS_MAX} may be"
         )
     settlements = [_settlement(*one) for one in request.settlements]
-    outcomes = await desk.engine.queues.settle_here(
-        topic, request.index, request.group, settlements
-    )
-    return Settled(tuple(map(int, outcomes))), b""
+    here = desk.engine.queues.here
+    return here.begin_settle(topic, request.index, request.group, settlements)
+
+
+def settled(reply: queues.Settled) -> Settled:
+    """The answer."""
+    return Settled(tuple(map(int, reply.outcomes)))
+
+
+async def answer_settle(desk: Desk, request: Settle, payload: memoryview) -> Reply:
+    """Say what became of leased messages."""
+    return settled(await begin_settle(desk, request, payload)), b""
 
 
 def _settlement(
@@ -82,3 +98,18 @@ def _checked(topic: Topic, index: int) -> Topic:
 
 
 MESSAGE_HANDLERS: Handlers = {Append: answer_append, Send: answer_send, Settle: answer_settle}
+
+
+class Quick(NamedTuple):
+    """A request that waits for one thing only, once it is begun: for its shard to say so."""
+
+    begin: Callable[[Desk, Any, memoryview], "asyncio.Future[Any]"]
+    """Raises what is wrong with the request, or tells it by the future."""
+    answer: Callable[[Any], Answer]
+    """What the client is told of the future's result."""
+
+
+QUICK_HANDLERS: Final[Mapping[type[Request], Quick]] = {
+    Append: Quick(begin_append, appended),
+    Settle: Quick(begin_settle, settled),
+}

@@ -6,23 +6,22 @@ refused is raised as the error it is.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from penstock.core.errors import InvalidRequest
-from penstock.engine.engine import Produced
+from penstock.core.errors import InvalidRequest, PenstockError
 from penstock.engine.node import Node
 from penstock.engine.slow_requests import SlowRequests
 from penstock.native.covering import COVER_HANDLERS
 from penstock.native.groups import GROUP_HANDLERS
 from penstock.native.handling import Buffer, Desk, Handler, Reply
-from penstock.native.messages import MESSAGE_HANDLERS, begin_append
+from penstock.native.messages import MESSAGE_HANDLERS, Quick
 from penstock.native.publishing import PUBLISH_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.reading import READ_HANDLERS
 from penstock.native.taking import Taking
 from penstock.native.topics import TOPIC_HANDLERS
 from penstock.native.tracing import TRACE_HANDLERS
-from penstock.wire.requests import Answer, Append, Request, Take, Taken
+from penstock.wire.requests import Answer, Request, Take, Taken
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
     **COVER_HANDLERS,
@@ -58,9 +57,15 @@ class Service:
             raise InvalidRequest(f"{type(request).__name__} is not answered here")
         return await handler(self._desk, request, memoryview(payload))
 
-    def begin_append(self, request: Append, payload: Buffer) -> "asyncio.Future[Produced]":
-        """Append a batch, now; what is wrong with it comes with the future, as its answer does."""
-        return begin_append(self._desk, request, memoryview(payload))
+    def begin(self, quick: Quick, request: Request, payload: memoryview) -> "asyncio.Future[Any]":
+        """Begin a request that needs no task, now; what is wrong with it comes with the future, as
+        its result does."""
+        try:
+            return quick.begin(self._desk, request, payload)
+        except PenstockError as error:
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
 
     def undo(self, request: Request, answer: Answer) -> None:
         """The answer reached nobody: what it leased goes back."""

@@ -15,14 +15,14 @@ import contextlib
 import struct
 from collections.abc import Iterable, Sequence
 from itertools import count, pairwise
-from typing import Final
+from typing import Final, TypeGuard
 
 from penstock.core.errors import InvalidBatch, NotLeader, PenstockError
-from penstock.core.limits import ACQUIRE_MESSAGES_MAX, KIB, LEASE_MS_MAX, MIB
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
 from penstock.core.receiver import receiver_name
-from penstock.core.records import BATCH_HEADER_BYTES, read_outline
+from penstock.core.records import read_outline
 from penstock.core.types import Offset, PartitionId, ShardId, TopicId
 from penstock.engine.lease_request import LeaseRequest
 from penstock.engine.led_queues import LOOKS_MAX, lease_command
@@ -35,6 +35,7 @@ from penstock.engine.stored_batches import (
     measure,
     ready_ranges,
 )
+from penstock.engine.waiting import Batch
 from penstock.engine.waiting_room import WaitingRoom
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Settlement, Verdict
@@ -50,8 +51,6 @@ FEW_MESSAGES: Final = 16
 """So few are leased without looking how large they are."""
 SMALL_SHARE: Final = 4
 """A compressed batch is sent whole if at least one in so many of its messages is wanted."""
-SMALL_BATCH_BYTES: Final = 64 * KIB
-"""A batch of this size is read as soon as anything of it is wanted."""
 MARKS_KEPT_MAX: Final = 256
 _OFFSET: Final = struct.Struct(">q")
 
@@ -73,29 +72,34 @@ class Taking:
     async def take(self, request: Take, address: str) -> tuple[Taken, Buffer]:
         """Lease messages; waits for some if there are none. `address` is the client's."""
         receiver = receiver_name("native", address, request.receiver)
-        clock = self._engine.clock
+        clock, here = self._engine.clock, self._engine.queues.here
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
         deadline_ms = clock.monotonic_ms() + wait_ms
         looks = 0
-        parts: list[Part] = []
         while True:
             topic = self._desk.topic(request.topic_id)
-            self._engine.queues.here.askers.note(topic.topic_id, request.group, receiver)
-            parts = parts or await self._look(topic, request, receiver)
+            here.askers.note(topic.topic_id, request.group, receiver)
+            led = self._led(topic)
+            parts = await self._look(topic, led, request, receiver)
             left_ms = deadline_ms - clock.monotonic_ms()
-            moved = request.led not in (UNKNOWN, self._mark(topic))
+            mark = led_mark(len(topic.partitions), led)
+            moved = request.led not in (UNKNOWN, mark)
             if parts or left_ms <= 0 or moved:
-                self._desk.flow.delivered(topic.name, _messages(parts))
-                payload = parts[0][1] if len(parts) == 1 else b"".join(part[1] for part in parts)
-                return Taken(tuple(part[0] for part in parts), clock.wall_ms(), moved), payload
+                return self._taken(topic, parts, moved)
             # What comes to one partition while another is looked at calls nobody.
             looks += 1
-            here = self._engine.queues.here
-            if looks >= LOOKS_MAX or not here.may_have_some(topic, request.group):
+            mine = (topic.partitions[index] for index in led)
+            if looks >= LOOKS_MAX or not here.may_have_some(topic, request.group, mine):
                 looks = 0
-                asked = await self._wait(topic, request, receiver, left_ms)
-                if asked is not None:
-                    parts = await self._take_asked(topic, request, asked)
+                asked = await self._wait(topic, request, receiver, left_ms, mark)
+                parts = [] if asked is None else await self._take_asked(topic, request, asked)
+                if parts:
+                    return self._taken(topic, parts, moved=False)
+
+    def _taken(self, topic: Topic, parts: list[Part], moved: bool) -> tuple[Taken, Buffer]:
+        self._desk.flow.delivered(topic.name, _messages(parts))
+        payload = parts[0][1] if len(parts) == 1 else b"".join(part[1] for part in parts)
+        return Taken(tuple(part[0] for part in parts), self._engine.clock.wall_ms(), moved), payload
 
     def give_back(self, request: Take, taken: Taken) -> None:
         """Nobody is there any more to take these messages."""
@@ -112,37 +116,37 @@ class Taking:
     # Looking.
 
     def _led(self, topic: Topic) -> list[int]:
-        """The partitions this node leads, another one first each time."""
-        engine = self._engine
-        led = self._indexes(topic)
-        if not led:
-            leader = engine.leader(engine.shard_of(topic.partitions[0])).node
-            raise NotLeader(f"this node leads no partition of {topic.name}", leader=leader)
-        turn = next(self._turns) % len(led)
-        return led[turn:] + led[:turn]
-
-    def _indexes(self, topic: Topic) -> list[int]:
+        """The partitions this node leads."""
         engine = self._engine
         led: dict[ShardId, bool] = {}
         found = []
         for index, partition in enumerate(topic.partitions):
             shard = engine.shard_of(partition)
-            if shard not in led:
-                led[shard] = engine.leader(shard).node == engine.node_id
-            if led[shard]:
+            leads = led.get(shard)
+            if leads is None:
+                leads = led[shard] = engine.leader(shard).node == engine.node_id
+            if leads:
                 found.append(index)
         return found
 
-    def _mark(self, topic: Topic) -> int:
-        return led_mark(len(topic.partitions), self._indexes(topic))
+    def _in_turn(self, topic: Topic, led: list[int]) -> list[int]:
+        """Another one first each time."""
+        if not led:
+            engine = self._engine
+            leader = engine.leader(engine.shard_of(topic.partitions[0])).node
+            raise NotLeader(f"this node leads no partition of {topic.name}", leader=leader)
+        if len(led) == 1:
+            return led
+        turn = next(self._turns) % len(led)
+        return led[turn:] + led[:turn]
 
-    async def _look(self, topic: Topic, request: Take, receiver: str) -> list[Part]:
+    async def _look(self, topic: Topic, led: list[int], request: Take, receiver: str) -> list[Part]:
         left = min(max(request.messages_max, 0), ACQUIRE_MESSAGES_MAX)
         room_bytes = min(max(request.bytes_max, 1), TAKE_BYTES_MAX)
         parts: list[Part] = []
         problem: PenstockError | None = None
         try:
-            for index in self._led(topic):
+            for index in self._in_turn(topic, led):
                 if left <= 0 or room_bytes <= 0:
                     break
                 try:
@@ -292,14 +296,13 @@ class Taking:
     # Waiting.
 
     async def _wait(
-        self, topic: Topic, request: Take, receiver: str, wait_ms: int
+        self, topic: Topic, request: Take, receiver: str, wait_ms: int, mark: int
     ) -> LeaseRequest | None:
         """Wait for one's turn; a request if it was made already, for messages being written."""
         group, here = request.group, self._engine.queues.here
         key = (topic.topic_id, group)
         room = self._rooms.get(key)
         if room is None:
-            mark = self._mark(topic)
             room = self._rooms[key] = WaitingRoom(
                 lambda: self._ready(topic, group, mark),
                 lambda wake: self._engine.watch(topic.partitions, wake),
@@ -307,12 +310,12 @@ class Taking:
             )
         chosen = room
 
-        def ahead(partition: PartitionId, messages: int, size: int) -> LeaseRequest | None:
-            if size > min(request.bytes_max, TAKE_BYTES_MAX):
+        def ahead(partition: PartitionId, messages: int, batch: Batch) -> LeaseRequest | None:
+            if len(batch) > min(request.bytes_max, TAKE_BYTES_MAX):
                 return None
             few = min(request.messages_max, ACQUIRE_MESSAGES_MAX, messages)
             command = lease_command(partition, group, few, _lease_ms(request), receiver)
-            return here.ask_ahead(chosen, command, size)
+            return here.ask_ahead(chosen, command, batch)
 
         return await room.wait(wait_ms / 1_000, ahead, LeaseRequest.abandon)
 
@@ -320,34 +323,23 @@ class Taking:
         """What a request got that was made while the messages were being written."""
         acquired = await asked.granted()
         index = topic.partitions.index(asked.command.partition)
-        if len(acquired.runs) == 1 and asked.size <= SMALL_BATCH_BYTES:
-            whole = self._whole(topic, index, acquired.runs[0])
-            if whole is not None:
-                return [self._packed(index, acquired, acquired.runs, [whole])]
+        if len(acquired.runs) == 1 and _is_just(asked.batch, acquired.runs[0]):
+            return [self._packed(index, acquired, acquired.runs, [asked.batch])]
         part = self._packed_or_returned(topic, index, request.group, acquired)
         return [] if part is None else [part]
-
-    def _whole(self, topic: Topic, index: int, run: GrantedRun) -> Buffer | None:
-        """The stored batch, if these are just its messages: nobody looks into it."""
-        try:
-            data = self._engine.read(topic, index, run.first, 1)
-        except PenstockError:
-            return None  # Whoever reads it in the usual way knows what to do.
-        if len(data) < BATCH_HEADER_BYTES:
-            return None
-        first, size, count, _, _ = read_outline(data, 0)
-        exact = (first, first + count, size) == (run.first, run.end, len(data))
-        return data if exact else None
 
     def _ready(self, topic: Topic, group: str, mark: int) -> int:
         """How many of those who wait should ask now; all of them if something else is new."""
         everybody = len(self._rooms[topic.topic_id, group])
         known = self._engine.catalog.topic_by_id(topic.topic_id)
-        if known is None or known.partitions != topic.partitions or self._mark(topic) != mark:
+        if known is None or known.partitions != topic.partitions:
+            return everybody
+        led = self._led(topic)
+        if not led or led_mark(len(topic.partitions), led) != mark:
             return everybody
         ready = 0
         try:
-            for index in self._led(topic):
+            for index in led:
                 work = self._engine.queues.work_here(topic, index, group)
                 if work is None:
                     return everybody
@@ -355,6 +347,15 @@ class Taking:
         except PenstockError:
             return everybody  # They will be told who leads now.
         return ready
+
+
+def _is_just(batch: Batch | None, run: GrantedRun) -> TypeGuard[Batch]:
+    """These are just the messages of the batch that was written with the lease: it is sent as it
+    is, and nobody reads it again."""
+    if batch is None:
+        return False
+    first, size, count, _, _ = read_outline(batch, 0)
+    return (first, first + count, size) == (run.first, run.end, len(batch))
 
 
 def _lease_ms(request: Take) -> int | None:

@@ -121,7 +121,7 @@ class Leadership:
             raise NotLeader(f"node {state.me} is handing over to node {self.transfer_target}")
         if state.me not in state.membership.voters:
             raise NotLeader(f"node {state.me} leads only until its removal is committed")
-        size = sum(len(payload) for _, payload in proposals)
+        size = sum([len(payload) for _, payload in proposals])
         limit = state.settings.uncommitted_bytes_max
         if self._uncommitted_bytes and self._uncommitted_bytes + size > limit:
             raise Overloaded(
@@ -337,8 +337,10 @@ class Leadership:
     @property
     def snapshot_wanted(self) -> bool:
         """A follower can only be helped by a snapshot, and we have none: please take one."""
-        return self._state.log.snapshot.index == NO_INDEX and any(
-            progress.state is ProgressState.SNAPSHOT for progress in self.progress.values()
+        return (
+            bool(self.progress)
+            and self._state.log.snapshot.index == NO_INDEX
+            and any(one.state is ProgressState.SNAPSHOT for one in self.progress.values())
         )
 
     def _start_round(self) -> None:
@@ -382,10 +384,14 @@ class Leadership:
 
     def _advance_commit(self) -> None:
         state, log = self._state, self._state.log
-        agreed = reached(
-            log.durable if node == state.me else self.progress[node].counted_match
-            for node in state.membership.voters
-        )
+        voters = state.membership.voters
+        if len(voters) == 1 and voters[0] == state.me:
+            agreed: int = log.durable
+        else:
+            agreed = reached(
+                log.durable if node == state.me else self.progress[node].counted_match
+                for node in voters
+            )
         index = Index(min(agreed, log.durable))
         if index <= log.committed or log.term(index) != state.term:
             return

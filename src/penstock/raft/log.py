@@ -72,7 +72,6 @@ class RaftLog:
         "_cache_bytes_max",
         "_entries",
         "_issued",
-        "_last_index",
         "_reader",
         "_restored",
         "_restored_issued",
@@ -81,6 +80,7 @@ class RaftLog:
         "committed",
         "durable",
         "handed",
+        "last_index",
     )
 
     def __init__(self, reader: LogReader, *, cache_bytes_max: int) -> None:
@@ -90,7 +90,7 @@ class RaftLog:
         self._entries: list[Entry] = []
         self._base: Index = Index(last + 1)
         self._bytes = 0
-        self._last_index: Index = last
+        self.last_index: Index = last
         self._issued: Index = last
         self._writes: deque[tuple[int, Index]] = deque()
         self._restored: SnapshotMark | None = None
@@ -112,12 +112,8 @@ class RaftLog:
         return self._reader.first_index
 
     @property
-    def last_index(self) -> Index:
-        return self._last_index
-
-    @property
     def last_term(self) -> Term:
-        return self._entries[-1].term if self._entries else self.term(self._last_index)
+        return self._entries[-1].term if self._entries else self.term(self.last_index)
 
     @property
     def snapshot(self) -> SnapshotMark:
@@ -137,7 +133,7 @@ class RaftLog:
         """The term of an entry from `first_index - 1` on."""
         position = index - self._base
         if position >= 0:
-            assert index <= self._last_index, f"term of {index}, log ends at {self._last_index}"
+            assert index <= self.last_index, f"term of {index}, log ends at {self.last_index}"
             return self._entries[position].term
         if index == NO_INDEX:
             return NO_TERM
@@ -148,14 +144,14 @@ class RaftLog:
 
     def matches(self, index: Index, term: Term) -> bool:
         """Whether the log holds this entry; then everything before it is equal too (§5.3)."""
-        if index > self._last_index or index < self.first_index - 1:
+        if index > self.last_index or index < self.first_index - 1:
             return False
         return self.term(index) == term
 
     def entries(self, low: Index, bytes_max: int, *, high: Index) -> tuple[Entry, ...]:
         """Entries from `low` to before `high`: at least one, then as many as `bytes_max` allows."""
-        assert self.first_index <= low < high <= self._last_index + 1, (
-            f"entries {low}..{high - 1} of a log {self.first_index}..{self._last_index}"
+        assert self.first_index <= low < high <= self.last_index + 1, (
+            f"entries {low}..{high - 1} of a log {self.first_index}..{self.last_index}"
         )
         if low < self._base:
             return self._reader.entries(low, min(high, self._base), bytes_max)
@@ -175,7 +171,7 @@ class RaftLog:
         """The last index ≤ `index` whose term is ≤ `term`; `floor - 1` if only that remains.
 
         Terms never fall along a log, so this is a binary search and not a walk of a million."""
-        low, high = floor, min(index, self._last_index)
+        low, high = floor, min(index, self.last_index)
         while low <= high:
             middle = Index((low + high) // 2)
             if self.term(middle) <= term:
@@ -189,14 +185,14 @@ class RaftLog:
     def append(self, entries: tuple[Entry, ...] | list[Entry]) -> None:
         """Put entries at the end; those at or before it replace what is there from that index."""
         first = entries[0].index
-        assert first <= self._last_index + 1, f"entry {first} after {self._last_index}"
-        if first <= self._last_index:
+        assert first <= self.last_index + 1, f"entry {first} after {self.last_index}"
+        if first <= self.last_index:
             self._truncate(first)
         self._entries.extend(entries)
-        self._last_index = entries[-1].index
+        self.last_index = entries[-1].index
         self._bytes += sum(map(entry_bytes, entries))
-        assert self._base + len(self._entries) == self._last_index + 1, (
-            f"entries from {first} to {self._last_index} have a gap"
+        assert self._base + len(self._entries) == self.last_index + 1, (
+            f"entries from {first} to {self.last_index} have a gap"
         )
 
     def _truncate(self, index: Index) -> None:
@@ -210,7 +206,7 @@ class RaftLog:
             self._bytes = 0
             self._base = index
         last = Index(index - 1)
-        self._last_index = last
+        self.last_index = last
         self._issued = min(self._issued, last)
         self.durable = min(self.durable, last)
         if self._writes:
@@ -225,7 +221,7 @@ class RaftLog:
         self._bytes = 0
         self._writes.clear()
         self._base = Index(mark.index + 1)
-        self._last_index = self._issued = mark.index
+        self.last_index = self._issued = mark.index
         self.committed = self.handed = self.applied = mark.index
         self._restored = mark
         self._restored_issued = False
@@ -234,7 +230,7 @@ class RaftLog:
         """Everything up to `index` is agreed. Says whether that is news."""
         if index <= self.committed:
             return False
-        assert index <= self._last_index, f"commit {index}, log ends at {self._last_index}"
+        assert index <= self.last_index, f"commit {index}, log ends at {self.last_index}"
         self.committed = index
         return True
 
@@ -242,7 +238,7 @@ class RaftLog:
 
     @property
     def unissued(self) -> bool:
-        return self._issued < self._last_index or (
+        return self._issued < self.last_index or (
             self._restored is not None and not self._restored_issued
         )
 
@@ -253,9 +249,9 @@ class RaftLog:
             mark = self._restored
             self._restored_issued = True
         entries: tuple[Entry, ...] = ()
-        if self._issued < self._last_index:
+        if self._issued < self.last_index:
             entries = tuple(self._entries[self._issued + 1 - self._base :])
-            self._issued = self._last_index
+            self._issued = self.last_index
         if mark is not None or entries:
             self._writes.append((sequence, self._issued))
         return mark, entries

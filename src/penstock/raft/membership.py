@@ -26,7 +26,7 @@ from penstock.core.types import Index, NodeId
 class MembershipHistory:
     """The memberships of a log, oldest first; the first one is that of the snapshot."""
 
-    __slots__ = ("_changes",)
+    __slots__ = ("_changes", "current")
 
     def __init__(
         self, index: Index, membership: Membership, changes: Iterable[tuple[Index, Membership]] = ()
@@ -38,10 +38,8 @@ class MembershipHistory:
                 self._changes[-1] = (changed, members)
             elif changed > index:
                 self.append(changed, members)
-
-    @property
-    def current(self) -> Membership:
-        return self._changes[-1][1]
+        self.current: Membership = self._changes[-1][1]
+        """The one in force."""
 
     @property
     def previous(self) -> Membership:
@@ -63,16 +61,19 @@ class MembershipHistory:
     def append(self, index: Index, membership: Membership) -> None:
         assert index > self.changed_index, f"membership {index} after {self.changed_index}"
         self._changes.append((index, membership))
+        self.current = membership
 
     def truncate(self, index: Index) -> None:
         """Entries from `index` on are gone; so is what they changed."""
         while self._changes[-1][0] >= index and len(self._changes) > 1:
             self._changes.pop()
+        self.current = self._changes[-1][1]
         assert self.changed_index < index, f"the snapshot's membership truncated at {index}"
 
     def restart(self, index: Index, membership: Membership) -> None:
         """A snapshot replaced the log up to `index`."""
         self._changes = [(index, membership)]
+        self.current = membership
 
     def forget(self, index: Index) -> None:
         """Nobody will ask for a membership before `index` again."""

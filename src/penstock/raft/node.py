@@ -332,17 +332,19 @@ class RaftNode:
         if leadership is not None and leadership.restless:
             leadership.flush()
         must_persist = log.unissued or state.hard_unissued or following.healed
+        appliable = log.handed < log.committed and log.appliable
         if not (
             must_persist
+            or appliable
             or not state.outbox.empty
-            or log.appliable
             or following.offer is not None
             or (leadership is not None and leadership.reads.confirmed)
         ):
             return None
         # Reading the log can fail; nothing has been taken yet.
-        committed = log.hand_over(state.settings.apply_bytes_max) if log.appliable else ()
-        reads = leadership.reads.take() if leadership is not None else ()
+        committed = log.hand_over(state.settings.apply_bytes_max) if appliable else ()
+        confirmed = leadership is not None and leadership.reads.confirmed
+        reads = leadership.reads.take() if leadership is not None and confirmed else ()
         messages, promises = state.outbox.take(must_persist=must_persist)
         sequence = state.outbox.sequence
         hard_state = state.issue_hard_state(sequence)

@@ -8,12 +8,6 @@ from penstock.storage.job import Job, LogJob, Step, run
 from penstock.storage.log import ShardLog
 from penstock.storage.quarantine import Quarantine
 from penstock.storage.read_plan import ReadPlan
-from penstock.storage.repair import (
-    RepairReport,
-    describe_directory,
-    repair_directory,
-    verify_directory,
-)
 from penstock.storage.settings import LogSettings
 from penstock.storage.statistics import LogStatistics
 
@@ -31,11 +25,7 @@ __all__ = [
     "Quarantine",
     "ReadPlan",
     "RealDisk",
-    "RepairReport",
     "ShardLog",
     "Step",
-    "describe_directory",
-    "repair_directory",
     "run",
-    "verify_directory",
 ]

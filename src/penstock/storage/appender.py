@@ -16,8 +16,7 @@ steps come in a later job, so files see first the one, then the other; in memory
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.entries import Entry
 from penstock.core.limits import MIB
 from penstock.core.types import Index
@@ -129,14 +128,14 @@ class Appender:
         self.last_index = index
         self.appended_records += len(entries)
 
-    def _flush_run(self) -> None:
-        """Turn the gathered buffers into a step."""
+    def _flush_run(self, *, through: bool = False) -> None:
+        """Turn the gathered buffers into a step; `through`: their sync is the next one."""
         segment, position, run = self._run_segment, self._run_position, self._run
         self._run_segment, self._run = None, []
         if segment is None or not run:
             return
         name = segment.name
-        self._steps.append(lambda: self._pen.write(name, position, run))
+        self._steps.append(lambda: self._pen.write(name, position, run, through=through))
         self._dirty = segment
 
     def _make_room(self, segment: Segment, size: int) -> Segment:
@@ -266,12 +265,13 @@ class Appender:
     def has_work(self) -> bool:
         return bool(self._steps or self._run or self._after)
 
-    def take(self, on_written: Step | None = None) -> list[Step]:
-        """The steps of everything gathered so far, in order.
+    def take(self, on_written: Step | None = None) -> tuple[list[Step], int]:
+        """The steps of everything gathered so far, in order, and how many at the end are hints.
 
         `on_written` becomes the step after the last write and before its sync."""
-        self._flush_run()
+        self._flush_run(through=on_written is None)
         steps, self._steps = self._steps, []
+        hints = 0
         if self._dirty is not None:
             name = self._dirty.name
             if on_written is not None:
@@ -281,10 +281,11 @@ class Appender:
         if self.last_index != self.durable_index or self.tail:
             marker = Marker(self.last_index, min(self.committed, self.last_index))
             steps.append(lambda: self._pen.note(marker))
+            hints = 0 if self._after else 1
         after, self._after = self._after, []
         self._indexing_out, self._indexing = self._indexing, []
         self._taken_last = self.last_index
-        return steps + after
+        return steps + after, hints
 
     def complete(self) -> list[Staged]:
         """The steps taken last are done: what became durable, in order."""

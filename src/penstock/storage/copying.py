@@ -9,8 +9,7 @@ no manifest names it yet. Runs on a worker, with files of its own.
 
 from collections.abc import Callable
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.types import Index, Term
 from penstock.storage.appender import index_step
 from penstock.storage.directory import LogDirectory

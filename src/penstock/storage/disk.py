@@ -27,6 +27,8 @@ from penstock.core.errors import DirectoryInUse, DiskFailed, DiskFull
 Buffer = bytes | bytearray | memoryview
 
 _BUFFERS_PER_CALL_MAX = 1024  # IOV_MAX on Linux
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)  # Linux has it, on most file systems.
+_NO_DSYNC = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class File(Protocol):
@@ -38,6 +40,11 @@ class File(Protocol):
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Write the buffers one after the other from `position`: all of them, or an error."""
+        ...
+
+    def write_through(self, position: int, buffers: Sequence[Buffer]) -> bool:
+        """Write as `write` does, and make these bytes durable with the same call if the system
+        can: True. False: they are written, and it takes a `sync`."""
         ...
 
     def sync(self) -> None:
@@ -53,6 +60,11 @@ class File(Protocol):
         ...
 
     def size(self) -> int: ...
+
+    def written_end(self) -> int:
+        """From here to the end of the file there are zeros only: it was reserved and not written.
+        The size of the file, if nobody can tell."""
+        ...
 
     def close(self) -> None:
         """Let go of the file; calling it again does nothing."""
@@ -160,6 +172,21 @@ class RealFile:
                     self._write_rest(position, group, written)
                 position += wanted
 
+    def write_through(self, position: int, buffers: Sequence[Buffer]) -> bool:
+        if not _DSYNC or len(buffers) > _BUFFERS_PER_CALL_MAX:
+            self.write(position, buffers)
+            return False
+        try:
+            written = os.pwritev(self._descriptor, buffers, position, _DSYNC)
+            if written == sum(map(len, buffers)):
+                return True
+            self._write_rest(position, buffers, written)
+        except OSError as error:
+            if error.errno not in _NO_DSYNC:
+                raise _translate(error, "write", self.path) from error
+            self.write(position, buffers)
+        return False
+
     def _write_rest(self, position: int, buffers: Sequence[Buffer], written: int) -> None:
         # The rest of a short write is tried again: either it goes, or the error that cut it short
         # (no space, file size limit) shows itself.
@@ -187,6 +214,21 @@ class RealFile:
     def size(self) -> int:
         with reported("measure", self.path):
             return os.fstat(self._descriptor).st_size
+
+    def written_end(self) -> int:
+        # What was reserved and never written is a hole to the system, which reads as zeros. One
+        # that knows no holes calls all of a file data, or the question invalid.
+        end = 0
+        try:
+            while True:
+                start = os.lseek(self._descriptor, end, os.SEEK_DATA)
+                end = os.lseek(self._descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return end  # There is no data from there on.
+            if error.errno == errno.EINVAL:
+                return self.size()
+            raise _translate(error, "measure", self.path) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

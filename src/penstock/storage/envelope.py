@@ -12,8 +12,8 @@ import os
 from typing import TypeVar
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.decoders import decode_json
 from penstock.storage.disk import Buffer, Disk
 

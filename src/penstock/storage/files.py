@@ -11,8 +11,7 @@ read; its bound in bytes is what the indexes of all sealed segments may cost tog
 import os
 from collections import OrderedDict
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.storage.disk import Disk, File
 
 OPEN_FILES_MAX = 64

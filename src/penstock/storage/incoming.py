@@ -24,8 +24,7 @@ new one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.entries import Entry, EntryKind, SnapshotMark
 from penstock.core.types import NO_INDEX, Index
 from penstock.storage.appender import Appender, index_step
@@ -296,7 +295,7 @@ def plan_installation(
     partly = [s for s in segments if s.base <= trusted < s.last]
     # Of a suspect not even a trusted whole stays in its file: something else in it is damaged.
     partly += [s for s in suspects if s.base <= trusted]
-    steps = appender.take()
+    steps, _ = appender.take()
     if active is not None and active in kept:
         name, end = active.name, active.end
         steps.append(lambda: pen.seal(name, end))

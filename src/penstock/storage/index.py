@@ -31,9 +31,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from penstock.core.append_payload import decode_append
+from penstock.core.checksum import crc32c
 from penstock.core.entries import EntryKind
 from penstock.core.limits import KIB
 from penstock.core.records import read_outline

@@ -21,8 +21,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.decoders import decode_msgpack
 from penstock.core.types import Index, Offset, PartitionId, Term
 from penstock.storage.disk import Disk, File

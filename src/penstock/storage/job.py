@@ -9,6 +9,9 @@ The rule that makes this safe without a lock: steps touch files and what belongs
 that the loop reads changes only in `take_job`, `complete` and `fail`. After any step the process
 may die and the directory must still be recoverable, so the order of the steps is part of the file
 format.
+
+The last steps may be of a kind that no answer has to wait for: what they write is a hint. The loop
+may see the result when the `awaited` ones are done; the others still come before any later job.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +26,16 @@ class Job(Protocol):
     @property
     def steps(self) -> Sequence[Step]: ...
 
+    @property
+    def awaited(self) -> int:
+        """How many of the steps must be done before the result is there: all, or nearly."""
+        ...
+
 
 class LogJob:
     """A job of a `ShardLog`."""
 
-    __slots__ = ("_abandon", "_publish", "kind", "steps")
+    __slots__ = ("_abandon", "_hints", "_publish", "kind", "steps")
 
     def __init__(
         self,
@@ -36,13 +44,20 @@ class LogJob:
         *,
         publish: Callable[[], None],
         abandon: Callable[[Exception], None],
+        hints: int = 0,
     ) -> None:
+        """`hints`: how many steps at the end nobody has to wait for."""
         self.kind = kind
         """For people: `write`, `snapshot`, `reclaim`, `survey`, `compact`, `receive`, `install`,
         `ballast` or `scrub`."""
         self.steps = steps
         self._publish = publish
         self._abandon = abandon
+        self._hints = hints
+
+    @property
+    def awaited(self) -> int:
+        return len(self.steps) - self._hints
 
     def publish(self) -> None:
         """On the loop, after the last step."""

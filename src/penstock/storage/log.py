@@ -237,7 +237,8 @@ class ShardLog(LogView):
             # First, so that the durable term is never behind a durable entry's.
             steps += self._vote.steps(self._staged_vote)
             self._staged_vote = None
-        steps += self._appender.take(on_written)
+        written, hints = self._appender.take(on_written)
+        steps += written
         lifting, self._lifting = self._lifting, False
         snapshot = self._appender.snapshot
 
@@ -248,7 +249,9 @@ class ShardLog(LogView):
             if lifting:
                 self._quarantine = None
 
-        job = self._out = LogJob("write", steps, publish=publish, abandon=self._abandon_write)
+        job = self._out = LogJob(
+            "write", steps, publish=publish, abandon=self._abandon_write, hints=hints
+        )
         return job
 
     def complete(self, job: LogJob) -> None:

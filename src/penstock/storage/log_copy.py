@@ -25,8 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.entries import HardState
 from penstock.core.errors import DamagedFile, DirectoryRefused, DiskFailed, Unavailable
 from penstock.core.types import NO_INDEX, NO_NODE, NO_TERM, Index, Term

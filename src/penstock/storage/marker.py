@@ -2,8 +2,9 @@
 
 It is the witness that tells a *lost promise* from a *torn tail*: a record that is bad or missing at
 or below the marker had been synced, and its loss is damage. It is written after every sync of the
-log, without a sync of its own: if the newest marker is lost in a crash, an older one claims less,
-which is safe, and the records themselves carry the same claim (`promised` in `record`).
+log, without a sync of its own and without anybody waiting for it: if the newest marker is lost in a
+crash, an older one claims less, which is safe, and the records themselves carry the same claim
+(`promised` in `record`).
 
 Before a truncation it is lowered, in both slots and synced, or else the cut would look like damage.
 
@@ -38,6 +39,10 @@ class MarkerFile:
         """What the file held when it was opened; None if both slots are damaged."""
         numbers = self._slots.numbers
         return Marker(Index(numbers[0]), Index(numbers[1])) if numbers else None
+
+    def make(self, marker: Marker) -> None:
+        """In a file that is new, and that nobody relies on yet."""
+        self._slots.make_both(marker)
 
     def note(self, marker: Marker) -> None:
         """After a sync of the log: one small write, no sync."""

@@ -86,6 +86,10 @@ class MemoryFile:
                 raise _full("write", self.path, errno.ENOMEM) from None
             content.size = max(content.size, end)
 
+    def write_through(self, position: int, buffers: Sequence[Buffer]) -> bool:
+        self.write(position, buffers)
+        return False
+
     def _put(self, content: _Content, position: int, data: Buffer) -> None:
         written = content.bytes
         gap = position - len(written)
@@ -114,6 +118,9 @@ class MemoryFile:
 
     def size(self) -> int:
         return self._opened("measure").size
+
+    def written_end(self) -> int:
+        return len(self._opened("measure").bytes)
 
     def close(self) -> None:
         if self._open:

@@ -95,11 +95,12 @@ class OpenedLog:
 def open_directory(home: LogDirectory, ballast: Ballast, *, verify_all: bool) -> OpenedLog:
     """Open the log in a directory that is locked, making it if there is none."""
     names = home.disk.list(home.root)
-    if not {IDENTITY_NAME, MANIFEST_NAME, MANIFEST_COPY_NAME} & set(names):
+    made = not {IDENTITY_NAME, MANIFEST_NAME, MANIFEST_COPY_NAME} & set(names)
+    if made:
         _check_fresh(home, names)
         _create(home)
     _check_identity(home)
-    return _Opening(home, ballast, verify_all=verify_all).run()
+    return _Opening(home, ballast, made=made, verify_all=verify_all).run()
 
 
 def make_directory(disk: Disk, path: str) -> None:
@@ -148,7 +149,7 @@ def _create(home: LogDirectory) -> None:
     vote.write(HardState())
     vote.close()
     marker = MarkerFile(disk, home.path(MARKER_NAME), create=True)
-    marker.write(Marker(NO_INDEX, NO_INDEX))
+    marker.make(Marker(NO_INDEX, NO_INDEX))
     marker.close()
     header = home.new_header(base=Index(1), previous_term=NO_TERM, previous_chain=0)
     file = disk.open(home.path(header.name), create=True)
@@ -194,9 +195,13 @@ def _check_identity(home: LogDirectory) -> None:
 class _Opening:
     """The parts of one opening."""
 
-    def __init__(self, home: LogDirectory, ballast: Ballast, *, verify_all: bool) -> None:
+    def __init__(
+        self, home: LogDirectory, ballast: Ballast, *, made: bool, verify_all: bool
+    ) -> None:
+        """`made`: a moment ago, by this process, which synced all of it."""
         self._home = home
         self._ballast = ballast
+        self._made = made
         self._verify_all = verify_all
         self._damages: list[Damage] = []
 
@@ -284,6 +289,18 @@ class _Opening:
         self, opened: OpenedLog, recovery: Recovery, marker: Marker, known: Quarantine | None
     ) -> None:
         """Everything is as promised: clear up after the last process and make it durable."""
+        if not self._made:
+            self._settle_after_another(opened, recovery, marker)
+        try:
+            self._ballast.make()
+        except DiskFull:
+            opened.full = True
+        if known is not None:
+            trusted = min(opened.segments[-1].last, opened.committed)
+            opened.quarantine = msgspec.structs.replace(known, trusted_index=trusted)
+
+    def _settle_after_another(self, opened: OpenedLog, recovery: Recovery, marker: Marker) -> None:
+        """Nobody knows what of all this the last process had synced."""
         home = self._home
         active = opened.segments[-1]
         home.disk.sync_directory(home.root)
@@ -302,14 +319,7 @@ class _Opening:
         opened.marker.write(Marker(active.last, opened.committed))
         copy_manifest(home.disk, home.root, opened.manifest)
         _sweep(home, opened.manifest)
-        try:
-            self._ballast.make()
-        except DiskFull:
-            opened.full = True
         home.disk.sync_directory(home.root)
-        if known is not None:
-            trusted = min(active.last, opened.committed)
-            opened.quarantine = msgspec.structs.replace(known, trusted_index=trusted)
 
     def _quarantine(self, opened: OpenedLog, known: Quarantine | None) -> None:
         """A promise was broken: say so durably before anything is changed."""

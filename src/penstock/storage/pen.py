@@ -33,6 +33,7 @@ class Pen:
         self._ballast = ballast
         self._name = ""
         self._file: File | None = None
+        self._unsynced = False
         self.released = False
         """A full disk was met and the ballast was given for it."""
         self.syncs = Spans()
@@ -46,11 +47,26 @@ class Pen:
             self._name = name
         return self._file
 
-    def write(self, name: str, position: int, buffers: Sequence[Buffer]) -> None:
-        self._open(name).write(position, buffers)
+    def write(
+        self, name: str, position: int, buffers: Sequence[Buffer], *, through: bool = False
+    ) -> None:
+        """`through`: a sync of this file is next, so it may as well be part of the write. To come
+        back from one call and begin another costs the interpreter's lock twice, which the loop
+        holds most of the time when it has much to do."""
+        file = self._open(name)
+        if through and not self._unsynced:
+            began = self.seconds()
+            if file.write_through(position, buffers):
+                self.syncs.note(began, self.seconds())
+                return
+        else:
+            file.write(position, buffers)
+        self._unsynced = True
 
     def sync(self, name: str) -> None:
-        self._sync(self._open(name))
+        """Make what was written durable, if it is not yet."""
+        if self._unsynced:
+            self._sync(self._open(name))
 
     def seal(self, name: str, end: int) -> None:
         """The segment is complete: cut the allocated rest off and make it durable."""
@@ -62,6 +78,7 @@ class Pen:
     def _sync(self, file: File) -> None:
         began = self.seconds()
         file.sync()
+        self._unsynced = False
         self.syncs.note(began, self.seconds())
 
     def create(self, header: SegmentHeader, capacity: int) -> None:
@@ -85,6 +102,7 @@ class Pen:
         file.sync()
         self._allocate(file, capacity)
         file.sync()
+        self._unsynced = False
 
     def _allocate(self, file: File, capacity: int) -> None:
         try:

@@ -31,6 +31,9 @@ class ReadingFile(RealFile):
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         raise AssertionError(f"{len(buffers)} buffers at {position} of {self.path}, which is read")
 
+    def write_through(self, position: int, buffers: Sequence[Buffer]) -> bool:
+        raise AssertionError(f"{len(buffers)} buffers at {position} of {self.path}, which is read")
+
     def sync(self) -> None:
         raise AssertionError(f"a sync of {self.path}, which is read")
 

@@ -28,8 +28,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX
 from penstock.core.types import Index, Term
 from penstock.storage.disk import File

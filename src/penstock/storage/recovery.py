@@ -2,8 +2,10 @@
 
 A start reads the manifest, then asks each file whether it is what the manifest says. Sealed
 segments are not read again: their header, size and side index must agree with the manifest
-(`verify_all` reads them too). The active segment is scanned to its end. At the first thing in it
-that is not the next record, the question is whether anybody was promised what is missing:
+(`verify_all` reads them too). The active segment is scanned to its end, and looked through from
+there as far as it was ever written; the rest of what is reserved is zeros, says the file system. At
+the first thing in it that is not the next record, the question is whether anybody was promised what
+is missing:
 
 1. *Corruption in the middle*: a later record, or a later segment, says that the missing one was
    durable when it was written. Not merely that a later record exists: the disk may lose any sector
@@ -186,13 +188,17 @@ class Recovery:
             return None
         file = self._file(segment)
         size = file.size()
+        # Asked before the scan: to some systems, what was read is no hole any more.
+        written = min(file.written_end() + RECORD_HEADER_BYTES, size)
         segment.capacity = size
         scan = self._scan_active(segment, size)
         snapshot = self._manifest.snapshot
         promised = max(marker.durable, marker.committed, snapshot.mark.index if snapshot else 0)
         later = [
             header
-            for header in later_headers(file, position=scan.position, end=size, salt=segment.salt)
+            for header in later_headers(
+                file, position=scan.position, end=written, salt=segment.salt
+            )
             if header.index > scan.last
         ]
         witness = max((header.durable for header in later), default=NO_INDEX)
@@ -210,7 +216,7 @@ class Recovery:
                 scan.last,
             )
         else:
-            end = _last_nonzero(file, scan.position, size)
+            end = _last_nonzero(file, scan.position, written)
             if end > scan.position:
                 self.torn = (segment, scan.position, end)
         return segment

@@ -27,8 +27,7 @@ import struct
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.types import Index, ShardId, Term
 from penstock.storage.disk import File
 from penstock.storage.identity import FORMAT, Identity

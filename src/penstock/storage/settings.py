@@ -1,6 +1,6 @@
 """What a user may change about a shard's log."""
 
-from dataclasses import dataclass
+import msgspec
 
 from penstock.core.limits import (
     BALLAST_BYTES,
@@ -18,8 +18,7 @@ _SEGMENT_BYTES_MAX = 1 * GIB
 """Positions in a segment are 32 bits wide in its index."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of one shard's log."""
 
     segment_bytes: int = SEGMENT_BYTES

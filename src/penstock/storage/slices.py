@@ -6,8 +6,7 @@ of it. Slices that lie close together are read at once.
 
 from collections.abc import Iterator, Sequence
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.records import BatchHeader, read_header
 from penstock.storage.directory import LogDirectory
 from penstock.storage.disk import File

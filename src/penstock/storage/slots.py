@@ -17,8 +17,7 @@ sync) is for a file that has a twin.
 import struct
 from collections.abc import Callable
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.storage.disk import Disk, File
 
 SLOT_B = 4096
@@ -76,6 +75,14 @@ class SlotFile:
             self._file.sync()
 
         return [first, second]
+
+    def make_both(self, numbers: Numbers) -> None:
+        """Both slots at once, durable when it returns: there is nothing yet that a tear could
+        take."""
+        self.generation += 1
+        for position in (0, SLOT_B):
+            self._file.write(position, [self._encode(numbers)])
+        self._file.sync()
 
     def write_both(self, numbers: Numbers) -> None:
         for step in self.both_steps(numbers):

@@ -18,8 +18,8 @@ import struct
 from typing import NamedTuple
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import SnapshotMark
 from penstock.core.limits import SNAPSHOT_BYTES_MAX

@@ -35,6 +35,8 @@ class Snapshots:
         self._appender = appender
         self._pen = pen
         self._row = row
+        self.mark = row.mark if row is not None else SnapshotMark()
+        """Of the newest one; an empty mark if there is none."""
         self._file: File | None = None
         self._layout: SnapshotLayout | None = None
         self._before: tuple[SnapshotLayout, File] | None = None
@@ -45,10 +47,6 @@ class Snapshots:
         self._file = self._home.disk.open(self._home.path(row.name))
         self._layout = read_layout(self._file)
 
-    @property
-    def mark(self) -> SnapshotMark:
-        return self._row.mark if self._row else SnapshotMark()
-
     def publish(self, row: SnapshotRow | None) -> None:
         """A write or install job has stored a manifest that names `row`."""
         if row is None or row == self._row:
@@ -57,7 +55,7 @@ class Snapshots:
             self._before[1].close()
         before = self._layout, self._file
         self._before = (before[0], before[1]) if before[0] and before[1] else None
-        self._row = row
+        self._row, self.mark = row, row.mark
         self._open(row)
 
     def job(

@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Callable
 
 import msgspec
-from crc32c import crc32c
 
+from penstock.core.checksum import crc32c
 from penstock.storage.disk import Disk, File
 from penstock.storage.envelope import read_whole, unseal
 from penstock.storage.files import PAGE_BYTES

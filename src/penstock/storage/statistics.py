@@ -1,12 +1,11 @@
 """What a log can say about itself at a moment; read when asked, so counting costs nothing."""
 
-from dataclasses import dataclass
+import msgspec
 
 from penstock.core.types import Index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogStatistics:
+class LogStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the log was opened, and sizes now."""
 
     first_index: Index

@@ -109,6 +109,13 @@ class FaultyFile:
         if cut:
             raise PowerCut
 
+    def write_through(
+        self, position: int, buffers: Sequence[bytes | bytearray | memoryview]
+    ) -> bool:
+        """In two steps, so that the power may be cut between them."""
+        self.write(position, buffers)
+        return False
+
     def sync(self) -> None:
         disk = self._disk
         file = self._file
@@ -155,6 +162,12 @@ class FaultyFile:
         if self._life != self._disk.life or self._disk.watching:
             self._check("size")
         return len(self._file.cache)
+
+    def written_end(self) -> int:
+        """As exact as can be: a real system knows whole blocks only."""
+        if self._life != self._disk.life or self._disk.watching:
+            self._check("size")
+        return len(self._file.cache.rstrip(b"\0"))
 
     def close(self) -> None:
         """Let go of the file; a handle of a dead process may be closed as well."""

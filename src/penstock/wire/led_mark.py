@@ -8,7 +8,7 @@ of it. Hence the client says what it believes, in four bytes, and the node says 
 from array import array
 from collections.abc import Iterable
 
-from crc32c import crc32c
+from penstock.core.checksum import crc32c
 
 UNKNOWN = 0
 """Of a client that says nothing."""

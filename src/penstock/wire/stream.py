@@ -78,7 +78,7 @@ class FrameStream:
             self._frame[: len(frame)] = frame
             return []
         self._frame = None
-        return [_cut(self._expected, memoryview(frame), 0)]
+        return [_cut(self._expected, memoryview(frame))]
 
     def feed(self, data: memoryview) -> list[Frame]:
         """These bytes have come from elsewhere; no frame may be half read into its own buffer."""
@@ -95,12 +95,12 @@ class FrameStream:
             position = GREETING.size
         while end - position >= PREFIX.size:
             head = read_prefix(view, position, self._frame_bytes_max)
-            if position + head.size > end:
+            after = position + head.size
+            if after > end:
                 self._begin(head, view[position:])
                 return frames
-            whole = memoryview(bytearray(view[position : position + head.size]))
-            frames.append(_cut(head, whole, 0))
-            position += head.size
+            frames.append(_cut(head, memoryview(bytearray(view[position:after]))))
+            position = after
         if position < end:
             self._rest = bytes(view[position:])
         return frames
@@ -112,7 +112,6 @@ class FrameStream:
         self._filled = len(first)
 
 
-def _cut(head: FrameHead, whole: memoryview, position: int) -> Frame:
-    start = position + PREFIX.size
-    middle = start + head.head_bytes
-    return Frame(head.kind, head.id, whole[start:middle], whole[middle:])
+def _cut(head: FrameHead, whole: memoryview) -> Frame:
+    middle = PREFIX.size + head.head_bytes
+    return Frame(head.kind, head.id, whole[PREFIX.size : middle], whole[middle:])

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.core.errors import InvalidRequest, NotLeader, OutcomeUnknown, PenstockError
 from penstock.core.types import PartitionId, TopicId
-from penstock.engine.gathering import Gathering
+from penstock.engine import gathering as gatherings
+from penstock.engine.gathering import Crowd, Gathering
 from penstock.machines.catalog import Topic
 
 Told = list[Sequence[str] | PenstockError]
@@ -27,16 +28,19 @@ def topic(number: int) -> Topic:
 class Broker:
     """Answers each item with itself in capitals; knows what was asked of it, and may refuse."""
 
-    def __init__(self) -> None:
+    def __init__(self, crowd: Crowd | None = None) -> None:
         self.asked: list[tuple[str, int, list[str]]] = []
         self.refuses: Callable[[Sequence[str]], PenstockError | None] = lambda _items: None
-        self.gathering: Gathering[str, str] = Gathering(self._carry)
-        self.told: dict[str, Told] = {}
+        self.gathering: Gathering[str, str] = Gathering(self._carry, crowd)
+        self.busy = asyncio.Event()
+        self.busy.set()
+        """Until it is set, nothing that is asked is done."""
 
     async def _carry(self, about: Topic, index: int, items: Sequence[str]) -> list[str]:
         self.asked.append((about.name, index, list(items)))
         refusal = self.refuses(items)
         await asyncio.sleep(0)
+        await self.busy.wait()
         if refusal is not None:
             raise refusal
         return [item.upper() for item in items]
@@ -55,6 +59,11 @@ def play(story: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
         await story(Broker())
 
     asyncio.run(run())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 - what it waits for has no event
+        await asyncio.sleep(0)
 
 
 async def turn(times: int = 8) -> None:
@@ -156,3 +165,158 @@ def test_who_waits_when_the_broker_stops_is_told_so() -> None:
     play(story)
     ((outcome,),) = told
     assert isinstance(outcome, OutcomeUnknown)
+
+
+def test_what_comes_while_a_bag_is_under_way_is_one_bag_more() -> None:
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+        broker.busy.clear()
+        told = [broker.ask("a", about=one)]
+        for items in ("b", "c"):
+            await turn(2)
+            told.append(broker.ask(items, about=one))
+        other = broker.ask("x", about=topic(2))
+        await turn()
+        assert [items for _, _, items in broker.asked] == [["a"], ["x"]]
+        assert told == [[], [], []]
+        broker.busy.set()
+        await turn()
+        assert [items for _, _, items in broker.asked] == [["a"], ["x"], ["b", "c"]]
+        assert [*told, other] == [[["A"]], [["B"]], [["C"]], [["X"]]]
+
+    play(story)
+
+
+def test_bags_of_all_kinds_wait_for_each_other_and_go_together() -> None:
+    async def run() -> None:
+        crowd = Crowd()
+        one, two, about = Broker(crowd), Broker(crowd), topic(1)
+        one.busy.clear()
+        one.ask("a", about=about)
+        await turn()
+        two.ask("b", about=about)
+        one.ask("c", about=about)
+        await turn()
+        assert not two.asked
+        one.busy.set()
+        await turn()
+        assert two.asked == [("topic-1", 0, ["b"])]
+        assert one.asked == [("topic-1", 0, ["a"]), ("topic-1", 0, ["c"])]
+
+    asyncio.run(run())
+
+
+def test_a_full_bag_does_not_wait() -> None:
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+        broker.busy.clear()
+        broker.ask("a", about=one, room=3)
+        await turn()
+        for items in ("bc", "de"):
+            broker.ask(items, about=one, room=3)
+        await turn()
+        assert [items for _, _, items in broker.asked] == [["a"], ["b", "c"]]
+        broker.busy.set()
+        await turn()
+        assert [items for _, _, items in broker.asked] == [["a"], ["b", "c"], ["d", "e"]]
+
+    play(story)
+
+
+def test_no_bag_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gatherings, "HELD_SECONDS", 0)
+
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+        broker.busy.clear()
+        told = [broker.ask("a", about=one)]
+        await turn()
+        told.append(broker.ask("b", about=one))
+        await until(lambda: len(broker.asked) == 2)
+        assert [items for _, _, items in broker.asked] == [["a"], ["b"]]
+        broker.busy.set()
+        await turn()
+        assert told == [[["A"]], [["B"]]]
+        broker.ask("c", about=one)
+        await turn()
+        assert [items for _, _, items in broker.asked] == [["a"], ["b"], ["c"]]
+
+    play(story)
+
+
+def test_those_who_were_there_before_are_waited_for_but_not_for_ever() -> None:
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+
+        async def ask(items: str, turns: int) -> None:
+            """Ask again, so many turns after the answer."""
+            told = broker.ask(items, about=one)
+            await until(lambda: told)
+            await turn(turns)
+            broker.ask(items.upper(), about=one)
+
+        async with asyncio.TaskGroup() as group:
+            for items, turns in (("a", 1), ("b", 2), ("c", 2), ("d", 3), ("e", 40)):
+                group.create_task(ask(items, turns))
+        await turn()
+        assert [items for _, _, items in broker.asked] == [
+            ["a", "b", "c", "d", "e"],
+            ["A", "B", "C", "D"],
+            ["E"],
+        ]
+
+    play(story)
+
+
+def test_where_many_wait_they_begin_before_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gatherings, "ENOUGH", 4)
+
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+        broker.busy.clear()
+        first = broker.ask("a", about=one)
+        await turn()
+        others = [broker.ask(items, about=one) for items in "bcde"]
+        seen: list[bool] = []
+        broker.refuses = lambda _items: seen.append(bool(first))
+        broker.busy.set()
+        await turn(20)
+        assert seen == [False]
+        assert [first, *others] == [[[item]] for item in "ABCDE"]
+
+    play(story)
+
+
+def test_what_is_not_of_one_kind_is_not_in_one_bag() -> None:
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+        told: Told = []
+        for items, kind in (("a", 1), ("b", 2), ("c", 1)):
+            broker.gathering.add(one, 0, list(items), told.append, size=1, room=9, kind=kind)
+        await turn()
+        assert [items for _, _, items in broker.asked] == [["a", "c"], ["b"]]
+
+    play(story)
+
+
+def test_who_waits_for_others_when_the_broker_stops_is_told_so() -> None:
+    told: list[Told] = []
+
+    async def story(broker: Broker) -> None:
+        one = topic(1)
+
+        def refuses(items: Sequence[str]) -> PenstockError | None:
+            if list(items) == ["b"]:
+                broker.busy.clear()
+            return InvalidRequest("no") if len(items) > 1 else None
+
+        broker.refuses = refuses
+        told.extend(broker.ask(items, about=one) for items in "abc")
+        await until(lambda: not broker.busy.is_set())
+
+    play(story)
+    assert told[0] == [["A"]]
+    for (outcome,) in told[1:]:
+        assert isinstance(outcome, OutcomeUnknown)

@@ -10,8 +10,9 @@ from penstock.core import card
 from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight, UnknownWork
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, Offset
+from penstock.engine import queues as queueing
 from penstock.engine.batcher import Answer, Promise
-from penstock.engine.queue_requests import Delivery, Receipt
+from penstock.engine.queue_requests import Delivery, Receipt, Wanted
 from penstock.engine.queues import EARLIEST, LATEST, Queues
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply, Request
@@ -61,6 +62,43 @@ def test_a_message_is_sent_leased_and_acked(tmp_path: Path) -> None:
         assert await queues.settle(topic, acks(got)) == [Outcome.GONE] * 3
         counts = await queues.counts(topic)
         assert (counts.sent, counts.acked, counts.visible, counts.in_flight) == (3, 3, 0, 0)
+
+    on_one_node(tmp_path, story)
+
+
+def test_receipts_signed_here_are_known_for_a_while_and_read_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+        places = [Receipt(topic.partitions[0], "group", Offset(n), 1) for n in range(100)]
+        signed = list(map(queues.sign, places))
+        assert list(map(queues.read_receipt, signed)) == places
+        checked: list[str] = []
+        monkeypatch.setattr(queueing, "read_receipt", lambda text, _key: checked.append(text))
+        for text in signed:
+            queues.read_receipt(text)
+        assert checked == signed[: len(checked)]
+        assert 100 - 2 * 8 <= len(checked) < 100 - 8
+
+    monkeypatch.setattr(queueing, "SIGNED_REMEMBERED", 8)
+    on_one_node(tmp_path, story)
+
+
+def test_several_who_receive_together_are_dealt_what_there_is(tmp_path: Path) -> None:
+    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+        wanted = [Wanted(count, None, f"me (sqs, 127.0.0.1:{count})") for count in (2, 1, 3)]
+        assert not queues.can_receive_now(topic, 0)
+        await queues.send(topic, numbered(4))
+        assert queues.can_receive_now(topic, 0)
+        first, second, third = await queues.receive_together(topic, 0, wanted)
+        assert list(map(texts, (first, second, third))) == [[b"0", b"1"], [b"2"], [b"3"]]
+        assert len({one.receipt.epoch for one in (*first, *second, *third)}) == 1
+        assert not queues.can_receive_now(topic, 0), "nothing is left"
+        queues.give_back(topic, [*first, *third])
+        await until(lambda: queues.can_receive_now(topic, 0))
+        again = await queues.receive(topic, messages_max=10)
+        assert texts(again) == [b"0", b"1", b"3"]
+        assert [one.deliveries for one in again] == [1, 1, 1]
 
     on_one_node(tmp_path, story)
 
@@ -309,14 +347,14 @@ def test_what_was_granted_in_the_moment_of_going_goes_back_too(tmp_path: Path) -
         shard = nodes[1].engine.led_shard(topic.partitions[0])
         submit = shard.submit
 
-        def submit_and_go(request: Request, answer: Answer, promise: Promise) -> None:
+        def submit_and_go(request: Request, answer: Answer, promise: Promise) -> bool:
             """Whoever asked is cancelled in the very turn in which the answer comes."""
 
             def answer_and_go(reply: Reply | PenstockError) -> None:
                 answer(reply)
                 asking.cancel()
 
-            submit(request, answer_and_go, promise)
+            return submit(request, answer_and_go, promise)
 
         shard.submit = submit_and_go  # type: ignore[method-assign]
         asking = asyncio.create_task(queues.acquire_here(topic, 0, "queue", 2))

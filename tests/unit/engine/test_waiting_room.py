@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.core.types import PartitionId
-from penstock.engine.waiting import Waiting, Watch
+from penstock.engine.waiting import Batch, Waiting, Watch
 from penstock.engine.waiting_room import VAIN_SKIPS, WaitingRoom
 from tests.batches import build_batch
 
@@ -130,7 +130,7 @@ class Counter:
         self.idle += 1
 
     async def come(self, name: str) -> Order | None:
-        def ahead(_partition: PartitionId, messages: int, _size: int) -> Order | None:
+        def ahead(_partition: PartitionId, messages: int, _batch: Batch) -> Order | None:
             if not messages:
                 return None
             self.orders.append(Order(name))

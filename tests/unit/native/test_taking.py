@@ -11,8 +11,11 @@ from penstock.client.settings import ClientSettings
 from penstock.client.urls import Memory
 from penstock.core.message_batches import iter_batches, read_messages
 from penstock.core.records import read_header
+from penstock.core.types import Offset, ProducerId
 from penstock.embedded.channel import EmbeddedChannel
+from penstock.engine.engine import Acks
 from penstock.wire.requests import Take, Taken
+from tests.batches import build_batch
 from tests.unit.engine.linked import until
 
 Scene = Callable[[Client, EmbeddedChannel], Awaitable[None]]
@@ -32,10 +35,15 @@ def play(scene: Scene) -> None:
 
 
 async def take(
-    client: Client, channel: EmbeddedChannel, count: int, *, bytes_max: int = 1 << 24
+    client: Client,
+    channel: EmbeddedChannel,
+    count: int,
+    *,
+    bytes_max: int = 1 << 24,
+    wait_ms: int = 0,
 ) -> tuple[Taken, Buffer]:
     topic = await client.describe_topic("orders")
-    request = Take(bytes.fromhex(topic.id), "queue", count, bytes_max)
+    request = Take(bytes.fromhex(topic.id), "queue", count, bytes_max, wait_ms=wait_ms)
     answer, payload = await channel.ask(None, request, timeout=10)
     assert isinstance(answer, Taken)
     return answer, payload
@@ -214,5 +222,60 @@ def test_who_leaves_while_a_message_is_being_written_leaves_it_to_others() -> No
             left = received or await queue.receive(10, wait=30)
             assert [message.raw for message in left] == [b"x"]
             await queue.ack(left)
+
+    play(scene)
+
+
+def test_what_is_sent_with_a_lease_of_a_whole_batch_is_what_was_stored() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.receive("orders", wait=0)  # Opens the work group.
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        for base, count in ((0, 1), (1, 40), (41, 3)):
+            taking = asyncio.create_task(take(client, channel, 100, wait_ms=30_000))
+            await until(lambda: engine.waiting.watches(topic.partitions[0]))
+            await client.send_many("orders", [b"x" * 10] * count)
+            taken, payload = await taking
+            assert leased(taken) == list(range(base, base + count))
+            assert bytes(payload) == engine.read(topic, 0, Offset(base), 1)
+
+    play(scene)
+
+
+def test_who_waits_for_fewer_than_are_written_gets_no_more() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.receive("orders", wait=0)
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        taking = asyncio.create_task(take(client, channel, 2, wait_ms=30_000))
+        await until(lambda: engine.waiting.watches(topic.partitions[0]))
+        await client.send_many("orders", [b"x"] * 5)
+        taken, payload = await taking
+        assert leased(taken) == offsets_in(payload) == [0, 1]
+        assert (await client.queue("orders").stats()).visible == 3
+
+    play(scene)
+
+
+def test_a_batch_that_is_known_already_calls_nobody() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.receive("orders", wait=0)
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        first = build_batch(producer_id=ProducerId(7), epoch=0, sequence=0)
+        again = bytearray(first)
+        await engine.produce(topic, 0, first, Acks.ALL)
+        asked: list[int] = []
+        watch = engine.watch(topic.partitions, lambda: None)
+        watch.foresee = lambda _partition, messages, _batch: asked.append(messages)
+        produced = await engine.produce(topic, 0, again, Acks.ALL)
+        assert produced.base_offset == 0
+        assert asked == []
+        await engine.produce(topic, 0, build_batch(2), Acks.ALL)
+        assert asked == [2]
+        watch.cancel()
 
     play(scene)

@@ -13,8 +13,8 @@ from penstock.storage import (
     LogSettings,
     ShardLog,
     run,
-    verify_directory,
 )
+from penstock.storage.repair import verify_directory
 from penstock.testing.disk import FaultyDisk
 from tests.batches import with_bytes
 from tests.unit.storage.keyed import (

@@ -129,6 +129,24 @@ def test_allocate_lengthens_and_never_cuts(place: Place) -> None:
     file.close()
 
 
+def test_what_was_reserved_and_never_written_is_known_to_be_zeros(place: Place) -> None:
+    file = place.open("a")
+    assert file.written_end() == 0
+    file.allocate(1 << 20)
+    assert file.written_end() == 0
+    for position in (0, 300_000, 100_000):
+        file.write(position, [b"abc"])
+    file.sync()
+    end = file.written_end()
+    assert 300_003 <= end < 1 << 20
+    assert not any(file.read(end, 1 << 20))
+    file.write((1 << 20) - 1, [b"z"])
+    assert file.written_end() == 1 << 20
+    file.truncate(10)
+    assert 3 <= file.written_end() <= 10
+    file.close()
+
+
 def test_content_is_there_when_opened_again(place: Place) -> None:
     file = place.open("a")
     file.write(0, [b"kept"])

@@ -16,10 +16,10 @@ from penstock.storage import (
     RealDisk,
     ShardLog,
     run,
-    verify_directory,
 )
 from penstock.storage.log_copy import hold_log
 from penstock.storage.reading_disk import ReadingDisk
+from penstock.storage.repair import verify_directory
 
 IDENTITY = Identity(cluster_id="test", shard=ShardId(1), node=NodeId(1))
 COPIES = 40

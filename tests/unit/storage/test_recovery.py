@@ -226,6 +226,61 @@ def test_a_crash_while_a_log_is_made_leaves_room_for_another_try() -> None:
             assert (log.last_index, log.hard_state) == (0, HardState())
 
 
+def test_a_log_that_was_made_survives_a_power_cut() -> None:
+    """Nothing is synced a second time when a log that was just made is opened."""
+    for seed in range(20):
+        disk = FaultyDisk()
+        log = open_log(disk, settings=ONE_SEGMENT)
+        disk.crash(Random(seed))
+        log = open_log(disk, settings=ONE_SEGMENT)
+        assert (log.last_index, log.hard_state) == (0, HardState())
+        log.close()
+        disk = FaultyDisk()
+        log = open_log(disk, settings=ONE_SEGMENT)
+        entries = EntryMaker().run(1, 3)
+        write(log, entries)
+        disk.crash(Random(seed))
+        assert everything(open_log(disk, settings=ONE_SEGMENT)) == entries
+
+
+def test_making_a_log_syncs_each_file_once() -> None:
+    disk = FaultyDisk()
+    open_log(disk, settings=LogSettings(segment_bytes=1 << 16, ballast_bytes=4096))
+    files = ("vote", "vote.copy", "marker", "segment", "manifest", "manifest.copy", "identity")
+    assert disk.counts["sync"] == len((*files, "ballast"))
+
+
+@pytest.mark.parametrize("written", [1, 20])
+def test_a_start_does_not_read_what_was_reserved_and_never_written(written: int) -> None:
+    reads = []
+    for segment_bytes in (1 << 16, 1 << 23):
+        disk = FaultyDisk()
+        settings = LogSettings(segment_bytes=segment_bytes, ballast_bytes=0)
+        log = open_log(disk, settings=settings)
+        write(log, EntryMaker().run(1, written))
+        disk.kill()
+        disk.counts.clear()
+        open_log(disk, settings=settings)
+        reads.append(disk.counts["read"])
+    assert reads[0] == reads[1]
+
+
+def test_what_lies_beyond_a_gap_of_zeros_is_found(place: Place) -> None:
+    """A later sector of an unsynced write that was lost: it would be in the way of what comes."""
+    killed_with_tail(place, durable=2, written=4)
+    file = place.disk.open(place.path(ACTIVE))
+    file.write(40_000, [b"rubble"])
+    file.close()
+    log = place.open(settings=ONE_SEGMENT)
+    assert log.last_index == 4
+    broken = place.disk.open(place.path(place.names(".broken")[0]))
+    assert broken.read(0, 1 << 16).endswith(b"rubble")
+    broken.close()
+    file = place.disk.open(place.path(ACTIVE))
+    assert not any(file.read(40_000, 1 << 16))
+    file.close()
+
+
 def test_a_vote_survives_the_loss_of_one_copy(place: Place) -> None:
     losses: list[Callable[[], None]] = [
         lambda: place.flip("vote", 10),
