@@ -13,8 +13,9 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
+from penstock.client.alarm import fresh_time
 from penstock.client.backoff import Backoff
-from penstock.client.channel import Buffer, Channel
+from penstock.client.channel import Buffer, Channel, Ended, Make
 from penstock.client.directory import Directory
 from penstock.client.settings import ClientSettings
 from penstock.client.tracing import Tracing
@@ -43,16 +44,28 @@ class Asking:
 
     def __init__(self, channel: Channel, directory: Directory, settings: ClientSettings) -> None:
         self._channel = channel
+        self.loop = asyncio.get_running_loop()
         self.directory = directory
         self.settings = settings
         self.tracing = Tracing(settings.client_id)
         self.random = Random(settings.seed)  # noqa: S311 - jitter.
         self.retries = 0
 
+    def begin(self, name: str, index: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+        """Ask the leader of a partition without a task that waits, if it is known and can be asked
+        at once; see `Channel.begin`. If it ends badly, `ask_leader` goes on from there."""
+        info = self.directory.known(name)
+        node = 0 if info is None or index >= len(info.leaders) else info.leaders[index]
+        return node != 0 and self._channel.begin(node, make, ended, at_once=at_once)
+
+    def attempt_deadline(self, deadline: float) -> float:
+        """By when an attempt that begins now must be over."""
+        return min(deadline, fresh_time() + self.settings.attempt_timeout)
+
     def deadline(self, timeout: float | None) -> float:
         """The loop's time by which a call must be over."""
         seconds = self.settings.timeout if timeout is None else timeout
-        return asyncio.get_running_loop().time() + seconds
+        return fresh_time() + seconds
 
     async def ask(
         self,
@@ -96,10 +109,14 @@ class Asking:
         create: str = NOTHING,
         harmless: bool = True,
         seconds: float | None = None,
+        failed: tuple[TopicInfo, PenstockError] | None = None,
     ) -> tuple[A, Buffer]:
         """Ask the node that leads a partition, whoever that is by then. `make` is called for each
-        attempt; `seconds` is how long one may take, if not as long as usual."""
+        attempt; `seconds` is how long one may take, if not as long as usual; `failed` is how one
+        ended that was made before, and whom that asked."""
         trying = _Trying(self, deadline, harmless, None)
+        if failed is not None:
+            await self._fail_attempt(trying, name, index, *failed)
         while True:
             info = await self.find(name, create, deadline)
             try:
@@ -115,24 +132,33 @@ class Asking:
                     node, request, payload, timeout=trying.attempt(seconds)
                 )
                 return expect(answer, kind), extra
-            except StorageFull:
-                raise
-            except (Unavailable, OutcomeUnknown) as error:
-                self.directory.forget(name, info)
-                await trying.wait_after(error)
-            except UnknownPartition as error:
-                # Of a topic that was made a moment ago: its id, or a partition in its shard.
-                if index >= len(info.leaders):
-                    raise
-                self.directory.forget(name, info)
-                await trying.wait_for_topic(error)
+            except PenstockError as error:
+                await self._fail_attempt(trying, name, index, info, error)
+
+    async def _fail_attempt(
+        self, trying: "_Trying", name: str, index: int, info: TopicInfo, error: PenstockError
+    ) -> None:
+        """Wait for the next attempt, of whoever leads by then; or raise, if this is the answer."""
+        if isinstance(error, StorageFull):
+            raise error
+        if isinstance(error, Unavailable | OutcomeUnknown):
+            self.directory.forget(name, info)
+            await trying.wait_after(error)
+        elif isinstance(error, UnknownPartition) and index < len(info.leaders):
+            # Of a topic that was made a moment ago: its id, or a partition in its shard.
+            self.directory.forget(name, info)
+            await trying.wait_for_topic(error)
+        else:
+            raise error
 
     async def ask_node(
         self, node: int, request: Request, kind: type[A], seconds: float
     ) -> tuple[A, Buffer]:
         """Ask one node once."""
         answer, extra = await self._channel.ask(node, request, timeout=seconds)
-        return expect(answer, kind), extra
+        if isinstance(answer, kind):
+            return answer, extra
+        raise problem_of(answer, kind)
 
 
 class _Trying:
@@ -152,7 +178,7 @@ class _Trying:
     def attempt(self, seconds: float | None = None) -> float:
         """How long the next attempt may take."""
         most = self._asking.settings.attempt_timeout if seconds is None else seconds
-        left = self._deadline - asyncio.get_running_loop().time()
+        left = self._deadline - fresh_time()
         return max(0.001, min(most, left))
 
     async def wait_after(self, error: PenstockError) -> None:
@@ -161,9 +187,8 @@ class _Trying:
             if not self._harmless:
                 raise error
             self._unknown = error
-        now = asyncio.get_running_loop().time()
         pause = self._backoff.next(error)
-        if now + pause >= self._deadline:
+        if fresh_time() + pause >= self._deadline:
             if self._unknown is not None:
                 raise OutcomeUnknown(
                     f"the deadline has passed and it is not known whether it happened:"
@@ -184,5 +209,12 @@ class _Trying:
 def expect(answer: Answer, kind: type[A]) -> A:
     """The answer, if it is of the kind that was asked for."""
     if not isinstance(answer, kind):
-        raise InvalidFrame(f"the broker answered with {type(answer).__name__}, not {kind.__name__}")
+        raise problem_of(answer, kind)
     return answer
+
+
+def problem_of(outcome: Answer | PenstockError, kind: type[Answer]) -> PenstockError:
+    """What went wrong with a request whose answer is none of the kind that was asked for."""
+    if isinstance(outcome, PenstockError):
+        return outcome
+    return InvalidFrame(f"the broker answered with {type(outcome).__name__}, not {kind.__name__}")

@@ -6,6 +6,7 @@ Above it, nothing knows which of the two it is.
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
+from penstock.core.errors import PenstockError
 from penstock.wire.requests import Answer, NodeInfo, Request
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -13,6 +14,13 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 Late: TypeAlias = Callable[[int, Request, Answer], None]
 """Told of an answer that came when nobody waited for it any more: node, request and answer."""
+
+Made: TypeAlias = tuple[Request, Buffer, float]
+"""A request, its payload, and the loop's time by which it must be answered."""
+Make: TypeAlias = Callable[[], Made | None]
+"""Makes a request at the moment it leaves; None if there is nothing to ask any more."""
+Ended: TypeAlias = Callable[[Answer | PenstockError, Buffer], None]
+"""Told how a request ended, once: the answer with its payload, or what went wrong."""
 
 
 class Channel(Protocol):
@@ -27,6 +35,13 @@ class Channel(Protocol):
 
         Raises what the broker refuses with; `Unavailable` if the request did not leave;
         `OutcomeUnknown` if it did and no answer came. A payload is given away."""
+        ...
+
+    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+        """Ask a node without a task that waits, together with all that is asked in this turn of
+        the loop, or with all that was asked in it so far, if it is to leave `at_once`; the request
+        is made when it leaves. False if that cannot be done now, and then nothing was: `ask` it,
+        which may take its time."""
         ...
 
     def learn(self, nodes: Sequence[NodeInfo]) -> None:

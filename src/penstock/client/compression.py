@@ -68,14 +68,17 @@ class Compressor:
     def __init__(self, compression: Compression) -> None:
         self._compression = compression
         self._skips = 0
+        self.applies_to = compression.applies_to
 
     def compress(self, body: bytes, records: int) -> tuple[int, bytes]:
         """As `Compression.compress`, or as it is, if the last ones did not shrink."""
-        if self._skips and self._compression.applies_to(len(body), records):
+        if not self.applies_to(len(body), records):
+            return UNCOMPRESSED, body
+        if self._skips:
             self._skips -= 1
             return UNCOMPRESSED, body
         code, packed = self._compression.compress(body, records)
-        if code == UNCOMPRESSED and self._compression.applies_to(len(body), records):
+        if code == UNCOMPRESSED:
             self._skips = SKIPS_MAX
         return code, packed
 

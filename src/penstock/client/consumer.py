@@ -98,30 +98,34 @@ class Consumer(Generic[T]):
 
     async def __anext__(self) -> Message[T]:
         while True:
-            for message in await self._hand_out(1):
-                return message
             if self._buffer:
-                continue
-            try:
-                await self._wait(None)
-            except ClientClosed:
-                raise StopAsyncIteration from None
+                messages = self._pop(1)
+                if self._guarantee is Guarantee.AT_MOST_ONCE:
+                    messages = await self._acked(messages)
+                for message in messages:
+                    return message
+            else:
+                try:
+                    await self._wait(None)
+                except ClientClosed:
+                    raise StopAsyncIteration from None
 
     async def receive(self, max_messages: int = 1, *, wait: float = 0.0) -> list[Message[T]]:
         """Up to so many of the messages that are here; waits for the first one if there is none."""
         if not self._buffer:
             await self._wait(asyncio.get_running_loop().time() + wait)
-        return await self._hand_out(max_messages)
-
-    async def _hand_out(self, messages_max: int) -> list[Message[T]]:
-        """What waits here; acked before, if it is to be handed out at most once."""
-        count = min(messages_max, len(self._buffer))
-        messages = [self._buffer.popleft() for _ in range(count)]
-        self._buffered_bytes -= sum(len(message.raw) for message in messages)
-        if len(self._buffer) <= self._prefetch // 2:
-            self._room.set()
+        messages = self._pop(max_messages)
         if messages and self._guarantee is Guarantee.AT_MOST_ONCE:
             return await self._acked(messages)
+        return messages
+
+    def _pop(self, messages_max: int) -> list[Message[T]]:
+        """The next ones of those that wait here."""
+        count = min(messages_max, len(self._buffer))
+        messages = [self._buffer.popleft() for _ in range(count)]
+        self._buffered_bytes -= sum([len(message.raw) for message in messages])
+        if len(self._buffer) <= self._prefetch // 2:
+            self._room.set()
         return messages
 
     async def _acked(self, messages: list[Message[T]]) -> list[Message[T]]:
@@ -139,6 +143,9 @@ class Consumer(Generic[T]):
         if self._closed:
             raise ClientClosed("the consumer is closed")
         self._news.clear()
+        if until is None:
+            await self._news.wait()
+            return
         try:
             async with asyncio.timeout_at(until):
                 await self._news.wait()
@@ -173,7 +180,7 @@ class Consumer(Generic[T]):
             await self._give_back(messages)
             return
         self._buffer += messages
-        self._buffered_bytes += sum(len(message.raw) for message in messages)
+        self._buffered_bytes += sum([len(message.raw) for message in messages])
         if messages:
             self._news.set()
 

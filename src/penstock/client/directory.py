@@ -23,6 +23,8 @@ class Directory:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._topics: dict[str, TopicInfo] = {}
+        self.known: Callable[[str], TopicInfo | None] = self._topics.get
+        """What is known of a topic."""
         self._cluster: ClusterInfo | None = None
         self._asking: dict[str, asyncio.Task[object]] = {}
 
@@ -30,10 +32,6 @@ class Directory:
     def version(self) -> str:
         """The broker's, once somebody has asked."""
         return "" if self._cluster is None else self._cluster.version
-
-    def known(self, name: str) -> TopicInfo | None:
-        """What is known of a topic."""
-        return self._topics.get(name)
 
     async def topic(self, name: str, create: str, timeout: float) -> TopicInfo:
         """A topic; it is made if there is none and `create` says as what."""

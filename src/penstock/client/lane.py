@@ -1,10 +1,11 @@
-"""One partition's queue of messages to be sent, and the task that sends them.
+"""One partition's queue of messages to be sent.
 
-Messages gather while a batch is under way and go out together in the next one. One batch of a
-partition is under way at a time, so they are stored in the order in which they were sent, whatever
-fails in between. A batch has a producer's id and a number: sent again after a lost answer, it is
-recognised and stored once. So a retry is always safe, and only two things are reported to callers:
-that it is stored, or, when their deadline has passed, that it is not, or that it is not known.
+Messages gather while a batch is under way and go out together in the next one: see `gathering`.
+One batch of a partition is under way at a time, so they are stored in the order in which they were
+sent, whatever fails in between. A batch has a producer's id and a number: sent again after a lost
+answer, it is recognised and stored once. So a retry is always safe, and only two things are
+reported to callers: that it is stored, or, when their deadline has passed, that it is not, or that
+it is not known.
 
 A batch that is given up on while nobody knows whether it is stored leaves a hole in the numbering,
 and the lane goes on with a new producer's id.
@@ -15,12 +16,16 @@ them it knew already.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from penstock.client.asking import Asking
+from penstock.client.alarm import NEVER, Alarm
+from penstock.client.asking import Asking, problem_of
+from penstock.client.channel import Buffer, Made
 from penstock.client.compression import Compressor
+from penstock.client.gathering import Gathering
 from penstock.client.room import Room
+from penstock.client.statistics import Counters
 from penstock.core.clock import Clock
 from penstock.core.errors import (
     BatchTooLarge,
@@ -35,10 +40,12 @@ from penstock.core.errors import (
     ProducerFenced,
     UnsupportedBatch,
 )
+from penstock.core.lone_batches import frame_lone
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import frame_records, pack_messages
 from penstock.core.plain_batches import pack_plain
 from penstock.wire.requests import (
+    Answer,
     Append,
     Appended,
     AskProducer,
@@ -54,6 +61,8 @@ SEQUENCES: Final = 1 << 31
 _REFUSED_MESSAGES: Final = (BatchTooLarge, InvalidBatch, InvalidTimestamp, UnsupportedBatch)
 """A batch is refused so for what is in it, and not for where it goes."""
 
+_NONE: Final[frozenset[int]] = frozenset()
+
 Places = tuple[Sequence[int], frozenset[int], bytes]
 """Offsets, which of them were duplicates, and the topic's id."""
 
@@ -65,11 +74,11 @@ class Entry:
 
     def __init__(
         self,
-        *,
         bodies: Sequence[bytes] | None,
         messages: Sequence[NewMessage],
         size: int,
         deadline: float,
+        *,
         has_ids: bool = False,
     ) -> None:
         self.bodies = bodies
@@ -80,9 +89,53 @@ class Entry:
         self.has_ids = has_ids
         self.attempted = False
         self.done: asyncio.Future[Places] = asyncio.get_running_loop().create_future()
+        """Where it is stored."""
+
+    def fail(self, error: PenstockError) -> None:
+        """It was not stored, or nobody knows; told to whoever waits, if somebody does."""
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()  # Whoever waited may have gone.
 
 
-class Lane:
+class Lone(NamedTuple):
+    """A batch of one body, as it is."""
+
+    body: bytes
+    time_ms: int
+    total: int = 1
+
+    def frame(self, producer_id: int, sequence: int) -> bytes:
+        """The batch."""
+        return frame_lone(self.body, self.time_ms, (producer_id, 0, sequence))
+
+
+class Packed(NamedTuple):
+    """The records of a batch, compressed if that is worth it, and what its head says of them."""
+
+    records: bytes
+    total: int
+    base_ms: int
+    max_ms: int
+    codec: int
+
+    def frame(self, producer_id: int, sequence: int) -> bytearray:
+        """The batch."""
+        return frame_records(
+            self.records,
+            self.total,
+            base_ms=self.base_ms,
+            max_ms=self.max_ms,
+            attributes=self.codec,
+            producer=(producer_id, 0, sequence),
+        )
+
+
+Failed = tuple[Lone | Packed, TopicInfo, PenstockError]
+"""An attempt at a batch: what was sent, to which topic, and how it ended."""
+
+
+class Lane(Gathering):
     """See the top of this module."""
 
     def __init__(
@@ -93,97 +146,94 @@ class Lane:
         room: Room,
         clock: Clock,
         create: str,
-        on_batch: Callable[[int, int, int], None],
+        counters: Counters,
     ) -> None:
-        self._name = name
-        self._index = index
-        self._asking = asking
+        super().__init__(name, index, asking)
         self._room = room
         self._clock = clock
         self._create = create
-        self._on_batch = on_batch
-        """Told partition, messages and bytes of each batch that was stored."""
+        self._counters = counters
         self._entries: deque[Entry] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._leaving: list[Entry] = []
+        """The entries of the batch under way."""
+        self._attempt: tuple[Lone | Packed, TopicInfo] | None = None
+        """The batch under way, if no task looks after it."""
         self._producer: tuple[bytes, int, int] | None = None
         """The topic's id, the producer's id, and the next sequence number."""
         self._compressor = Compressor(asking.settings.compression)
-
-    @property
-    def is_idle(self) -> bool:
-        return self._task is None
+        self._batching = asking.settings.batching
+        self._lingers = self._batching.linger > 0
+        self._alarm = Alarm(self._loop, self._expire)
 
     def put(self, entry: Entry) -> None:
-        """Queue what is to be sent; the caller has made room for it."""
+        """Queue what is to be sent; the caller has made room for it, and waits for `entry.done`."""
         self._entries.append(entry)
-        if self._task is None:
-            self._task = asyncio.create_task(self._work())
+        self._alarm.set(entry.deadline)
+        self._wake()
 
-    async def wait(self, entry: Entry) -> Places:
-        """Wait until it is stored, or for its deadline."""
-        try:
-            async with asyncio.timeout_at(entry.deadline):
-                return await asyncio.shield(entry.done)
-        except TimeoutError:
-            if entry.done.done():
-                return entry.done.result()
-            if not entry.attempted:
-                self._withdraw(entry)
-                raise DeadlinePassed(
-                    f"nothing was sent to {self._name} within the deadline: others were waiting"
-                ) from None
-            raise OutcomeUnknown(
-                f"the deadline has passed, and it is not known whether {self._name} has the message"
-            ) from None
-        except asyncio.CancelledError:
-            if not entry.attempted:
-                self._withdraw(entry)
-            raise
-
-    def _withdraw(self, entry: Entry) -> None:
-        if entry in self._entries:
+    def withdraw(self, entry: Entry) -> None:
+        """Nobody waits for it any more: it is not sent, if there is still time."""
+        if not entry.attempted and entry in self._entries:
             self._entries.remove(entry)
             self._room.leave(entry.size)
 
+    def _expire(self, now: float) -> float:
+        """Tell those whose deadline has passed; the earliest one of the others."""
+        soonest = NEVER
+        for entry in (*self._leaving, *self._entries):
+            if entry.done.done():
+                continue
+            if entry.deadline > now:
+                soonest = min(soonest, entry.deadline)
+            elif entry.attempted:
+                entry.fail(
+                    OutcomeUnknown(
+                        "the deadline has passed, and it is not known whether"
+                        f" {self._name} has the message"
+                    )
+                )
+            else:
+                self.withdraw(entry)
+                entry.fail(
+                    DeadlinePassed(
+                        f"nothing was sent to {self._name} within the deadline: others were waiting"
+                    )
+                )
+        return soonest
+
     async def close(self) -> None:
         """Stop at once."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._alarm.stop()
+        await super().close()
 
-    async def drain(self) -> None:
-        """Wait until everything that was put is sent or given up."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+    # The next batch.
 
-    # Sending.
+    def _is_empty(self) -> bool:
+        return not self._entries
 
-    async def _work(self) -> None:
-        linger = self._asking.settings.batching.linger
-        batch: list[Entry] = []
-        try:
-            while self._entries:
-                if linger > 0 and self._waiting_bytes() < self._asking.settings.batching.bytes_max:
-                    await asyncio.sleep(linger)
-                batch = self._gather()
-                if batch:
-                    await self._send(batch)
-                    batch = []
-        except asyncio.CancelledError:
-            unknown = ClientClosed("the client was closed while the message was being sent")
-            for entry in (*batch, *self._entries):
-                self._fail(entry, unknown)
-            self._entries.clear()
-            raise
-        finally:
-            self._task = None
-
-    def _waiting_bytes(self) -> int:
-        return sum(entry.size for entry in self._entries)
+    def _make(self) -> Made | None:
+        self._begun = False
+        entries = self._gather()
+        if not entries:
+            self._rest()
+            return None
+        info, producer = self._asking.directory.known(self._name), self._producer
+        if (
+            info is None
+            or producer is None
+            or producer[0] != info.topic_id
+            or entries[0].has_ids
+            or (packed := self._pack_now(entries)) is None
+        ):
+            self._work_on(self._send(entries))
+            return None
+        self._attempt = packed, info
+        deadline = self._asking.attempt_deadline(_latest(entries))
+        return Append(info.topic_id, self._index), packed.frame(*producer[1:]), deadline
 
     def _gather(self) -> list[Entry]:
         """The entries of the next batch: those that fit and are of one kind."""
-        settings = self._asking.settings.batching
+        settings = self._batching
         info = self._asking.directory.known(self._name)
         bytes_max = settings.bytes_max
         if info is not None:
@@ -199,82 +249,157 @@ class Lane:
             ):
                 break
             self._entries.popleft()
+            entry.attempted = True
             gathered.append(entry)
             size += entry.size
             count += entry.count
+        self._leaving = gathered
+        self._was_alone = len(gathered) == 1
         return gathered
 
-    async def _send(self, batch: list[Entry]) -> None:
-        deadline = max(entry.deadline for entry in batch)
-        for entry in batch:
-            entry.attempted = True
+    def _ended(self, outcome: Answer | PenstockError, payload: Buffer) -> None:  # noqa: ARG002
+        attempt, self._attempt = self._attempt, None
+        if self._begun:  # It could not leave.
+            self._begun = False
+            self._work_on(self._work())
+        elif attempt is None:
+            return  # The lane was closed meanwhile.
+        elif isinstance(outcome, Appended):
+            self._stored(self._leaving, self._count_on(*attempt, outcome))
+            self._go_on()
+        else:
+            failed = *attempt, problem_of(outcome, Appended)
+            self._work_on(self._send(self._leaving, failed))
+
+    def _count_on(self, packed: Lone | Packed, info: TopicInfo, answer: Appended) -> Places:
+        """It is stored: where, and the next one has the next number."""
+        assert self._producer is not None, "a batch has a producer"
+        topic_id, producer_id, sequence = self._producer
+        self._producer = topic_id, producer_id, (sequence + packed.total) % SEQUENCES
+        base = answer.base_offset
+        return range(base, base + packed.total), _NONE, info.topic_id
+
+    def _stored(self, entries: list[Entry], places: Places) -> None:
+        offsets, duplicates, topic_id = places
+        at = size = 0
+        for entry in entries:
+            end = at + entry.count
+            if not entry.done.done():
+                own = duplicates
+                if own:
+                    own = frozenset(one - at for one in duplicates if at <= one < end)
+                entry.done.set_result((offsets[at:end], own, topic_id))
+            size += entry.size
+            at = end
+        self._leave(entries, size)
+        self._counters.sent += at
+        self._counters.sent_bytes += size
+        self._counters.batches += 1
+
+    def _fail(self, entries: list[Entry], error: PenstockError) -> None:
+        for entry in entries:
+            entry.fail(error)
+        self._leave(entries, sum(entry.size for entry in entries))
+
+    def _leave(self, entries: list[Entry], size: int) -> None:
+        """They are over, one way or the other."""
+        self._room.leave(size)
+        if len(entries) == len(self._leaving):
+            self._leaving = []
+        else:
+            over = set(map(id, entries))
+            self._leaving = [entry for entry in self._leaving if id(entry) not in over]
+
+    def _give_up(self) -> None:
+        self._attempt = None
+        self._leaving += self._entries
+        self._entries.clear()
+        closed = ClientClosed("the client was closed while the message was being sent")
+        self._fail(self._leaving, closed)
+
+    # Whatever takes longer.
+
+    async def _work(self) -> None:
+        settings = self._batching
+        if self._lingers and sum(entry.size for entry in self._entries) < settings.bytes_max:
+            await asyncio.sleep(settings.linger)
+        entries = self._gather()
+        if entries:
+            await self._send(entries)
+
+    async def _send(self, entries: list[Entry], failed: Failed | None = None) -> None:
+        """Send a batch; `failed` is an attempt at it that was made before."""
+        deadline = _latest(entries)
         try:
-            if batch[0].has_ids:
-                places = await self._send_ids(batch, deadline)
+            if entries[0].has_ids:
+                places = await self._send_ids(entries, deadline)
             else:
-                places = await self._append(batch, deadline)
+                places = await self._append(entries, deadline, failed)
         except PenstockError as error:
             self._producer = None  # The next batch's number may not follow.
-            if isinstance(error, _REFUSED_MESSAGES) and len(batch) > 1:
+            if isinstance(error, _REFUSED_MESSAGES) and len(entries) > 1:
                 # Nothing of it is stored, for what one of them has done: the others go without it.
-                middle = len(batch) // 2
-                await self._send(batch[:middle])
-                await self._send(batch[middle:])
-                return
-            for entry in batch:
-                self._fail(entry, error)
+                middle = len(entries) // 2
+                await self._send(entries[:middle])
+                await self._send(entries[middle:])
+            else:
+                self._fail(entries, error)
             return
-        offsets, duplicates, topic_id = places
-        at = 0
-        for entry in batch:
-            end = at + entry.count
-            own = frozenset(one - at for one in duplicates if at <= one < end)
-            if not entry.done.done():
-                entry.done.set_result((offsets[at:end], own, topic_id))
-            self._room.leave(entry.size)
-            at = end
-        self._on_batch(self._index, at, sum(entry.size for entry in batch))
+        self._stored(entries, places)
 
-    def _fail(self, entry: Entry, error: PenstockError) -> None:
-        if not entry.done.done():
-            self._room.leave(entry.size)
-            entry.done.set_exception(error)
-            entry.done.exception()  # Whoever waited may have gone.
-
-    async def _append(self, batch: list[Entry], deadline: float) -> Places:
-        records, count, base_ms, max_ms = pack_entries(batch, self._clock.wall_ms())
+    def _pack(self, entries: Sequence[Entry]) -> Lone | Packed:
+        bodies = entries[0].bodies
+        if len(entries) == 1 and bodies is not None and len(bodies) == 1:
+            if not self._compressor.applies_to(len(bodies[0]), 1):
+                return Lone(bodies[0], self._clock.wall_ms())
+        records, count, base_ms, max_ms = pack_entries(entries, self._clock.wall_ms())
         codec, packed = self._compressor.compress(records, count)
+        return Packed(packed, count, base_ms, max_ms, codec)
+
+    def _pack_now(self, entries: Sequence[Entry]) -> Lone | Packed | None:
+        """None if that cannot be: whoever tries again finds out why."""
+        try:
+            return self._pack(entries)
+        except PenstockError:
+            return None
+
+    async def _append(self, entries: list[Entry], deadline: float, failed: Failed | None) -> Places:
+        packed = self._pack(entries) if failed is None else failed[0]
         tries = 0
         while True:
-            info = await self._asking.find(self._name, self._create, deadline)
+            before: tuple[TopicInfo, PenstockError] | None = None
+            if failed is None:
+                info = await self._asking.find(self._name, self._create, deadline)
+            else:
+                before, failed = failed[1:], None
+                info = before[0]
+            attempts = 0 if before is None else 1
             _, producer_id, sequence = await self._numbered(info, deadline)
-            attempts: list[TopicInfo] = []
 
             def make(
                 now: TopicInfo,
                 topic_id: bytes = info.topic_id,
-                producer: tuple[int, int, int] = (producer_id, 0, sequence),
-                attempts: list[TopicInfo] = attempts,
-            ) -> tuple[Append, bytearray]:
-                attempts.append(now)
+                producer_id: int = producer_id,
+                sequence: int = sequence,
+            ) -> tuple[Append, Buffer]:
+                nonlocal attempts
+                attempts += 1
                 if now.topic_id != topic_id:
                     raise ProducerFenced(f"{self._name} was deleted and made anew meanwhile")
-                framed = frame_records(
-                    packed,
-                    count,
-                    base_ms=base_ms,
-                    max_ms=max_ms,
-                    attributes=codec,
-                    producer=producer,
-                )
-                return Append(topic_id, self._index), framed
+                return Append(topic_id, self._index), packed.frame(producer_id, sequence)
 
             try:
                 answer, _ = await self._asking.ask_leader(
-                    self._name, self._index, make, Appended, deadline=deadline, create=self._create
+                    self._name,
+                    self._index,
+                    make,
+                    Appended,
+                    deadline=deadline,
+                    create=self._create,
+                    failed=before,
                 )
             except (OutOfOrderSequence, ProducerFenced) as error:
-                if isinstance(error, OutOfOrderSequence) and len(attempts) > 1:
+                if isinstance(error, OutOfOrderSequence) and attempts > 1:
                     # An earlier attempt may have been heard; under a new id it would count anew.
                     raise OutcomeUnknown(
                         f"it is not known whether it is stored: {error}"
@@ -285,9 +410,7 @@ class Lane:
                 if tries > 1:
                     raise
                 continue
-            self._producer = info.topic_id, producer_id, (sequence + count) % SEQUENCES
-            base = answer.base_offset
-            return range(base, base + count), frozenset(), info.topic_id
+            return self._count_on(packed, info, answer)
 
     async def _numbered(self, info: TopicInfo, deadline: float) -> tuple[bytes, int, int]:
         producer = self._producer
@@ -296,8 +419,8 @@ class Lane:
             producer = self._producer = info.topic_id, answer.producer_id, 0
         return producer
 
-    async def _send_ids(self, batch: list[Entry], deadline: float) -> Places:
-        messages = tuple(message for entry in batch for message in entry.messages)
+    async def _send_ids(self, entries: list[Entry], deadline: float) -> Places:
+        messages = tuple(message for entry in entries for message in entry.messages)
         topic_id = b""
 
         def make(info: TopicInfo) -> tuple[Send, bytes]:
@@ -317,6 +440,10 @@ class Lane:
             number for number, (_, duplicate) in enumerate(answer.places) if duplicate
         )
         return [offset for offset, _ in answer.places], duplicates, topic_id
+
+
+def _latest(entries: list[Entry]) -> float:
+    return max([entry.deadline for entry in entries])
 
 
 def pack_entries(batch: Sequence[Entry], now_ms: int) -> tuple[bytes, int, int, int]:

@@ -55,6 +55,8 @@ from penstock.client.sent import Sent, SentMany
 T = TypeVar("T")
 
 Messages = Message[T] | Sequence[Message[T]]
+_UNSAID = (None,) * 11
+"""The options of a message of which nothing is said but its body."""
 
 
 class Queue(Generic[T]):
@@ -113,11 +115,14 @@ class Queue(Generic[T]):
         `message_group` does. `dedup_id` makes a repeated send harmless, also by another process.
         Raises `DeadlinePassed` if it was not sent within `timeout` and `OutcomeUnknown` if it may
         have been."""
-        outgoing = Outgoing(
-            body, key, headers, priority, delay, deliver_at, ttl, expire_at,
+        seconds = None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000
+        options = (
+            key, headers, priority, delay, deliver_at, ttl, expire_at,
             message_group, dedup_id, partition, timestamp,
         )  # fmt: skip
-        return await self._sender.send(outgoing, _seconds(timeout))
+        if options == _UNSAID:
+            return await self._sender.send_body(body, seconds)
+        return await self._sender.send(Outgoing(body, *options), seconds)
 
     async def send_many(
         self,

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from penstock.client.alarm import fresh_time
 from penstock.client.asking import QUEUE, Asking
 from penstock.client.backoff import Backoff
 from penstock.client.channel import Buffer
@@ -38,8 +39,9 @@ from penstock.core.errors import (
     UnknownPartition,
 )
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, LEASE_MS_MAX
+from penstock.core.lone_batches import read_lone
 from penstock.core.message import Message as StoredMessage
-from penstock.core.message_batches import iter_batches, read_messages
+from penstock.core.message_batches import OpenBatch, iter_batches
 from penstock.core.plain_batches import unpack_plain
 from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
 from penstock.core.records import read_header
@@ -77,63 +79,62 @@ class Receiver(Generic[T]):
         self._settler = settler
         self._counters = counters
         self._turn = 0
+        self._led: tuple[TopicInfo | None, dict[int, int]] = (None, {})
+        """What was known of the queue when this was made of it."""
         self._gaps: set[asyncio.Task[int]] = set()
 
     async def receive(
         self, messages_max: int, wait: float, lease: Seconds | None
     ) -> list[Message[T]]:
         """Lease messages; waits for some if there are none."""
-        spans = self._asking.tracing.on()
-        if spans is None:
-            return await self._receive(messages_max, wait, lease)
-        began_ns = spans.now_ns()
-        found = await self._receive(messages_max, wait, lease)
-        if found:
-            spans.received(self.queue, self.group, found, began_ns)
-        return found
-
-    async def _receive(
-        self, messages_max: int, wait: float, lease: Seconds | None
-    ) -> list[Message[T]]:
         if not messages_max >= 1:
             raise InvalidRequest(f"max_messages is {messages_max}; ask for one or more.")
         lease_ms = -1 if lease is None else to_milliseconds(lease, "lease")
         if lease_ms > LEASE_MS_MAX:
             raise InvalidRequest(f"a lease lasts at most {LEASE_MS_MAX // 1_000} seconds.")
-        loop = asyncio.get_running_loop()
-        wait_until = loop.time() + wait
-        deadline = wait_until + self._asking.settings.timeout
-        backoff = Backoff(random=self._asking.random)
+        asking = self._asking
+        settings = asking.settings
+        wait_until = fresh_time() + wait
+        deadline = wait_until + settings.timeout
+        spans = asking.tracing.on()
+        began_ns = 0 if spans is None else spans.now_ns()
+        backoff: Backoff | None = None
         while True:
-            info = await self._asking.find(self.queue, QUEUE, deadline)
-            left = min(max(0.0, wait_until - loop.time()), WAIT_SECONDS_AT_ONCE)
+            info = asking.directory.known(self.queue)
+            if info is None:
+                info = await asking.find(self.queue, QUEUE, deadline)
+            left = min(max(0.0, wait_until - fresh_time()), WAIT_SECONDS_AT_ONCE)
             request = Take(
                 info.topic_id,
                 self.group,
                 min(messages_max, ACQUIRE_MESSAGES_MAX),
-                self._asking.settings.receive_bytes_max,
+                settings.receive_bytes_max,
                 lease_ms,
                 int(left * 1_000),
-                self._asking.settings.client_id,
+                settings.client_id,
             )
             try:
                 found = await self._take(info, request, left)
             except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 # Nothing was leased, or it comes back by itself.
-                self._asking.directory.forget(self.queue, info)
+                asking.directory.forget(self.queue, info)
+                backoff = backoff or Backoff(random=asking.random)
                 pause = backoff.next(error)
-                if loop.time() + pause >= deadline:
+                if fresh_time() + pause >= deadline:
                     raise DeadlinePassed(
                         f"{self.queue} could not be asked within the deadline: {error}"
                     ) from error
-                self._asking.retries += 1
+                asking.retries += 1
                 await asyncio.sleep(pause)
                 continue
-            if found or loop.time() >= wait_until:
+            if found and spans is not None:
+                spans.received(self.queue, self.group, found, began_ns)
+            if found or fresh_time() >= wait_until:
                 return found
             if not self._knows(info):
                 # Leadership has moved; while it moves, not everybody knows where to.
-                await asyncio.sleep(min(backoff.next(), max(0.0, wait_until - loop.time())))
+                backoff = backoff or Backoff(random=asking.random)
+                await asyncio.sleep(min(backoff.next(), max(0.0, wait_until - fresh_time())))
 
     # Asking.
 
@@ -141,8 +142,20 @@ class Receiver(Generic[T]):
         """Whether it is still believed who leads the queue."""
         return self._asking.directory.known(self.queue) is info
 
+    def _leaders(self, info: TopicInfo) -> dict[int, int]:
+        """The nodes that lead partitions, each with the mark of those it leads."""
+        known, leaders = self._led
+        if known is not info:
+            led: dict[int, list[int]] = {}
+            for index, node in enumerate(info.leaders):
+                led.setdefault(node, []).append(index)
+            led.pop(0, None)
+            leaders = {node: led_mark(len(info.leaders), those) for node, those in led.items()}
+            self._led = info, leaders
+        return leaders
+
     async def _take(self, info: TopicInfo, request: Take, wait: float) -> list[Message[T]]:
-        nodes = [node for node in dict.fromkeys(info.leaders) if node]
+        nodes = list(self._leaders(info))
         if not nodes:
             raise NotLeader(f"no partition of {self.queue} has a leader now")
         if len(nodes) == 1:
@@ -204,8 +217,7 @@ class Receiver(Generic[T]):
         clock = self._clock
         began_ms = clock.monotonic_ms()
         seconds = wait + self._asking.settings.attempt_timeout
-        led = [index for index, leader in enumerate(info.leaders) if leader == node]
-        request = msgspec.structs.replace(request, led=led_mark(len(info.leaders), led))
+        request = msgspec.structs.replace(request, led=self._leaders(info)[node])
         answer, payload = await self._asking.ask_node(node, request, Taken, seconds)
         if answer.moved:
             self._asking.directory.forget(self.queue, info)
@@ -241,11 +253,18 @@ class Receiver(Generic[T]):
     # Reading.
 
     def _read(self, lease: Lease, part: TakenPart, payload: Buffer) -> list[Message[T]]:
+        if len(part.runs) == 1 and (lone := read_lone(memoryview(payload))) is not None:
+            first, end, deliveries, first_ms = part.runs[0]
+            offset, time_ms, body = lone
+            if first == offset == end - 1:
+                return [
+                    Message(Grant(lease, deliveries, first_ms), offset, time_ms, None, body, ())
+                ]
         found: list[Message[T]] = []
         runs = Runs(part.runs)
         for batch in iter_batches(payload):
             found += _open(lease, runs, batch)
-        wanted = sum(end - first for first, end, _, _ in part.runs)
+        wanted = sum([end - first for first, end, _, _ in part.runs])
         if len(found) != wanted:
             there = {message.offset for message in found}
             gaps = [
@@ -257,7 +276,9 @@ class Receiver(Generic[T]):
             task = asyncio.create_task(self._settler.settle_ranges(lease, gaps, ACK, BY_POLICY))
             self._gaps.add(task)
             task.add_done_callback(self._forget_gaps)
-        return found if _ascend(part.runs) else _in_turn(found, part.runs)
+        if len(part.runs) == 1 or _ascend(part.runs):
+            return found
+        return _in_turn(found, part.runs)
 
     def _forget_gaps(self, task: "asyncio.Task[int]") -> None:
         self._gaps.discard(task)
@@ -315,9 +336,11 @@ def _open(lease: Lease, runs: Runs, batch: memoryview) -> list[Message[Any]]:
     inside = runs.between(base, end)
     found: list[Message[Any]] = []
     try:
-        records = unpack_body(batch, header.attributes, count)
-        # Of a batch that was cut, the last records are there.
-        bodies = unpack_plain(records, count, end - base - count) if end - base >= count else None
+        bodies: list[bytes] | None = None
+        if 1 < count <= end - base:
+            # Of a batch that was cut, the last records are there.
+            records = unpack_body(batch, header.attributes, count)
+            bodies = unpack_plain(records, count, end - base - count)
         if bodies is not None:
             log_time = header.attributes & LOG_APPEND_TIME
             time_ms = header.max_timestamp if log_time else header.base_timestamp
@@ -332,7 +355,9 @@ def _open(lease: Lease, runs: Runs, batch: memoryview) -> list[Message[Any]]:
                     )
                 ]
             return found
-        messages: dict[int, StoredMessage] = {one.offset: one for one in read_messages(batch)}
+        messages: dict[int, StoredMessage] = {
+            one.offset: one for one in OpenBatch(batch).messages()
+        }
     except InvalidBatch:
         messages = {}
         for first, stop, _, _ in inside:

@@ -39,7 +39,8 @@ class Room:
         """Give room back."""
         self.taken -= size
         assert self.taken >= 0, f"{self.taken} bytes are taken"
-        self._admit()
+        if self._waiting:
+            self._admit()
 
     def _admit(self) -> None:
         while self._waiting:

@@ -18,10 +18,10 @@ SECONDS_MAX = 100 * 366 * 24 * 60 * 60
 
 def to_milliseconds(duration: Seconds, name: str) -> int:
     """Whole milliseconds; `InvalidRequest`, which calls the duration by its name, if it is none."""
-    if isinstance(duration, timedelta):
+    if type(duration) is float or type(duration) is int:
+        seconds: float = duration
+    elif isinstance(duration, timedelta):
         seconds = duration.total_seconds()
-    elif type(duration) is int or type(duration) is float:
-        seconds = duration
     else:
         raise InvalidRequest(
             f"{name} is {duration!r}, and a duration is a number of seconds or a timedelta."

@@ -50,6 +50,22 @@ class Sender(Generic[T]):
         self._lanes = lanes
         self._create = create
 
+    async def send_body(self, body: T, timeout: float | None) -> Sent:
+        """Send a message of which nothing is said but its body."""
+        asking = self._lanes.asking
+        info = asking.directory.known(self._name)
+        if info is None or info.fifo or asking.tracing.on() is not None:
+            return await self.send(Outgoing(body), timeout)
+        deadline = asking.deadline(timeout)
+        value, headers = self._codec.encode(body)
+        if headers or value is None:
+            entry = _entry([NewMessage(value, None, headers)], deadline, False)
+        else:
+            entry = Entry([value], (), RECORD_OVERHEAD_BYTES + len(value), deadline)
+        partitions = len(info.leaders)
+        index = 0 if partitions == 1 else self._partitioner.choose(None, partitions)
+        return await self._deliver(entry, index, info)
+
     async def send(self, outgoing: Outgoing[T], timeout: float | None) -> Sent:
         """Send one message; returns when it is stored."""
         spans = self._lanes.asking.tracing.on()
@@ -68,12 +84,24 @@ class Sender(Generic[T]):
         if info is None:
             info = await asking.find(self._name, self._create, deadline)
         index = self._choose(outgoing, info)
-        lane = self._lanes.lane(self._name, index, self._create)
         entry = _entry([message], deadline, outgoing.dedup_id is not None)
-        _check_size(entry.size, info)
-        await self._lanes.enter(entry)
+        return await self._deliver(entry, index, info)
+
+    async def _deliver(self, entry: Entry, index: int, info: TopicInfo) -> Sent:
+        """Put a message into its lane and wait until it is stored."""
+        lanes = self._lanes
+        size = entry.size
+        if size > info.batch_bytes_max:
+            _check_size(size, info)
+        if not lanes.room.enter_nowait(size):
+            await lanes.enter(entry)
+        lane = lanes.lane(self._name, index, self._create)
         lane.put(entry)
-        offsets, duplicates, topic_id = await lane.wait(entry)
+        try:
+            offsets, duplicates, topic_id = await entry.done
+        except asyncio.CancelledError:
+            lane.withdraw(entry)
+            raise
         self._partitioner.batch_full(index)
         return Sent(self._name, index, offsets[0], bool(duplicates), topic_id)
 
@@ -97,22 +125,25 @@ class Sender(Generic[T]):
         info = await asking.find(self._name, self._create, deadline)
         work: list[tuple[Sequence[int], Lane, Entry, int]] = []
         try:
-            for numbers, index, entry in self.divide(given, options, info, deadline):
-                _check_size(entry.size, info)
-                await self._lanes.enter(entry)
-                lane = self._lanes.lane(self._name, index, self._create)
-                lane.put(entry)
-                work.append((numbers, lane, entry, index))
-        finally:
-            places = await asyncio.gather(
-                *(lane.wait(entry) for _, lane, entry, _ in work), return_exceptions=True
-            )
+            try:
+                for numbers, index, entry in self.divide(given, options, info, deadline):
+                    _check_size(entry.size, info)
+                    if not self._lanes.room.enter_nowait(entry.size):
+                        await self._lanes.enter(entry)
+                    lane = self._lanes.lane(self._name, index, self._create)
+                    lane.put(entry)
+                    work.append((numbers, lane, entry, index))
+            finally:
+                # One that failed says so when its turn comes: the others are waited for.
+                await asyncio.gather(*(one[2].done for one in work), return_exceptions=True)
+        except asyncio.CancelledError:
+            for _, lane, entry, _ in work:
+                lane.withdraw(entry)
+            raise
         runs: list[SentRun] = []
         topic_id = info.topic_id
-        for (numbers, _, _, index), place in zip(work, places, strict=True):
-            if isinstance(place, BaseException):
-                raise place
-            offsets, duplicates, topic_id = place
+        for numbers, _, entry, index in work:
+            offsets, duplicates, topic_id = entry.done.result()
             runs.append(SentRun(numbers, index, offsets, duplicates))
         return SentMany(self._name, topic_id, runs)
 
@@ -133,7 +164,7 @@ class Sender(Generic[T]):
                 self._partitioner.batch_full(index)
                 bodies = plain[start:end]
                 size = sum(map(len, bodies)) + RECORD_OVERHEAD_BYTES * len(bodies)
-                entry = Entry(bodies=bodies, messages=(), size=size, deadline=deadline)
+                entry = Entry(bodies, (), size, deadline)
                 yield range(start, end), index, entry
             return
         shares: dict[int, list[_Numbered]] = {}
@@ -248,19 +279,12 @@ class Lanes:
             if len(self._lanes) >= LANES_KEPT_MAX:
                 self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
             found = self._lanes[name, index] = Lane(
-                name, index, self.asking, self.room, self._clock, create, self._count
+                name, index, self.asking, self.room, self._clock, create, self._counters
             )
         return found
 
-    def _count(self, _index: int, messages: int, size: int) -> None:
-        self._counters.sent += messages
-        self._counters.sent_bytes += size
-        self._counters.batches += 1
-
     async def enter(self, entry: Entry) -> None:
         """Wait for room, at most until the entry's deadline."""
-        if self.room.enter_nowait(entry.size):
-            return
         try:
             async with asyncio.timeout_at(entry.deadline):
                 await self.room.enter(entry.size)
@@ -284,8 +308,8 @@ def _entry(messages: Sequence[NewMessage], deadline: float, has_ids: bool) -> En
     if len(messages) == 1 and not has_ids:
         one = messages[0]
         if one.value is not None and one.key is None and not one.headers and one.timestamp_ms == -1:
-            return Entry(bodies=[one.value], messages=(), size=size, deadline=deadline)
-    return Entry(bodies=None, messages=messages, size=size, deadline=deadline, has_ids=has_ids)
+            return Entry([one.value], (), size, deadline)
+    return Entry(None, messages, size, deadline, has_ids=has_ids)
 
 
 def message_size(message: NewMessage) -> int:

@@ -1,8 +1,8 @@
 """Verdicts on messages, joined on their way to the broker.
 
 Verdicts on messages of one partition gather while a request is under way and go out together in
-the next one, neighbours of one lease as one: a worker that acks a thousand messages one by one,
-side by side, costs little more than one that acks them in one call.
+the next one (see `gathering`), neighbours of one lease as one: a worker that acks a thousand
+messages one by one, side by side, costs little more than one that acks them in one call.
 
 A verdict may be asked for twice: only the first one changes anything. When an answer was lost and
 the second attempt finds the message gone, the first one was heard.
@@ -10,30 +10,51 @@ the second attempt finds the message gone, the first one was heard.
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, NamedTuple
 
-from penstock.client.asking import Asking
+from penstock.client.asking import Asking, problem_of
+from penstock.client.channel import Buffer, Made
+from penstock.client.gathering import Gathering
 from penstock.client.message import Lease, Message
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.statistics import Counters
 from penstock.client.tracing import Tracing
-from penstock.core.errors import InvalidRequest, PenstockError, UnknownTopic
+from penstock.core.errors import (
+    ClientClosed,
+    InvalidFrame,
+    InvalidRequest,
+    PenstockError,
+    UnknownTopic,
+)
 from penstock.core.limits import LEASE_MS_MAX
-from penstock.wire.requests import Settle, Settled, TopicInfo
+from penstock.wire.requests import Answer, Settle, Settled, TopicInfo
 
 ACK, RELEASE, REJECT, EXTEND, FINISH, RETURN = 1, 2, 3, 4, 5, 6
 """The machine's verdicts, as they travel."""
 _NAMES: Final = {FINISH: "ack", RELEASE: "release", REJECT: "reject"}
 """Verdicts that are told of in spans."""
+_UNTOLD: Final[AbstractContextManager[None]] = nullcontext()
 DONE: Final = 0
 GONE: Final = 2
 SETTLEMENTS_AT_ONCE: Final = 5_000
+LANES_KEPT_MAX: Final = 10_000
 BY_POLICY: Final = -1
 
 Place = tuple[str, bytes, int, str]
 """Queue, topic id, partition and work group."""
 Settlement = tuple[int, int, int, int, int, str]
 Waiting = tuple[Settlement, float, asyncio.Future[bool]]
+Joined = list[tuple[Settlement, list[Waiting]]]
+"""What is asked, and on whose behalf."""
+Failed = tuple[TopicInfo, PenstockError]
+
+
+class _Attempt(NamedTuple):
+    """A request under way."""
+
+    joined: Joined
+    info: TopicInfo
 
 
 class Settler:
@@ -105,19 +126,12 @@ class Settler:
         if not messages:
             return 0
         spans = self._asking.tracing.on() if verdict in _NAMES else None
-        if spans is None:
-            return await self._settle(messages, (verdict, delay_ms, reason), deadline)
-        with spans.settling(_NAMES[verdict], messages):
-            return await self._settle(messages, (verdict, delay_ms, reason), deadline)
-
-    async def _settle(
-        self, messages: Sequence[Message[Any]], verdict: tuple[int, int, str], deadline: float
-    ) -> int:
-        work = [
-            self._settle_run(messages[start:end], verdict, deadline)
-            for start, end in _runs(messages)
-        ]
-        count = await work[0] if len(work) == 1 else sum(await asyncio.gather(*work))
+        with _UNTOLD if spans is None else spans.settling(_NAMES[verdict], messages):
+            work = [
+                self._settle_run(messages[start:end], (verdict, delay_ms, reason), deadline)
+                for start, end in _runs(messages)
+            ]
+            count = await work[0] if len(work) == 1 else sum(await asyncio.gather(*work))
         self._counters.leases_lost += len(messages) - count
         return count
 
@@ -164,7 +178,9 @@ class Settler:
         place = lease.queue, lease.topic_id, lease.index, lease.group
         lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[place] = _SettleLane(place, self._asking, self._lanes)
+            if len(self._lanes) >= LANES_KEPT_MAX:
+                self._lanes = {key: one for key, one in self._lanes.items() if not one.is_idle}
+            lane = self._lanes[place] = _SettleLane(place, self._asking)
         return lane
 
     async def flush(self) -> None:
@@ -176,99 +192,155 @@ class Settler:
         await asyncio.gather(*(lane.close() for lane in list(self._lanes.values())))
 
 
-class _SettleLane:
+class _SettleLane(Gathering):
     """The verdicts on messages of one partition and work group; one request at a time."""
 
-    def __init__(self, place: Place, asking: Asking, lanes: "dict[Place, _SettleLane]") -> None:
-        self._place = place
-        self._asking = asking
-        self._lanes = lanes
+    def __init__(self, place: Place, asking: Asking) -> None:
+        queue, self._topic_id, index, self._group = place
+        super().__init__(queue, index, asking)
         self._waiting: list[Waiting] = []
-        self._task: asyncio.Task[None] | None = None
+        self._leaving: list[Waiting] = []
+        self._attempt: _Attempt | None = None
+        """The request under way, if no task looks after it."""
 
-    async def put(
+    def put(
         self, first: int, end: int, epoch: int, verdict: tuple[int, int, str], deadline: float
-    ) -> bool:
-        """Give a verdict; returns whether it counted."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    ) -> "asyncio.Future[bool]":
+        """Give a verdict; done when it was heard, and says whether it counted."""
+        done: asyncio.Future[bool] = self._loop.create_future()
         self._waiting.append(((first, end, epoch, *verdict), deadline, done))
-        if self._task is None:
-            self._task = asyncio.create_task(self._work())
-        return await done
+        self._wake()
+        return done
 
-    async def drain(self) -> None:
-        while self._task is not None:
-            await asyncio.wait([self._task])
+    # The next request.
 
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+    def _is_empty(self) -> bool:
+        return not self._waiting
+
+    def _gather(self) -> list[Waiting]:
+        waiting, self._waiting = (
+            self._waiting[:SETTLEMENTS_AT_ONCE],
+            self._waiting[SETTLEMENTS_AT_ONCE:],
+        )
+        self._leaving = [one for one in waiting if not one[2].done()]
+        return self._leaving
+
+    def _make(self) -> Made | None:
+        self._begun = False
+        waiting = self._gather()
+        info = self._asking.directory.known(self._name)
+        if not waiting:
+            self._go_on()
+        elif info is None:
+            self._work_on(self._settle(_join(waiting)))
+        else:
+            joined = _join(waiting)
+            self._attempt = _Attempt(joined, info)
+            deadline = self._asking.attempt_deadline(_latest(joined))
+            return self._request(joined), b"", deadline
+        return None
+
+    def _request(self, joined: Joined) -> Settle:
+        settlements = tuple([settlement for settlement, _ in joined])
+        return Settle(self._topic_id, self._index, self._group, settlements)
+
+    def _ended(self, outcome: Answer | PenstockError, payload: Buffer) -> None:  # noqa: ARG002
+        attempt, self._attempt = self._attempt, None
+        if self._begun:  # It could not leave.
+            self._begun = False
+            self._work_on(self._work())
+        elif attempt is None:
+            return  # It was closed meanwhile.
+        elif isinstance(outcome, Settled) and len(outcome.outcomes) == len(attempt.joined):
+            alone = _tell(attempt.joined, outcome.outcomes)
+            if alone:
+                self._work_on(self._settle(alone))
+            else:
+                self._go_on()
+        else:
+            failed = attempt.info, problem_of(outcome, Settled)
+            self._work_on(self._settle(attempt.joined, failed))
+
+    def _give_up(self) -> None:
+        self._attempt = None
+        closed = ClientClosed("the client was closed before it was known what became of a message")
+        _fail([*self._leaving, *self._waiting], closed)
+        self._leaving = []
+        self._waiting = []
+
+    # Whatever takes longer.
 
     async def _work(self) -> None:
-        try:
-            while self._waiting:
-                waiting = self._waiting[:SETTLEMENTS_AT_ONCE]
-                del self._waiting[:SETTLEMENTS_AT_ONCE]
-                await self._settle([one for one in waiting if not one[2].done()])
-        finally:
-            self._task = None
-            for _, _, done in self._waiting:
-                done.cancel()
-            self._lanes.pop(self._place, None)
+        waiting = self._gather()
+        if waiting:
+            await self._settle(_join(waiting))
 
-    async def _settle(self, waiting: list[Waiting], *, joins: bool = True) -> None:
-        if not waiting:
-            return
-        joined = _join(waiting) if joins else [(one[0], [one]) for one in waiting]
-        settlements = tuple(settlement for settlement, _ in joined)
+    async def _settle(self, joined: Joined, failed: Failed | None = None) -> None:
+        """Settle these; `failed` is an attempt at it that was made before."""
         try:
-            outcomes = await self._ask(settlements, max(deadline for _, deadline, _ in waiting))
+            outcomes = await self._ask(joined, failed)
         except PenstockError as error:
-            for _, _, done in waiting:
-                if not done.done():
-                    done.set_exception(error)
+            for _, members in joined:
+                _fail(members, error)
             return
-        except asyncio.CancelledError:
-            for _, _, done in waiting:
-                done.cancel()
-            raise
-        alone: list[Waiting] = []
-        for (_, members), outcome in zip(joined, outcomes, strict=True):
-            if outcome != DONE and len(members) > 1:
-                alone += members  # One of them may be lost, and the others need not be.
-                continue
-            for _, _, done in members:
-                if not done.done():
-                    done.set_result(outcome == DONE)
-        await self._settle(alone, joins=False)
+        alone = _tell(joined, outcomes)
+        if alone:
+            await self._settle(alone)
 
-    async def _ask(self, settlements: tuple[Settlement, ...], deadline: float) -> tuple[int, ...]:
-        queue, topic_id, index, group = self._place
-        attempts = 0
+    async def _ask(self, joined: Joined, failed: Failed | None) -> Sequence[int]:
+        attempts = 0 if failed is None else 1
+        request = self._request(joined)
 
         def make(_info: TopicInfo) -> tuple[Settle, bytes]:
             nonlocal attempts
             attempts += 1
-            return Settle(topic_id, index, group, settlements), b""
+            return request, b""
 
         try:
             answer, _ = await self._asking.ask_leader(
-                queue, index, make, Settled, deadline=deadline
+                self._name, self._index, make, Settled, deadline=_latest(joined), failed=failed
             )
         except UnknownTopic:  # Deleted, and the messages with it.
-            return (GONE,) * len(settlements)
+            return (GONE,) * len(joined)
+        if len(answer.outcomes) != len(joined):
+            raise InvalidFrame("the broker's answer does not fit what it was asked")
         if attempts == 1:
             return answer.outcomes
-        return tuple(
+        return [
             DONE if outcome == GONE and settlement[3] != EXTEND else outcome
-            for outcome, settlement in zip(answer.outcomes, settlements, strict=True)
-        )
+            for outcome, (settlement, _) in zip(answer.outcomes, joined, strict=True)
+        ]
 
 
-def _join(waiting: list[Waiting]) -> list[tuple[Settlement, list[Waiting]]]:
+def _tell(joined: Joined, outcomes: Sequence[int]) -> Joined:
+    """Tell who waits; those that have to be asked for one by one, since one of several that were
+    joined may be lost, and the others need not be."""
+    alone: Joined = []
+    for (_, members), outcome in zip(joined, outcomes, strict=True):
+        if outcome != DONE and len(members) > 1:
+            alone += [(one[0], [one]) for one in members]
+            continue
+        for _, _, done in members:
+            if not done.done():
+                done.set_result(outcome == DONE)
+    return alone
+
+
+def _fail(waiting: Sequence[Waiting], error: PenstockError) -> None:
+    for _, _, done in waiting:
+        if not done.done():
+            done.set_exception(error)
+
+
+def _latest(joined: Joined) -> float:
+    return max([deadline for _, members in joined for _, deadline, _ in members])
+
+
+def _join(waiting: list[Waiting]) -> Joined:
     """Equal verdicts on neighbours become one."""
-    joined: list[tuple[Settlement, list[Waiting]]] = []
+    if len(waiting) == 1:
+        return [(waiting[0][0], waiting)]
+    joined: Joined = []
     for one in sorted(waiting, key=_by_place):
         settlement = one[0]
         if joined:
@@ -287,6 +359,9 @@ def _by_place(one: Waiting) -> tuple[int, int]:
 
 def _runs(messages: Sequence[Message[Any]]) -> Iterator[tuple[int, int]]:
     """Rows of neighbours of one lease, by their places in the list."""
+    if len(messages) == 1:
+        yield 0, 1
+        return
     lease: Lease | None = None
     start = expected = 0
     for number, message in enumerate(messages):

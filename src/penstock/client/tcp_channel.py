@@ -1,8 +1,8 @@
 """The way to a cluster over TCP: one connection to each node that is asked, made when it is needed.
 
 Requests of one client to one node share a connection, which carries many at a time and keeps the
-order of batches. A node that hangs (an answer does not come in time) loses its connection: the next
-request makes a new one, or goes elsewhere. Connections nobody has used for minutes are closed.
+order of batches. When one is lost, the next request makes a new one, or goes elsewhere. Connections
+nobody has used for minutes are closed.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.client.channel import Buffer, Late
+from penstock.client.channel import Buffer, Ended, Late, Make
 from penstock.client.tcp_connection import TcpConnection, open_connection
 from penstock.core.errors import ClientClosed, OutcomeUnknown, Unavailable
 from penstock.wire.requests import Answer, NodeInfo, Request
@@ -55,7 +55,8 @@ class TcpChannel:
             place = self._nodes.get(node)
             if place is None:
                 raise Unavailable(f"nobody has said yet where node {node} is")
-            return await self._ask(place, request, payload, timeout)
+            connection = self._connected(place) or await self._open(place, timeout)
+            return await connection.ask(request, payload, timeout)
         return await self._ask_any(request, payload, timeout)
 
     async def _ask_any(
@@ -71,7 +72,9 @@ class TcpChannel:
             self._turn = (first + number) % len(places)
             try:
                 seconds = max(0.001, end - loop.time())
-                return await self._ask(places[self._turn], request, payload, seconds)
+                place = places[self._turn]
+                connection = self._connected(place) or await self._open(place, seconds)
+                return await connection.ask(request, payload, seconds)
             except Unavailable:
                 if number + 1 == len(places) or loop.time() >= end:
                     self._turn += 1
@@ -81,20 +84,15 @@ class TcpChannel:
                 raise
         raise AssertionError("there is at least one place")
 
-    async def _ask(
-        self, place: Place, request: Request, payload: Buffer, timeout: float
-    ) -> tuple[Answer, Buffer]:
+    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+        """Ask a node to which there is a connection that takes more."""
+        place = self._nodes.get(node)
+        connection = None if place is None else self._connections.get(place)
+        return connection is not None and connection.begin(make, ended, at_once=at_once)
+
+    def _connected(self, place: Place) -> TcpConnection | None:
         connection = self._connections.get(place)
-        if connection is None or not connection.is_open:
-            connection = await self._open(place, timeout)
-        asked_at = asyncio.get_running_loop().time()
-        try:
-            return await connection.ask(request, payload, timeout)
-        except OutcomeUnknown as error:
-            if connection.heard_at <= asked_at:
-                # It hangs, or has lost its network: nothing more is asked on this connection.
-                connection.abort(str(error))
-            raise
+        return connection if connection is not None and connection.is_open else None
 
     async def _open(self, place: Place, timeout: float) -> TcpConnection:
         """Everybody who needs this connection waits for the same one."""

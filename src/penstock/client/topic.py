@@ -63,6 +63,8 @@ class Topic(Generic[T]):
         timeout: Seconds | None = None,
     ) -> Sent:
         """Append one message; returns when it is on disk on a majority of its replicas."""
+        if (key, headers, partition, timestamp) == (None, None, None, None):
+            return await self._sender.send_body(body, _seconds(timeout))
         outgoing = Outgoing(body, key, headers, partition=partition, timestamp=timestamp)
         return await self._sender.send(outgoing, _seconds(timeout))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from penstock import ClientSettings
 from penstock.client.asking import Asking
-from penstock.client.channel import Buffer, Late
+from penstock.client.channel import Buffer, Ended, Late, Make
 from penstock.client.directory import Directory
 from penstock.wire.requests import (
     Answer,
@@ -45,6 +45,10 @@ class PlayedChannel:
         await asyncio.sleep(0)
         self.asked.append((node, request))
         return self.replies[type(request)](node, request), b""
+
+    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+        """Everything is asked by a task."""
+        return False
 
     async def close(self) -> None:
         """There is nothing to let go of."""

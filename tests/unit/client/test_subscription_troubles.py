@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from penstock import Client, ClientSettings
-from penstock.client.channel import Buffer, Late
+from penstock.client.channel import Buffer, Ended, Late, Make
 from penstock.client.positions import TopicPartition
 from penstock.client.subscription import Subscription
 from penstock.client.urls import Memory
@@ -77,6 +77,9 @@ class BadNetwork:
             assert isinstance(answer, Fetched)
             return self._fail_one(answer, data, error)
         raise error
+
+    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+        return self._way.begin(node, make, ended, at_once=at_once)
 
     def _errors(self, request: Request) -> list[PenstockError]:
         errors: list[PenstockError] = [Unavailable("not now"), OutcomeUnknown("nobody knows")]
