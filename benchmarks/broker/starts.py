@@ -3,15 +3,18 @@
 Ready is when the broker says so in its ready file, and Apache Kafka, where it is found, when it
 answers which brokers there are; beside it stands when a new client had its first message
 acknowledged, which is what ready should mean. Files were dropped from the page cache before a
-restart. All nodes start at once, on this machine, and share its cores.
+restart. All nodes start at once, on this machine, and share its cores. Penstock's modules are
+compiled beforehand, as an installation does it.
 """
 
+import compileall
 import os
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import penstock as penstock_package
 from benchmarks.broker import clients
 from benchmarks.broker.apache import absence_of_kafka, apache_kafka
 from benchmarks.broker.client_process import ClientProcess
@@ -33,6 +36,7 @@ def measure_starts(directory: str, *, quick: bool, progress: Progress) -> list[F
     """One finding: fresh and after a kill, one node and three."""
     rounds = ROUNDS_QUICK if quick else ROUNDS
     data_bytes = DATA_BYTES_QUICK if quick else DATA_BYTES
+    compileall.compile_dir(os.path.dirname(penstock_package.__file__), quiet=1)
     others, absences = apache_kafka(1), absence_of_kafka()
     measured: dict[tuple[str, str], list[Measured]] = {}
     with ClientProcess() as client:

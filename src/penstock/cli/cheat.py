@@ -27,7 +27,7 @@ def cheat(
     penstock cheat queue
     penstock cheat | grep redrive
     """
-    from penstock.cli.main import app
+    from penstock.cli.program import app
 
     subjects = {part.name[0]: part for part in parts_of(app)}
     if subject is not None and subject not in subjects:

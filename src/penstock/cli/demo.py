@@ -13,8 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from crc32c import crc32c
-
+from penstock.core.checksum import crc32c
 from penstock.core.entries import Membership
 from penstock.core.errors import DamagedFile, PartitionExists, PenstockError
 from penstock.core.records import BATCH_HEADER_BYTES, read_header

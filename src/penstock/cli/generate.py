@@ -83,7 +83,7 @@ def completion(
     # fish
     penstock generate completion fish > ~/.config/fish/completions/penstock.fish
     """
-    from penstock.cli.main import app as program
+    from penstock.cli.program import app as program
 
     sys.stdout.write(program.generate_completion(prog_name="penstock", shell=shell))
 

@@ -6,17 +6,14 @@ Both keep what they are given: `dev` uses `./penstock-data` unless told otherwis
 that forgets on restart teaches the wrong thing; `--temporary` is there for those who want that.
 """
 
-import asyncio
-import os
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import CycloptsError, Parameter
 
+from penstock.cli.broker import run_broker
 from penstock.cli.flags import Given, takes_settings
-from penstock.core.errors import DiskFailed
 from penstock.core.limits import MIB
 from penstock.server.checks import check_config
 from penstock.server.notation import Address
@@ -128,30 +125,3 @@ def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:
             changes[name] = Address(address.host, 0)
             remarks.append(f"Port {address.port} is taken, so {name} got a free one.")
     return loaded.changed(changes, "of penstock dev"), remarks
-
-
-def run_broker(
-    loaded: LoadedConfig, *, on_ready: Callable[["Places"], None] = lambda _places: None
-) -> int:
-    """Run a broker until it is stopped; on uvloop where it is to be had."""
-    from penstock.server.logs import configure_logs
-
-    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    configure_logs(loaded.config.log, colour=colour)
-    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    if sys.platform == "linux":
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_run(loaded, on_ready))
-    return 0
-
-
-async def _run(loaded: LoadedConfig, on_ready: Callable[["Places"], None]) -> None:
-    from penstock.server.server import Server
-
-    try:
-        await Server(loaded, on_ready=on_ready).run()
-    except OSError as error:
-        raise DiskFailed(f"the broker cannot go on: {error}") from error

@@ -14,12 +14,10 @@ The fields of the first section stand alone: `--data`, `PENSTOCK_DATA`, `data = 
 come from and which of them counts is `sources.py`; what they must not be together is `checks.py`.
 """
 
-# ruff: noqa: RUF009 -- `setting` makes the field of a dataclass, it is no default.
-
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
+
+import msgspec
 
 from penstock.core.alert_levels import Levels
 from penstock.core.limits import (
@@ -46,6 +44,7 @@ from penstock.core.limits import (
 from penstock.core.types import NodeId
 from penstock.server import level_notation, notation
 from penstock.server.notation import Address, Member, Notation
+from penstock.server.section import Section, Setting
 from penstock.watch.rules import RULES
 from penstock.watch.settings import CLEAR_MS, HOLD_MS
 
@@ -63,12 +62,10 @@ def setting(key: str, default: T, notation: Notation[T], meaning: str) -> T: ...
 def setting(key: str, default: None, notation: Notation[T], meaning: str) -> T | None: ...
 def setting(key: str, default: T | None, notation: Notation[T], meaning: str) -> T | None:
     """A field of a section; `key` is what users call it."""
-    metadata = {"key": key, "notation": notation, "meaning": meaning}
-    return cast(T, field(default=default, metadata=metadata))
+    return cast(T, Setting(key=key, default=default, notation=notation, meaning=meaning))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(Section):
     """This node: where it keeps its data and where it is reached."""
 
     data: str | None = setting(
@@ -150,8 +147,7 @@ class Broker:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
+class Topics(Section):
     """What a topic is when nobody said."""
 
     auto_create: bool = setting(
@@ -168,8 +164,7 @@ class Topics:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
+class Groups(Section):
     """Consumer groups."""
 
     session_min_ms: int = setting(
@@ -204,8 +199,7 @@ class Groups:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raft:
+class Raft(Section):
     """How the nodes of a cluster agree."""
 
     tick_ms: int = setting(
@@ -216,8 +210,7 @@ class Raft:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(Section):
     """Files and memory of each shard on this node."""
 
     segment_bytes: int = setting(
@@ -246,8 +239,7 @@ class Storage:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Section):
     """What one client, or all of them, may ask for."""
 
     connections_max: int = setting(
@@ -294,8 +286,7 @@ class Limits:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Web:
+class Web(Section):
     """The HTTP port."""
 
     hosts: tuple[str, ...] = setting(
@@ -314,8 +305,7 @@ class Web:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sqs:
+class Sqs(Section):
     """The SQS API, at the HTTP port."""
 
     enabled: bool = setting(
@@ -344,8 +334,7 @@ class Sqs:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alerts:
+class Alerts(Section):
     """When somebody is told that something is wrong. Three levels each: attention, warning,
     critical. A topic may have its own (`alert.…`)."""
 
@@ -421,8 +410,7 @@ class Alerts:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class Log(Section):
     """What the broker tells about itself, on stderr."""
 
     level: str = setting(
@@ -446,8 +434,7 @@ class Log:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything, section by section."""
 
     broker: Broker = Broker()
@@ -474,8 +461,7 @@ BARE_SECTION = "broker"
 """The section whose keys stand alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One setting, and what it is called where."""
 
     section: str
@@ -508,20 +494,22 @@ class Field:
         return "" if value is None else self.notation.format(value)
 
 
-def sections() -> Iterator[tuple[str, type]]:
+def sections() -> Iterator[tuple[str, type[Section]]]:
     """Name and class of each section, in order."""
-    for part in dataclasses.fields(Config):
-        yield part.name, type(part.default)
+    for name, default in zip(Config.__struct_fields__, Config.__struct_defaults__, strict=True):
+        yield name, type(default)
 
 
 def _read_off() -> Iterator[Field]:
     for section, cls in sections():
-        for entry in dataclasses.fields(cls):
+        for attribute, entry in cls.settings.items():
             yield Field(
                 section=section,
-                attribute=entry.name,
+                attribute=attribute,
+                key=entry.key,
                 default=entry.default,
-                **entry.metadata,
+                notation=entry.notation,
+                meaning=entry.meaning,
             )
 
 
@@ -535,4 +523,5 @@ def make_config(values: Mapping[str, object]) -> Config:
     given: dict[str, dict[str, object]] = {section: {} for section, _ in sections()}
     for name, value in values.items():
         given[BY_NAME[name].section][BY_NAME[name].attribute] = value
-    return Config(**{section: cls(**given[section]) for section, cls in sections()})
+    made: dict[str, Any] = {section: cls(**given[section]) for section, cls in sections()}
+    return Config(**made)

@@ -4,11 +4,14 @@
 
 import re
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from penstock.core.alert_levels import NO_LEVELS, OFF, Levels
 from penstock.core.durations import read_duration_ms
 from penstock.server.notation import Notation, format_duration_ms
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%")
@@ -64,17 +67,23 @@ SHARES = _notation("1%,5%,off", _read_percent, lambda at: f"{round(100 * at, 6):
 DURATIONS = _notation("off,1m,5m", read_duration_ms, lambda at: format_duration_ms(int(at)))
 
 
+def _split(url: str) -> "SplitResult":
+    from urllib.parse import urlsplit  # noqa: PLC0415 - most brokers have no webhook
+
+    return urlsplit(url)
+
+
 def _parse_secret_url(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("no address")
-    place = urlsplit(value.strip())
+    place = _split(value.strip())
     if place.scheme not in ("http", "https") or not place.hostname or place.port == 0:
         raise ValueError("no address")
     return value.strip()
 
 
 def _shown(url: str) -> str:
-    place = urlsplit(url)
+    place = _split(url)
     return f"{place.scheme}://{place.hostname}/…"
 
 

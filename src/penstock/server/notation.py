@@ -11,8 +11,9 @@ A notation that is not met raises `ValueError`; who knows the setting's name mak
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from penstock.core.durations import DURATION_UNITS_MS, read_duration_ms
 from penstock.core.limits import GIB, KIB, MIB
@@ -69,8 +70,7 @@ class Member(NamedTuple):
     address: Address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notation(Generic[T]):
+class Notation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One way to write values."""
 
     allowed: str

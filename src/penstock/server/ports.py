@@ -53,9 +53,9 @@ def refusal(name: str, address: Address, error: OSError) -> LocalError:
 
 
 def _bind(address: Address) -> None:
-    found = socket.getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    # As bytes: for a text, Python loads what it takes to write names of hosts in other alphabets.
+    host = address.host.encode("ascii")
+    found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, place = found[0]
     with socket.socket(family, kind, protocol) as probe:
         # As the servers themselves do: a port that was closed a moment ago may be used again.

@@ -1,8 +1,9 @@
 """One broker process: what is started in which order, and how it ends.
 
-    start   the ports are tried; HTTP answers (alive, not ready); the node opens its shards and
-            finds its cluster, which may take as long as the others take; the Kafka port is taken
-            and the cluster told of it; when the node can serve, clients are let in, and it says so
+    start   the ports are tried; HTTP's is taken, and whoever asks there is answered (alive, not
+            ready); the node opens its shards and finds its cluster, which may take as long as the
+            others take; the Kafka port is taken and the cluster told of it; when the node can
+            serve, clients are let in, and it says so
     stop    not ready any more; leadership goes to others, shard by shard, each when the requests
             under way in it are answered; the Kafka port, which told clients where to go meanwhile,
             and SQS's door finish what is left, for a bounded time; shards are closed; HTTP last, so
@@ -25,13 +26,14 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.core.clock import Clock, SystemClock
-from penstock.core.errors import PenstockError
+from penstock.core.errors import LocalError, PenstockError
 from penstock.core.front_end import FrontEndStatistics
-from penstock.core.request_times import RequestTimes
+from penstock.core.pauses import growing_pauses
 from penstock.core.types import NodeId
 from penstock.engine.engine import EngineSettings
 from penstock.engine.group_requests import GroupSettings
@@ -44,6 +46,7 @@ from penstock.native.guests import NativeGuests
 from penstock.native.service import Service
 from penstock.server.checks import advertised
 from penstock.server.config import Config
+from penstock.server.http_port import PATIENCE_SECONDS, HttpPort
 from penstock.server.logs import event_fields
 from penstock.server.notation import Address
 from penstock.server.ports import check_free, is_about_place, refusal
@@ -54,19 +57,16 @@ from penstock.server.ready_file import (
     write_ready_file,
 )
 from penstock.server.sources import LoadedConfig
-from penstock.sqs.endpoint import Endpoint
-from penstock.sqs.service import Service as SqsService
-from penstock.sqs.service import SqsSettings
 from penstock.storage import Disk, LogSettings
 from penstock.watch.rules import RULES
 from penstock.watch.settings import AlertSettings
-from penstock.watch.watch import Watch
-from penstock.web.app import make_app
 from penstock.web.broker import Phase, SettingRow
-from penstock.web.door import Door
-from penstock.web.listener import HttpListener
 
-READY_PAUSE_SECONDS = 0.02
+if TYPE_CHECKING:
+    from penstock.server.http_front import HttpFront
+    from penstock.watch.watch import Watch
+
+READY_PAUSE_SECONDS_MAX = 0.02
 FILES_BESIDES_CONNECTIONS = 512
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CLOSE_SECONDS_MAX = 30.0
@@ -123,16 +123,19 @@ class Server:
         self._watch: Watch | None = None
         self._serving = False
         self._kafka: KafkaListener | None = None
-        self._http: HttpListener | None = None
-        self._sqs = Endpoint() if self._config.sqs.enabled else None
-        self._door: Door | None = None
+        self._http_port: HttpPort | None = None
+        self._http_coming: asyncio.Task[None] | None = None
+        self._http: HttpFront | None = None
         self._guests: NativeGuests | None = None
-        self._http_times = RequestTimes()
         self._hosts: set[str] = set(self._config.web.hosts)
         self._ready_file: str | None = None
         self._data = os.path.abspath(loaded.config.broker.data)
 
     # What HTTP asks.
+
+    @property
+    def config(self) -> Config:
+        return self._config
 
     @property
     def phase(self) -> Phase:
@@ -143,7 +146,7 @@ class Server:
         return self._node
 
     @property
-    def watch(self) -> Watch | None:
+    def watch(self) -> "Watch | None":
         return self._watch
 
     def problems(self) -> list[str]:
@@ -173,26 +176,8 @@ class Server:
             found.append(self._kafka.front_end())
         if self._guests is not None:
             found.append(self._guests.front_end())
-        if self._sqs is not None and self._door is not None:
-            found.append(
-                FrontEndStatistics(
-                    protocol="sqs",
-                    requests=self._sqs.times.statistics(),
-                    connections=len(self._door.connections),
-                    accepted=self._door.entered,
-                    throttled=self._door.throttled,
-                    held_bytes={"requests": self._door.held_bytes},
-                )
-            )
         if self._http is not None:
-            found.append(
-                FrontEndStatistics(
-                    protocol="http",
-                    requests=self._http_times.statistics(),
-                    connections=self._http.connections,
-                    accepted=self._http.accepted,
-                )
-            )
+            found += self._http.front_ends()
         return found
 
     @property
@@ -261,7 +246,7 @@ class Server:
     def _make_room_for_files(self) -> None:
         room_for_files = raise_open_files_limit()
         connections_max = self._config.limits.connections_max
-        if self._sqs is not None:
+        if self._config.sqs.enabled:
             connections_max += self._config.sqs.connections_max
         if room_for_files < connections_max + FILES_BESIDES_CONNECTIONS:
             logger.warning(
@@ -291,22 +276,21 @@ class Server:
         broker = self._config.broker
         if broker.ready_file is not None:
             remove_old_ready_file(broker.ready_file)
-        http = await self._start_http()
+        http = await self._take_http()
         node = await self._open_node()
         kafka = await self._start_kafka(node)
         told_kafka = advertised(kafka, broker.advertise_kafka)
         told_http = advertised(http, broker.advertise_http, fallback=told_kafka)
         self._hosts |= {told_kafka.host, told_http.host, socket.gethostname()}
         await node.register(kafka=str(told_kafka), http=str(told_http))
+        pauses = growing_pauses(READY_PAUSE_SECONDS_MAX)
         while problem := _unready(node, str(told_kafka)):
             self._say_waiting(problem)
             await self._serve_readers(node)
-            await asyncio.sleep(READY_PAUSE_SECONDS)
+            await asyncio.sleep(next(pauses))
         await self._let_clients_in()
         self._phase = Phase.SERVING
-        if not self._guest:
-            # What is there now stays: the collector need not look at it again.
-            gc.freeze()
+        self._freeze()
         places = Places(
             node=self._config.node,
             pid=os.getpid(),
@@ -314,13 +298,20 @@ class Server:
             kafka=str(kafka),
             http=str(http),
             peer=node.peer_address,
-            sqs=f"http://{http}" if self._sqs is not None else "",
+            sqs=f"http://{http}" if self._config.sqs.enabled else "",
         )
         if broker.ready_file is not None:
             self._ready_file = broker.ready_file
             write_ready_file(broker.ready_file, places)
         logger.info("ready %s", places.describe())
         self._on_ready(places)
+        assert self._http_port is not None, "the port was taken"
+        self._http_port.want()
+
+    def _freeze(self) -> None:
+        """What is there now stays: the collector need not look at it again."""
+        if not self._guest:
+            gc.freeze()
 
     async def _serve_readers(self, node: Node) -> None:
         """A node that finds no majority serves what is committed, ready or not."""
@@ -333,42 +324,42 @@ class Server:
         if not self._serving:
             self._serving = True
             await self._kafka.serve()
-            self._serve_sqs()
+            if self._config.sqs.enabled:
+                logger.info("SQS requests are accepted without checking their signatures")
+            self._follow_node()
 
-    async def _start_http(self) -> Address:
+    async def _take_http(self) -> Address:
+        """Take the port; it is served when somebody comes, or there is time."""
         wanted = self._config.broker.http
-        if self._sqs is not None:
-            self._door = Door(
-                self._sqs, hosts=self.hosts, connections_max=self._config.sqs.connections_max
-            )
-        listener = HttpListener(
-            make_app(self, self._sqs, self._http_times),
-            connections_max=self._config.limits.http_connections_max,
-            door=self._door,
-        )
         try:
-            bound = await listener.start(_number(wanted.host), wanted.port)
+            port = await HttpPort.take(_number(wanted.host), wanted.port)
         except OSError as error:
             raise refusal("http", wanted, error) from error
-        self._http = listener
-        if self._sqs is not None:
-            self._sqs.default_host = str(Address(*bound))
-        return Address(*bound)
+        self._http_port = port
+        self._http_coming = asyncio.create_task(self._serve_http(port), name="http")
+        return port.address
 
-    def _serve_sqs(self) -> None:
-        if self._sqs is None or self._node is None:
+    async def _serve_http(self, port: HttpPort) -> None:
+        try:
+            self._http = await port.serve(self)
+        except Exception as error:
+            logger.exception("what answers HTTP cannot be loaded; this is a bug of Penstock")
+            if not self._failed.done():
+                self._failed.set_result(LocalError(f"HTTP cannot be served: {error}"))
             return
-        logger.info("SQS requests are accepted without checking their signatures")
-        self._sqs.slow_requests = self._node.engine.slow_requests
-        settings = self._config.sqs
-        self._sqs.service = SqsService(
-            self._node.engine,
-            SqsSettings(
-                queue_partitions=settings.partitions,
-                delete_cooldown_ms=settings.cooldown_ms,
-                purge_cooldown_ms=settings.cooldown_ms,
-            ),
-        )
+        self._follow_node()
+        if self._phase is Phase.SERVING:
+            self._freeze()
+
+    def _follow_node(self) -> None:
+        """Whichever comes last, what answers HTTP or the node that is asked about: the watch begins
+        when both are there, and SQS is served once the node serves."""
+        if self._http is None or self._node is None:
+            return
+        if self._watch is None:
+            self._watch = self._http.start_watch(self._node, alert_settings(self._config))
+        if self._serving:
+            self._http.serve_sqs(self._node.engine)
 
     async def _start_kafka(self, node: Node) -> Address:
         wanted = self._config.broker.kafka
@@ -406,8 +397,9 @@ class Server:
         self._time = MovedTime(node, self._clock)
         slow_ms = self._config.log.slow_request_ms
         node.engine.slow_requests.seconds = slow_ms / 1_000 if slow_ms else math.inf
-        self._watch = Watch(node, alert_settings(self._config))
-        self._watch.start()
+        self._follow_node()
+        if self._http_port is not None:
+            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._http_port.want)
         node.failed.add_done_callback(self._note_failure)
         return node
 
@@ -428,6 +420,9 @@ class Server:
 
     async def _close(self) -> None:
         self._phase = Phase.STOPPING
+        if self._http_coming is not None:
+            self._http_coming.cancel()
+            await asyncio.wait((self._http_coming,))
         if self._ready_file is not None:
             remove_ready_file(self._ready_file)
         grace_seconds = self._config.limits.stop_grace_ms / 1_000
@@ -440,10 +435,8 @@ class Server:
                 async with asyncio.TaskGroup() as closing:
                     if self._kafka is not None:
                         closing.create_task(self._kafka.close(grace_seconds))
-                    if self._door is not None:
-                        closing.create_task(self._door.close(grace_seconds))
-                if self._sqs is not None:
-                    self._sqs.service = None
+                    if self._http is not None:
+                        closing.create_task(self._http.close_door(grace_seconds))
                 if self._time is not None:
                     await self._time.close()
                 if self._node is not None:
@@ -452,6 +445,8 @@ class Server:
             logger.warning("stopping took too long; what is left is abandoned, nothing is lost")
         if self._http is not None:
             await self._http.close()
+        elif self._http_port is not None:
+            self._http_port.close()
         logger.info("stopped")
 
 

@@ -7,14 +7,13 @@ with `PENSTOCK_`, is an error and not ignored: a setting that was misspelled wou
 missed on the day it is needed.
 """
 
-import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
+
+import msgspec
 
 from penstock.core.errors import LocalError
 from penstock.server.config import (
@@ -49,8 +48,7 @@ class Origin(Enum):
     FLAG = "flag"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where a value was written."""
 
     origin: Origin
@@ -64,8 +62,7 @@ class Source:
 DEFAULT = Source(origin=Origin.DEFAULT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedConfig:
+class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration, and where each value of it comes from."""
 
     config: Config
@@ -169,6 +166,8 @@ def _read_toml(path: str) -> dict[str, object]:
         ) from error
     if len(data) > FILE_BYTES_MAX:
         raise LocalError(f"the configuration {path} is over {FILE_BYTES_MAX} bytes; is it one?")
+    import tomllib  # noqa: PLC0415 - most brokers have no file
+
     try:
         return tomllib.loads(data.decode("utf-8"))
     except ValueError as error:
@@ -204,6 +203,8 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[Field, o
 
 
 def _refuse_unknown(name: str, known: Iterable[str], sentence: str) -> NoReturn:
+    import difflib  # noqa: PLC0415 - most settings are known
+
     # What all of them begin with says nothing about which one was meant.
     short = {each.removeprefix(ENVIRONMENT_PREFIX): each for each in known}
     wanted = name.removeprefix(ENVIRONMENT_PREFIX).replace("-", "_")

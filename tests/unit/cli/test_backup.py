@@ -13,9 +13,10 @@ from penstock.core.errors import DirectoryRefused, Unavailable
 from penstock.core.types import Index, ShardId
 from penstock.engine.backup import BackupTaking, shard_path, shards_in
 from penstock.engine.restore import EPOCHS_SKIPPED, PRODUCER_IDS_SKIPPED, TERMS_SKIPPED
-from penstock.storage import RealDisk, verify_directory
+from penstock.storage import RealDisk
 from penstock.storage.log_copy import hold_log
 from penstock.storage.reading_disk import ReadingDisk
+from penstock.storage.repair import verify_directory
 from tests.web_broker import WebBroker
 
 MESSAGES = 90

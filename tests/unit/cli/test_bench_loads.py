@@ -105,7 +105,7 @@ def test_latencies_are_from_when_a_message_was_due() -> None:
             assert (await queue.stats()).acked == 20
         sent, received = tally.histograms["send"], tally.histograms["receive"]
         assert sent.count == received.count == tally.counted == 20
-        assert 0.01 <= sent.quantile(0.5) <= sent.most <= tally.ended
+        assert 0.01 <= sent.quantile(0.5) <= sent.most
         assert received.most > 0.2, "the last one was due at 0, and twenty looks came before it"
 
     asyncio.run(work())

@@ -10,7 +10,8 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from penstock.cli.examples import examples_in, examples_of
-from penstock.cli.main import app, run
+from penstock.cli.main import run
+from penstock.cli.program import app
 from tests.house.reference import commands
 
 Captured = pytest.CaptureFixture[str]

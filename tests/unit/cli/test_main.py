@@ -10,6 +10,7 @@ import pytest
 
 from penstock import __version__
 from penstock.cli import main as command_line
+from penstock.cli.program import app
 from penstock.core.errors import DamagedFile, StorageFull
 
 
@@ -40,10 +41,10 @@ def commands() -> Iterator[None]:
     """Commands that end in every possible way."""
     added = [damaged, full, three, interrupted]
     for command in added:
-        command_line.app.command(command)
+        app.command(command)
     yield
     for command in added:
-        del command_line.app[command.__name__]
+        del app[command.__name__]
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

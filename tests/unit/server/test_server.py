@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from penstock.core.errors import DiskFailed
 from penstock.server.server import Places, Server, node_settings
 from penstock.server.sources import load_config
+from penstock.storage.memory_disk import MemoryDisk
 from tests.unit.server.brokers import STOP_SECONDS, broker, free_addresses, get
 
 pytestmark = pytest.mark.slow
@@ -118,6 +120,45 @@ def test_a_node_that_cannot_go_on_ends_it_with_the_reason(tmp_path: Path) -> Non
 
     with pytest.raises(DiskFailed, match="the disk of shard 1 has failed"):
         asyncio.run(run())
+
+
+def guest(on_ready: Callable[[Server], None]) -> Server:
+    """A broker in this program, on a disk in memory."""
+    free = dict.fromkeys(("kafka", "http", "peer"), "127.0.0.1:0")
+    flags = {"data": "/data", **free, "storage.segment_size": "1MiB"}
+    server = Server(
+        load_config(flags=flags, environment={}),
+        on_ready=lambda _places: on_ready(server),
+        guest=True,
+        disk=MemoryDisk(),
+    )
+    return server
+
+
+def test_it_may_be_stopped_before_anything_answers_http() -> None:
+    async def run() -> None:
+        server = guest(lambda server: server.stop())
+        await server.run()
+        assert server.watch is None
+
+    asyncio.run(run())
+
+
+def test_what_answers_http_is_there_although_nobody_asked() -> None:
+    async def run() -> None:
+        ready = asyncio.Event()
+        server = guest(lambda _server: ready.set())
+        running = asyncio.create_task(server.run())
+        await ready.wait()
+        assert not {one.protocol for one in server.front_ends()} & {"sqs", "http"}
+        async with asyncio.timeout(STOP_SECONDS):
+            while server.watch is None:  # noqa: ASYNC110 - nothing tells when it is there
+                await asyncio.sleep(0)
+        assert {one.protocol for one in server.front_ends()} >= {"kafka", "sqs", "http"}
+        server.stop()
+        await running
+
+    asyncio.run(run())
 
 
 def test_it_comes_back_after_a_crash(tmp_path: Path) -> None:

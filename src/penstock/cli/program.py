@@ -1,0 +1,145 @@
+"""All commands of `penstock`, put together: one table, and what every help text has in common.
+
+What a command needs is imported when it is called, so that `penstock version` costs nothing but
+itself. A group of commands has a module of its own; to add one, add a line to `COMMANDS`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from cyclopts import App
+from rich.console import Console
+
+from penstock.cli.examples import examples_of, print_examples
+from penstock.cli.where import fill_in_addresses
+from penstock.core.version import __version__
+
+COMMANDS = (
+    ("serve", "penstock.cli.serve:serve", "Run a broker."),
+    (
+        "dev",
+        "penstock.cli.serve:dev",
+        "Run a broker on this machine, for trying and developing.",
+    ),
+    ("config", "penstock.cli.config:app", "Show, check and explain the broker's settings."),
+    ("cluster", "penstock.cli.cluster:app", "Look at a running cluster, and change it."),
+    (
+        "queue",
+        "penstock.cli.queue:app",
+        "Make and run queues, and look at the messages in them.",
+    ),
+    ("topic", "penstock.cli.topic:app", "Make, look at, change and delete topics."),
+    ("group", "penstock.cli.group:app", "Look at groups of readers, move them and delete them."),
+    ("produce", "penstock.cli.produce:produce", "Send the lines of stdin or of a file."),
+    ("consume", "penstock.cli.consume:consume", "Print the messages of a topic or a queue."),
+    ("peek", "penstock.cli.peek:peek", "Look at the messages of a queue without touching them."),
+    ("redrive", "penstock.cli.redrive:redrive", "Move dead letters back to where they died."),
+    ("trace", "penstock.cli.trace:trace", "Tell what is known of one message."),
+    ("work", "penstock.cli.work:work", "Run workers."),
+    ("pipeline", "penstock.cli.pipeline:app", "Run data pipelines on Spark."),
+    ("job", "penstock.cli.job:app", "Archive, replay and audit topics, with Spark."),
+    ("alert", "penstock.cli.alert:app", "Look at what is wrong, and try the webhook."),
+    ("top", "penstock.cli.top:top", "Watch depth, lag and rates."),
+    ("plan", "penstock.cli.plan:plan", "Advise on capacity."),
+    ("bench", "penstock.cli.bench:app", "Measure a running broker."),
+    ("doctor", "penstock.cli.doctor:doctor", "Check this machine and a broker."),
+    ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
+    ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
+    ("generate", "penstock.cli.generate:app", "Write files that other programs want."),
+    ("backup", "penstock.cli.backup:backup", "Copy a node's data, while it runs."),
+    ("restore", "penstock.cli.backup:restore", "Make a new cluster from a backup."),
+    ("verify", "penstock.cli.backup:verify", "Check every byte of a backup or a stopped node."),
+    ("log", "penstock.cli.log:app", "Look into the log of a shard on this machine, and repair it."),
+)
+"""Name, where it is, and what `penstock --help` says about it."""
+
+
+class _Program(App):
+    """The whole command line: each help text in full, and below it the examples."""
+
+    def help_print(
+        self,
+        tokens: str | Iterable[str] | None = None,
+        *,
+        console: Console | None = None,
+    ) -> None:
+        _, path, _ = self.parse_commands(tokens)
+        command = path[-1]
+        listed = command.help
+        if command.default_command is not None and command.default_command.__doc__:
+            # It was registered with one line for the list of commands; this page is about it alone.
+            command.help = command.default_command.__doc__
+        try:
+            super().help_print(tokens, console=console)
+        finally:
+            command.help = listed
+        lines = examples_of(command)
+        if lines:
+            print_examples(console or command.console, lines)
+
+
+app = _Program(
+    name="penstock",
+    help="""A distributed message queue that speaks Kafka.
+
+    `penstock dev` starts a broker on this machine and prints lines to paste.
+
+    Examples
+    --------
+    penstock dev
+    penstock queue create jobs --lease 1m --dead-letter-topic jobs-dead
+    seq 1000 | penstock produce jobs
+    penstock consume jobs -n 10 --ack
+    penstock cheat queue
+    """,
+    help_flags=["--help", "-h"],
+    version=__version__,
+    version_flags=["--version"],
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,
+    config=fill_in_addresses,
+)
+
+
+@app.command
+def demo(*, seconds: float = 20, data: str | None = None) -> int:
+    """Show a cluster of three nodes at work while nodes are stopped, cut off and damaged.
+
+    One line per event. In the end everything that was acknowledged is read back from every node;
+    the exit code is 0 if it was all there.
+
+    Parameters
+    ----------
+    seconds
+        How long the trouble lasts.
+    data
+        Keep the nodes' files in this directory; without it they are removed at the end.
+
+    Examples
+    --------
+    penstock demo
+    penstock demo --seconds 60 --data ./demo
+    """
+    from penstock.cli.demo import run_demo
+
+    return run_demo(seconds, data)
+
+
+@app.command(name="version")
+def show_version() -> None:
+    """Print the version and end.
+
+    Examples
+    --------
+    penstock version
+    """
+    print(__version__)
+
+
+for _name, _place, _help in COMMANDS:
+    app.command(_place, name=_name, help=_help)
+
+
+def known_part(arguments: Sequence[str]) -> str:
+    """The part of a command line that names a command: whose help to point to."""
+    _, apps, _ = app.parse_commands(list(arguments))
+    return "".join(f"{command.name[0]} " for command in apps[1:])

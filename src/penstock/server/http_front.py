@@ -1,0 +1,98 @@
+"""What is served at the HTTP port: pages, health, metrics and orders, and SQS at the door.
+
+It is loaded long after the port is taken (see `http_port`), and is not imported before.
+"""
+
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.core.front_end import FrontEndStatistics
+from penstock.core.request_times import RequestTimes
+from penstock.engine.engine import Engine
+from penstock.engine.node import Node
+from penstock.server.config import Config
+from penstock.server.notation import Address
+from penstock.sqs.endpoint import Endpoint
+from penstock.sqs.service import Service, SqsSettings
+from penstock.watch.settings import AlertSettings
+from penstock.watch.watch import Watch
+from penstock.web.app import make_app
+from penstock.web.door import Door
+from penstock.web.listener import HttpListener
+
+if TYPE_CHECKING:
+    from penstock.server.server import Server
+
+
+class HttpFront:
+    """The application, and the door in front of it, at a port that was taken."""
+
+    def __init__(self, server: "Server", bound: socket.socket) -> None:
+        config = server.config
+        self._config: Config = config
+        self._times = RequestTimes()
+        self._sqs = Endpoint() if config.sqs.enabled else None
+        self._door: Door | None = None
+        if self._sqs is not None:
+            host, port, *_ = bound.getsockname()
+            self._sqs.default_host = str(Address(host, port))
+            self._door = Door(
+                self._sqs, hosts=server.hosts, connections_max=config.sqs.connections_max
+            )
+        self._listener = HttpListener(
+            make_app(server, self._sqs, self._times),
+            connections_max=config.limits.http_connections_max,
+            door=self._door,
+        )
+        self._listener.serve(bound)
+
+    def serve_sqs(self, engine: Engine) -> None:
+        """Let SQS's clients in."""
+        if self._sqs is None:
+            return
+        settings = self._config.sqs
+        self._sqs.slow_requests = engine.slow_requests
+        self._sqs.service = Service(
+            engine,
+            SqsSettings(
+                queue_partitions=settings.partitions,
+                delete_cooldown_ms=settings.cooldown_ms,
+                purge_cooldown_ms=settings.cooldown_ms,
+            ),
+        )
+
+    def front_ends(self) -> Iterator[FrontEndStatistics]:
+        """What each protocol that is served here says of itself."""
+        if self._sqs is not None and self._door is not None:
+            yield FrontEndStatistics(
+                protocol="sqs",
+                requests=self._sqs.times.statistics(),
+                connections=len(self._door.connections),
+                accepted=self._door.entered,
+                throttled=self._door.throttled,
+                held_bytes={"requests": self._door.held_bytes},
+            )
+        yield FrontEndStatistics(
+            protocol="http",
+            requests=self._times.statistics(),
+            connections=self._listener.connections,
+            accepted=self._listener.accepted,
+        )
+
+    def start_watch(self, node: Node, settings: AlertSettings) -> Watch:
+        """Look at the cluster from now on, again and again, for what is shown here."""
+        watch = Watch(node, settings)
+        watch.start()
+        return watch
+
+    async def close_door(self, grace_seconds: float) -> None:
+        """Let SQS's requests finish, for a while, and take no more."""
+        if self._door is not None:
+            await self._door.close(grace_seconds)
+        if self._sqs is not None:
+            self._sqs.service = None
+
+    async def close(self) -> None:
+        """Be silent from now on."""
+        await self._listener.close()

@@ -1,0 +1,104 @@
+"""The HTTP port: taken first, and served as soon as somebody comes.
+
+What answers there, pages, metrics, SQS and the servers that carry them, takes longer to load than
+all the rest of a broker. So the port is taken at once, and whoever connects waits in the system's
+queue while it is loaded, which is then done without a break. If nobody comes, it is loaded when the
+broker serves its other clients, or has to wait for something itself: a piece at a time, with pauses
+in which the loop is theirs. So it is there before it is missed.
+"""
+
+import asyncio
+import contextlib
+import socket
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from penstock.core.clock import precise_seconds
+from penstock.server.notation import Address
+from penstock.web.binding import bind
+
+if TYPE_CHECKING:
+    from penstock.server.http_front import HttpFront
+    from penstock.server.server import Server
+
+PIECES = (
+    "http.client",
+    "penstock.watch.watch",
+    "penstock.sqs.service",
+    "penstock.sqs.endpoint",
+    "starlette.datastructures",
+    "starlette.responses",
+    "starlette.applications",
+    "urllib.request",
+    "wsgiref.simple_server",
+    "prometheus_client",
+    "penstock.web.metrics",
+    "penstock.web.dashboard.queue_page",
+    "penstock.web.dashboard.pages",
+    "penstock.web.app",
+    "logging.config",
+    "click",
+    "multiprocessing.context",
+    "uvicorn",
+    "penstock.web.listener",
+)
+"""In an order in which none takes the loop for much longer than five milliseconds."""
+WHOLE = "penstock.server.http_front"
+"""It needs them all, and little besides."""
+PAUSE = 4
+"""How much longer than a piece the pause after it is."""
+PATIENCE_SECONDS = 0.5
+"""How long a node that was opened may take to serve before it is not waited for any more."""
+
+
+class HttpPort:
+    """See the top of this module."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        """Use `HttpPort.take`."""
+        self._socket = bound
+        self._wanted = asyncio.Event()
+        self._knocked = asyncio.Event()
+        asyncio.get_running_loop().add_reader(bound, self._knock)
+
+    @classmethod
+    async def take(cls, host: str, port: int) -> "HttpPort":
+        """Raises OSError if that place is not to be had."""
+        return cls(await bind(host, port))
+
+    @property
+    def address(self) -> Address:
+        host, port, *_ = self._socket.getsockname()
+        return Address(host, port)
+
+    def want(self) -> None:
+        """The broker has nothing better to do."""
+        self._wanted.set()
+
+    async def serve(self, server: "Server") -> "HttpFront":
+        """Wait until it is wanted, load it, and serve."""
+        await self._wanted.wait()
+        for name in PIECES:
+            began = precise_seconds()
+            import_module(name)
+            await self._pause(PAUSE * (precise_seconds() - began))
+        asyncio.get_running_loop().remove_reader(self._socket)
+        front: HttpFront = import_module(WHOLE).HttpFront(server, self._socket)
+        return front
+
+    async def _pause(self, seconds: float) -> None:
+        """Let others have the loop, for a moment at least; no longer if somebody has come."""
+        await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._knocked.wait()
+
+    def _knock(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._knocked.set()
+        self._wanted.set()
+
+    def close(self) -> None:
+        """Nobody will be served here."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
