@@ -32,9 +32,13 @@ def check_entries(entries: Sequence[E] | None, action: str) -> list[tuple[str, E
         raise EmptyBatchRequest(action)
     if len(entries) > ENTRIES_MAX:
         raise TooManyEntriesInBatchRequest(len(entries), ENTRIES_MAX)
+    names = [entry.id or "" for entry in entries]
+    letters = "".join(names)  # All in one look, as nearly all names are right.
+    if letters.isalnum() and letters.isascii() and len(letters) <= ID_CHARACTERS_MAX:
+        if "" not in names and len(set(names)) == len(names):
+            return list(zip(names, entries, strict=True))
     named: dict[str, E] = {}
-    for entry in entries:
-        name = entry.id or ""
+    for name, entry in zip(names, entries, strict=True):
         if not is_id(name):
             raise InvalidBatchEntryId
         if name in named:

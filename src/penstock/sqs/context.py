@@ -11,24 +11,33 @@ programs that are tested here working there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from penstock.core.errors import PenstockError
 from penstock.core.message import NewMessage
 from penstock.engine.engine import Engine
-from penstock.engine.gathering import Gathering
-from penstock.engine.queue_requests import Receipt, Sent
+from penstock.engine.gathering import Crowd, Gathering
+from penstock.engine.queue_requests import Delivery, Receipt, Sent, Wanted
 from penstock.engine.queues import Queues
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
+from penstock.sqs.answers import Answer
 from penstock.sqs.cooldowns import Cooldowns
-from penstock.sqs.errors import QueueDoesNotExist
+from penstock.sqs.errors import QueueDoesNotExist, SqsError
+from penstock.sqs.lanes import Lane
 from penstock.sqs.names import name_of_url
 from penstock.sqs.receive_attempts import ReceiveAttempts
 
 PROTOCOL: Final = "sqs"
+LANES_MAX: Final = 1_024
+AGAIN: Final = Answer()
+"""Told instead of an answer: what was begun without a task takes one after all."""
+
+Told = Callable[[Answer | SqsError | PenstockError | None], bool]
+"""Called with what is to be answered; says whether anybody is there to hear it."""
 
 Settled = tuple[Receipt, Verdict, int, str]
 """What became of a leased message: receipt, verdict, delay in milliseconds, reason."""
@@ -67,8 +76,11 @@ class Context:
         self.purged: Cooldowns[bytes] = Cooldowns(engine.clock, settings.purge_cooldown_ms)
         self.attempts = ReceiveAttempts(engine.clock)
         self.flow = engine.traffic.of(PROTOCOL)
-        self.sends: Gathering[NewMessage, Sent] = Gathering(self._send)
-        self.deletions: Gathering[Settled, Outcome] = Gathering(self._settle)
+        crowd = Crowd()
+        self.sends: Gathering[NewMessage, Sent] = Gathering(self._send, crowd)
+        self.deletions: Gathering[Settled, Outcome] = Gathering(self._settle, crowd)
+        self.receives: Gathering[Wanted, list[Delivery]] = Gathering(self._receive, crowd)
+        self._lanes: dict[str, Lane] = {}
         self.changing = asyncio.Lock()
         """Held while a queue's attributes or tags are read, changed and written back."""
 
@@ -82,6 +94,11 @@ class Context:
     ) -> Awaitable[Sequence[Outcome]]:
         return self.queues.settle(topic, verdicts)
 
+    def _receive(
+        self, topic: Topic, index: int, wanted: Sequence[Wanted]
+    ) -> Awaitable[Sequence[list[Delivery]]]:
+        return self.queues.receive_together(topic, index, wanted)
+
     @property
     def queues(self) -> Queues:
         """The engine's."""
@@ -93,3 +110,15 @@ class Context:
         if topic is None:
             raise QueueDoesNotExist
         return topic
+
+    def lane(self, url: str | None) -> Lane:
+        """The same, as senders and receivers see it."""
+        lane = self._lanes.get(url) if url else None
+        if lane is not None and self.engine.catalog.topic(lane.topic.name) is lane.topic:
+            return lane
+        topic = self.queue(url)
+        assert url, "a queue without a URL was found"
+        if len(self._lanes) >= LANES_MAX:
+            self._lanes.clear()
+        lane = self._lanes[url] = Lane(topic)
+        return lane

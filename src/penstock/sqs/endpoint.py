@@ -15,9 +15,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from penstock.core.clock import precise_seconds
+from penstock.core.decoders import json_decoder
 from penstock.core.errors import PenstockError
 from penstock.core.receiver import receiver_name
 from penstock.core.request_times import RequestTimes
@@ -55,11 +59,18 @@ from penstock.sqs.query_protocol import (
 )
 from penstock.sqs.reply import Reply, RequestIds
 from penstock.sqs.requests import ReceiveMessage, Request
-from penstock.sqs.service import BRIEF, Call, Told
+from penstock.sqs.service import ACTIONS, AGAIN, BRIEF, Call, Told
 
 FORM = b"application/x-www-form-urlencoded"
 CALLS_REMEMBERED_MAX = 1_024
-_BRIEF = frozenset(TARGET_PREFIX + name.encode() for name in BRIEF)
+_BRIEF = {
+    TARGET_PREFIX + name.encode(): (
+        name,
+        brief.asks_who,
+        json_decoder(ACTIONS[name].request).decode,
+    )
+    for name, brief in BRIEF.items()
+}
 UNNAMED = "unnamed"
 """What a request counts as of which it is not known what it asks for."""
 
@@ -88,7 +99,7 @@ class Actions(Protocol):
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         """Carry out an action; None if there is nothing to answer."""
 
-    def begin(self, action: str, request: Request, told: Told) -> bool:
+    def begin(self, action: str, request: Request, call: Call | None, told: Told) -> bool:
         """Carry out an action without a task; False if that cannot be, and nothing is done."""
 
 
@@ -96,33 +107,6 @@ def accept_all(
     _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
 ) -> None:
     """No signature is checked."""
-
-
-class _Brief:
-    """A request that is carried out without a task."""
-
-    __slots__ = ("_began", "_done", "_endpoint", "_headers", "_name")
-
-    def __init__(
-        self,
-        endpoint: "Endpoint",
-        name: str,
-        headers: Headers,
-        began: float,
-        done: Callable[[Reply], None],
-    ) -> None:
-        self._endpoint = endpoint
-        self._name = name
-        self._headers = headers
-        self._began = began
-        self._done = done
-
-    def tell(self, answer: Answer | SqsError | PenstockError | None) -> None:
-        """Whoever asked is told what came of it."""
-        try:
-            self._done(self._endpoint.finish(self._name, self._headers, self._began, answer))
-        except Exception:
-            logger.exception("an SQS request (%s) could not be answered", self._name)
 
 
 class Endpoint:
@@ -153,42 +137,58 @@ class Endpoint:
             return headers.get(b"content-type", b"").lower().startswith(FORM) or _acts(query)
         return method == b"GET" and _acts(query)
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply], None]) -> bool:
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
         """Carry out a request without a task, if it is one of those that come in thousands; `done`
-        is called with the reply, later. False: nothing has happened, `answer` must do it. What is
-        wrong with a request is for `answer` to find out and say."""
-        service = self.service
-        if headers.get(TARGET) not in _BRIEF or service is None or self._verify is not accept_all:
+        is called with the reply, later, or with None, if it takes a task after all. False: nothing
+        has happened, `answer` must do it. What is wrong with a request is for `answer` to find out
+        and say."""
+        target, service = headers.get(TARGET, b""), self.service
+        brief = _BRIEF.get(target)
+        if brief is None or service is None or self._verify is not accept_all:
             return False
+        name, asks_who, read = brief
         began = precise_seconds()
         try:
             host = headers.get(b"host", b"")
             if host not in self._hosts_known:
                 self._know_host(host)
-            name, request = read_json(headers[TARGET], body)
-            return service.begin(name, request, _Brief(self, name, headers, began, done).tell)
-        except (SqsError, PenstockError):
+            request = read(body)
+            told = partial(self._finish, name, headers, began, done)
+            call = self._call(headers, header_scope(headers), b"/") if asks_who else None
+            return service.begin(name, request, call, told)
+        except (SqsError, PenstockError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         except Exception:
             logger.exception("an SQS request could not be begun (%s)", body[:200])
             return False
 
-    def finish(
+    def _finish(
         self,
         name: str,
         headers: Headers,
         began: float,
+        done: Callable[[Reply | None], bool],
         answer: Answer | SqsError | PenstockError | None,
-    ) -> Reply:
-        """The reply to a request that was carried out without a task."""
-        request_id = self._ids.take()
+    ) -> bool:
+        """Whoever asked, without a task, is told what came of it; False if he has gone."""
         try:
+            if answer is AGAIN:
+                return done(None)
             if answer is None or isinstance(answer, Answer):
-                return write_json(answer, headers, request_id)
-            error = from_penstock(answer) if isinstance(answer, PenstockError) else answer
-            return self._write_error(error, headers, request_id, name)
-        finally:
-            self._note_time(name, headers, began, 0.0)
+                reply = write_json(answer, headers, self._ids.take())
+            else:
+                error = from_penstock(answer) if isinstance(answer, PenstockError) else answer
+                reply = self._write_error(error, headers, self._ids.take(), name)
+            took = precise_seconds() - began
+            slow = self.slow_requests
+            if slow is not None and took >= slow.seconds:
+                self._note_time(name, headers, began, 0.0)
+            else:
+                self.times.of(name).observe(took)
+            return done(reply)
+        except Exception:
+            logger.exception("an SQS request (%s) could not be answered", name)
+            return False
 
     async def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
@@ -229,7 +229,7 @@ class Endpoint:
     def _note_time(self, name: str, headers: Headers, began: float, waited: float) -> None:
         ended = precise_seconds()
         took = ended - began - waited
-        self.times.observe(name, took)
+        self.times.of(name).observe(took)
         slow = self.slow_requests
         if slow is not None and took >= slow.seconds:
             client = headers.get(b":client", b"").decode("latin-1")

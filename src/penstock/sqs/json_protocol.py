@@ -28,7 +28,9 @@ _READERS: dict[bytes, tuple[str, msgspec.json.Decoder[Request]]] = {
     TARGET_PREFIX + name.encode(): (name, json_decoder(action.request))
     for name, action in ACTIONS.items()
 }
-_HEADERS = b"Content-Type: application/x-amz-json-1.%b\r\nx-amzn-RequestId: %b\r\n"
+_LINES = b"Content-Type: application/x-amz-json-1.0\r\nx-amzn-RequestId: %b\r\n"
+_LINES_11 = _LINES.replace(b"1.0", b"1.1")
+"""A client that says 1.1 is answered with 1.1; the two are the same."""
 
 
 def read_json(target: bytes, body: bytes) -> tuple[str, Request]:
@@ -49,18 +51,15 @@ def read_json(target: bytes, body: bytes) -> tuple[str, Request]:
 def write_json(answer: Answer | None, headers: Mapping[bytes, bytes], request_id: bytes) -> Reply:
     """The reply to a request that succeeded."""
     body = b"{}" if answer is None else _ENCODER.encode(answer)
-    return Reply(200, _HEADERS % (_minor(headers), request_id), body)
+    is_11 = headers.get(b"content-type", b"").endswith(b"json-1.1")
+    return Reply(200, (_LINES_11 if is_11 else _LINES) % request_id, body)
 
 
 def write_json_error(error: SqsError, headers: Mapping[bytes, bytes], request_id: bytes) -> Reply:
     """The reply to a request that did not."""
-    lines = _HEADERS % (_minor(headers), request_id)
+    is_11 = headers.get(b"content-type", b"").endswith(b"json-1.1")
+    lines = (_LINES_11 if is_11 else _LINES) % request_id
     if headers.get(b"x-amzn-query-mode", b"").lower() == b"true":
         lines += b"x-amzn-query-error: %b;%b\r\n" % (error.code.encode(), error.fault.encode())
     document = {"__type": error.type_name, "message": error.message}
     return Reply(error.status, lines, _ENCODER.encode(document))
-
-
-def _minor(headers: Mapping[bytes, bytes]) -> bytes:
-    """A client that says 1.1 is answered with 1.1; the two are the same."""
-    return b"1" if headers.get(b"content-type", b"").endswith(b"json-1.1") else b"0"

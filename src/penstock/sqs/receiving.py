@@ -10,25 +10,29 @@
 A message that died elsewhere keeps its id, when it was sent, and how often it was received.
 """
 
+import logging
 from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import md5
 
 from penstock.core import card
-from penstock.core.errors import Unavailable
+from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.limits import MIB
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
 from penstock.core.move_filter import read_number
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.engine.queue_requests import Delivery
+from penstock.core.receiver import worker_name
+from penstock.engine.queue_requests import Delivery, Wanted
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import MessagesReceived, ReceivedMessage
 from penstock.sqs.attributes import ATTRIBUTE_NAMES
-from penstock.sqs.context import Call, Context
-from penstock.sqs.errors import InvalidAttributeName, OverLimit, invalid_value
+from penstock.sqs.context import AGAIN, Call, Context, Told
+from penstock.sqs.errors import InternalFailure, InvalidAttributeName, OverLimit, invalid_value
+from penstock.sqs.lanes import OVERHEAD_BYTES, Lane
 from penstock.sqs.message_attributes import (
     NO_ATTRIBUTES,
     TRACE_HEADER,
@@ -62,9 +66,14 @@ SYSTEM_ATTRIBUTES = frozenset({
     "SequenceNumber",
 })  # fmt: skip
 
+LEASED_BYTES_MAX = 2 * MIB
+"""So much, or about so much, several receivers get by one lease."""
+NONE: frozenset[str] = frozenset()
 _ATTEMPT = "ReceiveRequestAttemptId"
 _BASE64 = MessageAttributeValue(data_type="String", string_value="base64")
 _TRUE = MessageAttributeValue(data_type="String", string_value="true")
+
+logger = logging.getLogger(__name__)
 
 
 async def receive_message(
@@ -73,11 +82,7 @@ async def receive_message(
     """Lease messages; waits for some if there are none."""
     topic = context.queue(request.queue_url)
     messages_max, lease_ms, wait_ms = _check(request, topic)
-    system = wanted_system(
-        tuple(request.attribute_names or ()), tuple(request.message_system_attribute_names or ())
-    )
-    names = request.message_attribute_names
-    wanted = wanted_attributes(tuple(names)) if names else NO_ATTRIBUTES
+    system, wanted = _wanted(request)
     attempt = request.receive_request_attempt_id
     deliveries: Sequence[Delivery]
     if attempt is None:
@@ -96,13 +101,99 @@ async def receive_message(
         _check_in_flight(context, topic)
     if deliveries:
         context.flow.delivered(topic.name, len(deliveries))
-    sign = context.queues.sign
-    return MessagesReceived(
-        messages=[
-            show_message(one, topic, sign(one.receipt), system, wanted, call.region)
-            for one in deliveries
-        ]
+    return _show_all(context, topic, deliveries, system, wanted, call.region)
+
+
+def begin_receive_message(
+    context: Context, request: ReceiveMessage, call: Call, told: Told
+) -> bool:
+    """The same, together with what others receive in this moment, if there seems to be something;
+    `told` is called when it is leased. If there is nothing after all, or it cannot be had so, it is
+    told `AGAIN`: only the long way waits, and knows what to say. What nobody is there for any more
+    goes back."""
+    lane = context.lane(request.queue_url)
+    topic = lane.topic
+    if not lane.shares or request.receive_request_attempt_id is not None:
+        return False
+    if not context.queues.can_receive_now(topic, 0):
+        return False
+    messages_max, lease_ms, _ = _check(request, topic)
+    size = messages_max * lane.message_bytes
+    if size > LEASED_BYTES_MAX:
+        return False
+    context.receives.add(
+        topic,
+        0,
+        (Wanted(messages_max, lease_ms, call.receiver),),
+        partial(_tell_received, context, lane, call.region, _wanted(request), told),
+        size=size,
+        room=LEASED_BYTES_MAX,
+        kind=(lease_ms, worker_name(call.receiver)),
     )
+    return True
+
+
+def _tell_received(
+    context: Context,
+    lane: Lane,
+    region: str,
+    wants: tuple[frozenset[str], WantedAttributes],
+    told: Told,
+    dealt: Sequence[list[Delivery]] | PenstockError,
+) -> None:
+    deliveries = () if isinstance(dealt, PenstockError) else dealt[0]
+    if not deliveries:
+        told(AGAIN)
+        return
+    topic = lane.topic
+    try:
+        answer = _show_all(context, topic, deliveries, *wants, region)
+    except Exception:
+        logger.exception("messages of %s could not be shown", topic.name)
+        told(InternalFailure("This is a bug of Penstock; the broker's log tells more."))
+        return
+    lane.message_bytes = OVERHEAD_BYTES + len(deliveries[0].message.value or b"")
+    if told(answer):
+        context.flow.delivered(topic.name, len(deliveries))
+    else:
+        context.queues.give_back(topic, deliveries)
+
+
+def _wanted(request: ReceiveMessage) -> tuple[frozenset[str], WantedAttributes]:
+    """Which attributes of both kinds are asked for."""
+    older, newer = request.attribute_names, request.message_system_attribute_names
+    system = wanted_system(tuple(older or ()), tuple(newer or ())) if older or newer else NONE
+    names = request.message_attribute_names
+    return system, wanted_attributes(tuple(names)) if names else NO_ATTRIBUTES
+
+
+def _show_all(
+    context: Context,
+    topic: Topic,
+    deliveries: Sequence[Delivery],
+    system: frozenset[str],
+    wanted: WantedAttributes,
+    region: str,
+) -> MessagesReceived:
+    sign, topic_id = context.queues.sign, topic.topic_id
+    plain = not system and not wanted.any
+    shown: list[ReceivedMessage] = []
+    for one in deliveries:
+        message = one.message
+        value = message.value
+        text = decode_text(value) if value and plain and not message.headers else None
+        if text is None or value is None:
+            shown.append(show_message(one, topic, sign(one.receipt), system, wanted, region))
+        else:  # As nearly all are.
+            shown.append(
+                ReceivedMessage(
+                    message_id=message_id(topic_id, one.index, message.offset),
+                    receipt_handle=sign(one.receipt),
+                    md5_of_body=md5(value, usedforsecurity=False).hexdigest(),
+                    body=text,
+                )
+            )
+    return MessagesReceived(messages=shown)
 
 
 def _check(request: ReceiveMessage, topic: Topic) -> tuple[int, int | None, int]:
@@ -206,15 +297,6 @@ def show_message(
     """A delivery, as its receiver sees it."""
     message = delivery.message
     value = message.value
-    if value and not message.headers and not system and not wanted.any:
-        text = decode_text(value)
-        if text is not None:  # As nearly all are.
-            return ReceivedMessage(
-                message_id=message_id(topic.topic_id, delivery.index, message.offset),
-                receipt_handle=handle,
-                md5_of_body=md5(value, usedforsecurity=False).hexdigest(),
-                body=text,
-            )
     fifo = topic.settings.queue.fifo
     attributes: dict[str, MessageAttributeValue] = {}
     body = decode_text(value) if value else ""

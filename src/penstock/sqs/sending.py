@@ -13,13 +13,13 @@ but a batch that is too long, or that misses what a FIFO queue needs, is refused
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import md5, sha256
 
 import msgspec
 
 from penstock.core import card
 from penstock.core.errors import PenstockError
-from penstock.core.limits import KIB
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_id import message_id
 from penstock.core.queue_rules import Deduplication
@@ -28,7 +28,7 @@ from penstock.engine.queue_requests import Sent
 from penstock.machines.catalog import Topic
 from penstock.sqs.answers import BatchSent, MessageOfBatchSent, MessageSent, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import PROTOCOL, Call, Context
+from penstock.sqs.context import PROTOCOL, Call, Context, Told
 from penstock.sqs.errors import (
     BatchRequestTooLong,
     InvalidMessageContents,
@@ -37,6 +37,7 @@ from penstock.sqs.errors import (
     SqsError,
     invalid_value,
 )
+from penstock.sqs.lanes import OVERHEAD_BYTES, Lane
 from penstock.sqs.message_attributes import (
     TRACE_HEADER,
     attribute_headers,
@@ -50,10 +51,6 @@ from penstock.sqs.text import encode_text
 
 DELAY_SECONDS_MAX = 900
 ID_CHARACTERS_MAX = 128
-JOINED_BYTES_MAX = 64 * KIB
-"""So much of several senders is appended as one batch. It must be one: then it is there, or not."""
-_OVERHEAD_BYTES = 100
-"""Of a message, or of a header, in a batch: at most."""
 EMPTY_VALUE = "EmptyValue"
 """The code of a batch's entry without a body. No other answer has it."""
 
@@ -66,10 +63,6 @@ _NO_DEDUPLICATION_ID = (
 )
 
 
-SentTold = Callable[[MessageSent | BatchSent | PenstockError], None]
-"""Called with what is answered, when it is known."""
-
-
 async def send_message(context: Context, request: SendMessage, _: Call) -> MessageSent:
     """Send one message."""
     topic, built = _one_message(context, request)
@@ -77,21 +70,45 @@ async def send_message(context: Context, request: SendMessage, _: Call) -> Messa
     return _sent_alone(topic, built, sent)
 
 
-def begin_send_message(context: Context, request: SendMessage, told: SentTold) -> bool:
+def begin_send_message(context: Context, request: SendMessage, _: object, told: Told) -> bool:
     """The same, together with what others send in this moment; `told` is called when it is stored.
     False: it must be sent alone."""
-    topic, built = _one_message(context, request)
+    lane = context.lane(request.queue_url)
+    built = _build_plain(request, lane) if lane.plain else None
+    if built is not None and lane.one_place and lane.joins:
+        size, room = built.size + OVERHEAD_BYTES, lane.room
+        if size > room:
+            return False
+        tell = partial(_tell_plain, told, lane.topic, built)
+        context.sends.add(lane.topic, 0, (built.message,), tell, size=size, room=room)
+        return True
+    if built is None:
+        _, built = _one_message(context, request)
+    index = 0 if lane.one_place else context.queues.place(lane.topic, built.message)
+    tell = partial(_tell_alone, told, lane.topic, built)
+    return _send_with_others(context, lane, index, (built.message,), tell)
 
-    def tell(sent: Sequence[Sent] | PenstockError) -> None:
-        told(sent if isinstance(sent, PenstockError) else _sent_alone(topic, built, sent[0]))
 
-    index = context.queues.place(topic, built.message)
-    return _send_with_others(context, topic, index, (built.message,), tell)
+def _tell_plain(
+    told: Told, topic: Topic, built: "BuiltMessage", sent: Sequence[Sent] | PenstockError
+) -> None:
+    if isinstance(sent, PenstockError):
+        told(sent)
+    else:
+        named = message_id(topic.topic_id, 0, sent[0].offset)
+        told(MessageSent(md5_of_message_body=built.body_digest, message_id=named))
+
+
+def _tell_alone(
+    told: Told, topic: Topic, built: "BuiltMessage", sent: Sequence[Sent] | PenstockError
+) -> None:
+    told(sent if isinstance(sent, PenstockError) else _sent_alone(topic, built, sent[0]))
 
 
 async def send_message_batch(context: Context, request: SendMessageBatch, _: Call) -> BatchSent:
     """Send several messages."""
-    topic, outgoing, failed = _several_messages(context, request)
+    lane = context.lane(request.queue_url)
+    topic, outgoing, failed = _several_messages(lane, request)
     if not outgoing:
         return BatchSent(failed=failed)
     messages = [built.message for _, built in outgoing]
@@ -99,10 +116,13 @@ async def send_message_batch(context: Context, request: SendMessageBatch, _: Cal
     return _sent_together(topic, outgoing, failed, sent)
 
 
-def begin_send_message_batch(context: Context, request: SendMessageBatch, told: SentTold) -> bool:
+def begin_send_message_batch(
+    context: Context, request: SendMessageBatch, _: object, told: Told
+) -> bool:
     """The same, together with what others send in this moment. False: it must be sent alone."""
-    topic, outgoing, failed = _several_messages(context, request)
-    if not outgoing or len(topic.partitions) > 1:
+    lane = context.lane(request.queue_url)
+    topic, outgoing, failed = _several_messages(lane, request)
+    if not outgoing or not lane.one_place:
         return False
 
     def tell(sent: Sequence[Sent] | PenstockError) -> None:
@@ -112,30 +132,30 @@ def begin_send_message_batch(context: Context, request: SendMessageBatch, told: 
             told(_sent_together(topic, outgoing, failed, sent))
 
     messages = [built.message for _, built in outgoing]
-    return _send_with_others(context, topic, 0, messages, tell)
+    return _send_with_others(context, lane, 0, messages, tell)
 
 
 def _send_with_others(
     context: Context,
-    topic: Topic,
+    lane: Lane,
     index: int,
     messages: Sequence[NewMessage],
     told: Callable[[Sequence[Sent] | PenstockError], None],
 ) -> bool:
     """Not what is large, nor what a queue lets in or not depending on what was let in before."""
-    settings = topic.settings
-    room = min(JOINED_BYTES_MAX, settings.message_bytes_max - _OVERHEAD_BYTES)
-    size = _OVERHEAD_BYTES * len(messages)
+    size = OVERHEAD_BYTES * len(messages)
     for message in messages:
-        size += len(message.value or b"") + len(message.key or b"")
+        size += len(message.value or b"")
+        if message.key is not None:
+            size += len(message.key)
         if message.headers:
             size += sum(
-                4 * len(name) + len(value or b"") + _OVERHEAD_BYTES
+                4 * len(name) + len(value or b"") + OVERHEAD_BYTES
                 for name, value in message.headers
             )
-    if size > room or settings.queue.refuses_when_full or settings.compacts:
+    if size > lane.room or not lane.joins:
         return False
-    context.sends.add(topic, index, messages, told, size=size, room=room)
+    context.sends.add(lane.topic, index, messages, told, size=size, room=lane.room)
     return True
 
 
@@ -148,10 +168,10 @@ def _one_message(context: Context, request: SendMessage) -> tuple[Topic, "BuiltM
 
 
 def _several_messages(
-    context: Context, request: SendMessageBatch
+    lane: Lane, request: SendMessageBatch
 ) -> tuple[Topic, list[tuple[str, "BuiltMessage"]], list[Refusal]]:
     """The queue, the messages that can be sent, by their names, and why the others cannot."""
-    topic = context.queue(request.queue_url)
+    topic = lane.topic
     queue = topic.settings.queue
     entries = check_entries(request.entries, "SendMessageBatch")
     if queue.fifo:
@@ -160,9 +180,12 @@ def _several_messages(
     outgoing: list[tuple[str, BuiltMessage]] = []
     failed: list[Refusal] = []
     size = 0
+    plain = lane.plain
     for name, entry in entries:
         try:
-            built = build_message(entry, queue)
+            built = _build_plain(entry, lane) if plain else None
+            if built is None:
+                built = build_message(entry, queue)
         except SqsError as error:
             failed.append(_refuse(name, entry, error))
             size += len((entry.message_body or "").encode(errors="replace"))
@@ -190,8 +213,18 @@ def _sent_together(
     failed: list[Refusal],
     sent: Sequence[Sent],
 ) -> BatchSent:
-    pairs = zip(outgoing, sent, strict=True)
-    successful = [_sent_of_batch(name, built, one, topic) for (name, built), one in pairs]
+    topic_id, fifo = topic.topic_id, topic.settings.queue.fifo
+    successful = [
+        MessageOfBatchSent(
+            id=name,
+            md5_of_message_body=built.body_digest,
+            md5_of_message_attributes=built.attributes_digest,
+            md5_of_message_system_attributes=built.system_attributes_digest,
+            message_id=message_id(topic_id, one.index, one.offset),
+            sequence_number=sequence_number(one.offset) if fifo else None,
+        )
+        for (name, built), one in zip(outgoing, sent, strict=True)
+    ]
     return BatchSent(successful=successful, failed=failed)
 
 
@@ -203,19 +236,6 @@ def sequence_number(offset: int) -> str:
 def _refuse(name: str, entry: OutgoingMessage, error: SqsError) -> Refusal:
     refusal = refuse_entry(name, error)
     return refusal if entry.message_body else msgspec.structs.replace(refusal, code=EMPTY_VALUE)
-
-
-def _sent_of_batch(
-    name: str, built: "BuiltMessage", sent: Sent, topic: Topic
-) -> MessageOfBatchSent:
-    return MessageOfBatchSent(
-        id=name,
-        md5_of_message_body=built.body_digest,
-        md5_of_message_attributes=built.attributes_digest,
-        md5_of_message_system_attributes=built.system_attributes_digest,
-        message_id=message_id(topic.topic_id, sent.index, sent.offset),
-        sequence_number=sequence_number(sent.offset) if topic.settings.queue.fifo else None,
-    )
 
 
 # Building.
@@ -230,6 +250,26 @@ class BuiltMessage(msgspec.Struct, frozen=True, gc=False):
     body_digest: str
     attributes_digest: str | None = None
     system_attributes_digest: str | None = None
+
+
+def _build_plain(outgoing: OutgoingMessage, lane: Lane) -> BuiltMessage | None:
+    """The record of a message that is nothing but a body, for a queue that wants no more; None if
+    it is another one, or cannot be sent."""
+    text = outgoing.message_body
+    if (
+        not text
+        or outgoing.delay_seconds is not None
+        or outgoing.message_attributes
+        or outgoing.message_system_attributes
+        or outgoing.message_deduplication_id is not None
+        or outgoing.message_group_id is not None
+    ):
+        return None
+    body = encode_text(text)
+    if body is None or len(body) > lane.body_bytes_max:
+        return None
+    digest = md5(body, usedforsecurity=False).hexdigest()
+    return BuiltMessage(NewMessage(body), len(body), digest)
 
 
 def build_message(outgoing: OutgoingMessage, queue: QueueSettings) -> BuiltMessage:

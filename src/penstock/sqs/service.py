@@ -8,12 +8,10 @@ HTTP.
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from penstock.core.errors import PenstockError
 from penstock.engine.engine import Engine
 from penstock.sqs import requests
 from penstock.sqs.answers import Answer
-from penstock.sqs.context import Call, Context, SqsSettings
-from penstock.sqs.errors import SqsError
+from penstock.sqs.context import AGAIN, Call, Context, SqsSettings, Told
 from penstock.sqs.moving import (
     cancel_message_move_task,
     list_message_move_tasks,
@@ -33,7 +31,7 @@ from penstock.sqs.queue_life import (
     list_queues,
     purge_queue,
 )
-from penstock.sqs.receiving import receive_message
+from penstock.sqs.receiving import begin_receive_message, receive_message
 from penstock.sqs.requests import Request
 from penstock.sqs.sending import (
     begin_send_message,
@@ -51,11 +49,7 @@ from penstock.sqs.settling import (
 )
 from penstock.sqs.tags import list_queue_tags, tag_queue, untag_queue
 
-__all__ = ["ACTIONS", "BRIEF", "Action", "Call", "Service", "SqsSettings", "Told"]
-
-
-Told = Callable[[Answer | SqsError | PenstockError | None], None]
-"""Called with what is to be answered."""
+__all__ = ["ACTIONS", "AGAIN", "BRIEF", "Action", "Call", "Service", "SqsSettings", "Told"]
 
 
 class Action(NamedTuple):
@@ -97,11 +91,20 @@ ACTIONS: dict[str, Action] = {
 """All 23, by name."""
 
 
-BRIEF: dict[str, Callable[[Context, Any, Told], bool]] = {
-    "DeleteMessage": begin_delete_message,
-    "DeleteMessageBatch": begin_delete_message_batch,
-    "SendMessage": begin_send_message,
-    "SendMessageBatch": begin_send_message_batch,
+class Brief(NamedTuple):
+    """A way to carry out an action without a task."""
+
+    begin: Callable[[Context, Any, Any, Told], bool]
+    asks_who: bool = False
+    """Whether it must know who asks; otherwise it is told None."""
+
+
+BRIEF: dict[str, Brief] = {
+    "DeleteMessage": Brief(begin_delete_message),
+    "DeleteMessageBatch": Brief(begin_delete_message_batch),
+    "ReceiveMessage": Brief(begin_receive_message, asks_who=True),
+    "SendMessage": Brief(begin_send_message),
+    "SendMessageBatch": Brief(begin_send_message_batch),
 }
 """Those that come in thousands, each small: what many clients ask at once is done together."""
 
@@ -116,8 +119,8 @@ class Service:
         """Carry out an action of `ACTIONS`; None if there is nothing to answer."""
         return await ACTIONS[action].answer(self._context, request, call)
 
-    def begin(self, action: str, request: Request, told: Told) -> bool:
-        """Carry out an action that takes no task; `told` is called with what comes of it, later.
-        False: it takes one, and nothing has happened."""
-        begin = BRIEF.get(action)
-        return begin is not None and begin(self._context, request, told)
+    def begin(self, action: str, request: Request, call: Call | None, told: Told) -> bool:
+        """Carry out an action that takes no task; `told` is called with what comes of it, later,
+        or with `AGAIN`. False: it takes one, and nothing has happened."""
+        brief = BRIEF.get(action)
+        return brief is not None and brief.begin(self._context, request, call, told)

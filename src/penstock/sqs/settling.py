@@ -10,7 +10,7 @@ A batch is settled in one piece. What a receipt handle that is not the latest an
 A handle that is none, or another queue's, is refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from penstock.core.errors import InvalidReceipt, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -19,7 +19,7 @@ from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import BatchDone, BatchEntryDone, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import Call, Context, Settled
+from penstock.sqs.context import Call, Context, Settled, Told
 from penstock.sqs.errors import (
     MessageNotInflight,
     MissingParameter,
@@ -42,10 +42,6 @@ _EXPIRED = "The receipt handle has expired."
 _VANISHED = "Message does not exist or is not available for visibility timeout change."
 
 
-DoneTold = Callable[[BatchDone | SqsError | PenstockError | None], None]
-"""Called with what is answered, when it is known."""
-
-
 async def delete_message(context: Context, request: DeleteMessage, _: Call) -> None:
     """A message is done."""
     topic, verdict = _one_deletion(context, request)
@@ -55,7 +51,7 @@ async def delete_message(context: Context, request: DeleteMessage, _: Call) -> N
         raise error
 
 
-def begin_delete_message(context: Context, request: DeleteMessage, told: DoneTold) -> bool:
+def begin_delete_message(context: Context, request: DeleteMessage, _: object, told: Told) -> bool:
     """The same, together with what others delete in this moment; `told` is called when it is done.
     False if it cannot be so."""
     topic, verdict = _one_deletion(context, request)
@@ -79,7 +75,7 @@ async def delete_message_batch(context: Context, request: DeleteMessageBatch, _:
 
 
 def begin_delete_message_batch(
-    context: Context, request: DeleteMessageBatch, told: DoneTold
+    context: Context, request: DeleteMessageBatch, _: object, told: Told
 ) -> bool:
     """The same, together with what others delete in this moment. False if it cannot be so."""
     topic, batch = _several_deletions(context, request)
@@ -119,6 +115,9 @@ def _several_deletions(context: Context, request: DeleteMessageBatch) -> tuple[T
 
 
 def _close_deletions(topic: Topic, batch: "_Batch", outcomes: Sequence[Outcome]) -> None:
+    if not topic.settings.queue.fifo:
+        batch.close_all()
+        return
     for (name, handle), outcome in zip(batch.named, outcomes, strict=True):
         batch.close(name, _deletion_error(topic, outcome, handle))
 
@@ -187,6 +186,9 @@ class _Batch:
             self._done.append(BatchEntryDone(id=name))
         else:
             self.refuse(name, error)
+
+    def close_all(self) -> None:
+        self._done += [BatchEntryDone(id=name) for name, _ in self.named]
 
     def answer(self) -> BatchDone:
         return BatchDone(successful=self._done, failed=self._failed)

@@ -18,11 +18,15 @@ def encode_text(text: str) -> bytes | None:
         value = text.encode()
     except UnicodeEncodeError:
         return None
+    if value.isascii() and len(value.translate(None, _CONTROLS)) == len(value):
+        return value  # As nearly all are.
     return value if _is_text(value) else None
 
 
 def decode_text(value: bytes) -> str | None:
     """The text that bytes stand for; None if they stand for none that a message may have."""
+    if value.isascii() and len(value.translate(None, _CONTROLS)) == len(value):
+        return value.decode()  # As nearly all are.
     if not _is_text(value):
         return None
     try:

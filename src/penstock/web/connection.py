@@ -176,23 +176,24 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         if self._goes_inside or self._ending:
             return
-        url, headers = self._url, self._headers
-        if not url.startswith(b"/"):
-            url = _path_of(url)
-        path, _, query = url.partition(b"?")
-        method = self._parser.get_method()
+        path, headers, parser = self._url, self._headers, self._parser
+        query = b""
+        if path != b"/":
+            path, _, query = (path if path[:1] == b"/" else _path_of(path)).partition(b"?")
+        method = parser.get_method()
         if not self._door.endpoint.takes(method, path, query, headers):
             self._goes_inside = True
             return
-        if self._parser.should_upgrade():
+        if b"upgrade" in headers and parser.should_upgrade():
             return
         self._requests += 1
         headers[CLIENT] = self._client
-        request = _Request(method, path, query, headers)
-        request.keep_alive = (
-            self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
-        )
-        self._arriving = request
+        self._arriving = request = _Request(method, path, query, headers)
+        if not parser.should_keep_alive() or (
+            # Of HTTP/1.0, only what says so is kept: not here.
+            b"connection" in headers and parser.get_http_version() == "1.0"
+        ):
+            request.keep_alive = False
         self._raw = None
         refused = page_refusal(method, headers, self._door.hosts)
         claimed = headers.get(b"content-length", b"0")
@@ -208,13 +209,14 @@ class Connection(asyncio.Protocol):
         request = self._arriving
         if request is None or request.refusal is not None:
             return
+        door, size = self._door, len(body)
         request.body.append(body)
-        request.body_bytes += len(body)
-        self._door.held_bytes += len(body)
+        request.body_bytes += size
+        door.held_bytes += size
         if request.body_bytes > SQS_BODY_BYTES_MAX:
             self._refuse(request, 413, _TOO_LARGE)
-        elif self._door.is_full:
-            self._door.throttled += 1
+        elif door.held_bytes >= door.held_bytes_max:
+            door.throttled += 1
             self._refuse(request, 503, _TOO_MANY)
 
     def on_message_complete(self) -> None:
@@ -222,7 +224,10 @@ class Connection(asyncio.Protocol):
         if request is None or request.refusal is not None:
             return
         self._raw = None
-        self._take(request)
+        if self._current is None and not self._waiting and not self._writing_paused:
+            self._begin(request)
+        else:
+            self._take(request)
 
     # Receiving.
 
@@ -310,14 +315,24 @@ class Connection(asyncio.Protocol):
         """Begin what waits, if nothing is under way and the client takes its answers."""
         if self._current is not None or self._writing_paused or not self._waiting:
             return
-        self._current = request = self._waiting.popleft()
+        request = self._waiting.popleft()
         if request.refusal is not None:
+            self._current = request
             self._answer(request.refusal)
-            return
+        else:
+            self._begin(request)
+
+    def _begin(self, request: _Request) -> None:
+        """It is this request's turn."""
+        self._current = request
         parts = request.body
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        if not self._door.endpoint.begin(request.headers, body, self._answer):
-            self._task = asyncio.get_running_loop().create_task(self._work(request, body))
+        if not self._door.endpoint.begin(request.headers, body, self._finish):
+            self._begin_task(request)
+
+    def _begin_task(self, request: _Request) -> None:
+        work = self._work(request, b"".join(request.body))
+        self._task = asyncio.get_running_loop().create_task(work)
 
     async def _work(self, request: _Request, body: bytes) -> None:
         try:
@@ -330,6 +345,29 @@ class Connection(asyncio.Protocol):
         else:
             self._task = None
             self._answer(reply)
+
+    def _finish(self, reply: Reply | None) -> bool:
+        """What was begun without a task is done, or, with None, takes one after all. False:
+        whoever asked has gone."""
+        request = self._current
+        if request is None:
+            return False
+        if reply is None:
+            self._begin_task(request)
+            return True
+        door, transport = self._door, self._transport
+        unusual = self._waiting or self._ending or self._arriving or self._reading_paused
+        if unusual or door.retiring or not request.keep_alive or transport is None:
+            self._answer(reply)
+            return True
+        self._current = None
+        door.held_bytes -= request.body_bytes
+        body = reply.body
+        transport.write(
+            b"%b%bContent-Length: %d\r\n\r\n%b"
+            % (door.head(reply.status), reply.headers, len(body), body)
+        )
+        return True
 
     def _answer(self, reply: Reply) -> None:
         """The request under way is answered; the next one may begin."""

@@ -62,9 +62,10 @@ class Endpoint(Protocol):
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
         """Whether a request is for it, by its head alone."""
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply], None]) -> bool:
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
         """Carry out a request that takes no task: `done` is called with the reply, once, and not
-        before this returns. False: it takes one, nothing has happened, `answer` does it."""
+        before this returns. False: it takes one, nothing has happened, `answer` does it; `done`
+        called with None says the same, later. `done` says whether anybody is there to hear."""
 
     def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
@@ -99,11 +100,12 @@ class Door:
         """How often a request was refused because too much was held."""
         self.retiring = False
         self._connections_max = connections_max
-        self._held_bytes_max = held_bytes_max
+        self.held_bytes_max = held_bytes_max
+        """What requests and answers may hold together."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
-        self._second = 0
-        self._date = b""
+        self._second_ends = 0.0
+        self._heads: dict[int, bytes] = {}
 
     # What connections ask.
 
@@ -123,18 +125,18 @@ class Door:
         if not self.connections:
             self._empty.set()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether requests and answers hold as much as they may."""
-        return self.held_bytes >= self._held_bytes_max
-
     def head(self, status: int) -> bytes:
         """The first lines of an answer."""
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self._date = b"Date: %b\r\n" % formatdate(second, usegmt=True).encode()
-        return _STATUS_LINES[status] + self._date
+        now = time.time()
+        if not self._second_ends - 1 <= now < self._second_ends:
+            self._second_ends = int(now) + 1.0
+            self._heads.clear()
+        return self._heads.get(status) or self._make_head(status)
+
+    def _make_head(self, status: int) -> bytes:
+        date = formatdate(self._second_ends - 1, usegmt=True).encode()
+        self._heads[status] = head = b"%bDate: %b\r\n" % (_STATUS_LINES[status], date)
+        return head
 
     # Life.
 

@@ -50,6 +50,7 @@ _UNCHANGING = ("/v1/backup/cut",)
 """A POST that changes nothing: see `cuts`."""
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 _BROWSER_SIGNS = (b"origin", b"referer", b"sec-fetch-site")
+_SIGNS = frozenset(_BROWSER_SIGNS)
 _OWN_SITES = (b"same-origin", b"none")
 """A page of ours, or somebody who typed the address."""
 
@@ -116,9 +117,9 @@ def page_refusal(
     method: bytes, headers: Mapping[bytes, bytes], hosts: Hosts
 ) -> tuple[int, str] | None:
     """Why an SQS request must not be carried out; None if it may. Names of headers are small."""
-    shown = [sign for sign in _BROWSER_SIGNS if sign in headers]
-    if not shown and method == b"POST":
+    if method == b"POST" and _SIGNS.isdisjoint(headers):
         return None
+    shown = [sign for sign in _BROWSER_SIGNS if sign in headers]
     host = headers.get(b"host", b"").decode("latin-1")
     if not _knows(host, hosts):
         return 421, _unknown(host)

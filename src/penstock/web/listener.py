@@ -20,13 +20,13 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.core.limits import KIB
+from penstock.web.binding import BACKLOG, bind
 from penstock.web.connection import Connection
 from penstock.web.door import Door
 
 HEAD_BYTES_MAX = 64 * KIB
 HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 30
-BACKLOG = 1_024
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -122,24 +122,15 @@ class HttpListener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Bind and serve; returns where. Raises OSError if that place is not to be had."""
-        assert self._serving is None, "started twice"
-        family, kind, protocol, _, place = (
-            await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-        )[0]
-        bound = socket.socket(family, kind, protocol)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(place)
-            bound.listen(BACKLOG)
-        except OSError:
-            bound.close()
-            raise
-        bound.setblocking(False)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]), name="http")
+        bound = await bind(host, port)
+        self.serve(bound)
         name = bound.getsockname()
         return name[0], name[1]
+
+    def serve(self, bound: socket.socket) -> None:
+        """Serve at a port that was taken before."""
+        assert self._serving is None, "started twice"
+        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]), name="http")
 
     @property
     def connections(self) -> int:

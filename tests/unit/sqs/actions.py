@@ -27,7 +27,7 @@ class FakeService:
             raise self.result
         return self.result
 
-    def begin(self, action: str, request: Request, told: Told) -> bool:
+    def begin(self, action: str, request: Request, _call: Call | None, told: Told) -> bool:
         if isinstance(self.result, Exception):
             raise self.result
         self.begun.append((action, request, told))

@@ -15,7 +15,7 @@ from penstock.sqs.protocol_errors import ForeignPage
 from penstock.sqs.query_protocol import NAMESPACE
 from penstock.sqs.reply import Reply
 from penstock.sqs.requests import CreateQueue, DeleteQueue, ListQueues, Request, SendMessage
-from penstock.sqs.service import Call
+from penstock.sqs.service import AGAIN, Call
 from tests.unit.sqs.actions import FORM, JSON, FakeService, ask, lines, target
 
 AUTHORIZATION = (
@@ -278,9 +278,15 @@ def begin(
 ) -> list[Reply]:
     """Begin a request that takes no task; its reply will be in the list."""
     replies: list[Reply] = []
+
+    def done(reply: Reply | None) -> bool:
+        assert reply is not None
+        replies.append(reply)
+        return True
+
     headers = {b"host": b"sqs.example", **target(action)}
     headers |= {name.encode(): value for name, value in more.items()}
-    assert endpoint.begin(headers, body, replies.append)
+    assert endpoint.begin(headers, body, done)
     assert not replies, "answered before it has returned"
     return replies
 
@@ -359,11 +365,35 @@ def test_signatures_are_checked_the_long_way() -> None:
 
 
 def test_who_cannot_be_answered_takes_nobody_with_him(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_reply: Reply) -> None:
+    def broken(_reply: Reply | None) -> bool:
         raise ValueError("a bug")
 
     service = FakeService()
     endpoint = serving(service)
     assert endpoint.begin({b"host": b"h", **target("SendMessage")}, b"{}", broken)
-    service.begun[0][2](None)
+    assert not service.begun[0][2](None)
     assert "could not be answered" in caplog.text
+
+
+def test_a_request_that_takes_a_task_after_all_is_not_answered_yet() -> None:
+    service = FakeService()
+    endpoint = serving(service)
+    told: list[Reply | None] = []
+
+    def done(reply: Reply | None) -> bool:
+        told.append(reply)
+        return True
+
+    headers = {b"host": b"h", **target("ReceiveMessage")}
+    assert endpoint.begin(headers, b"{}", done)
+    assert service.begun[0][2](AGAIN)
+    assert told == [None]
+    assert not endpoint.times.statistics().times, "it counts when it is answered"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_whoever_is_told_knows_whether_anybody_hears_it(there: bool) -> None:
+    service = FakeService()
+    headers = {b"host": b"h", **target("ReceiveMessage")}
+    assert serving(service).begin(headers, b"{}", lambda _reply: there)
+    assert service.begun[0][2](None) is there

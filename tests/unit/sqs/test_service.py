@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from penstock.core.message_batches import iter_batches
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.records import read_outline
 from penstock.core.types import Offset
 from penstock.engine.engine import Engine
 from penstock.sqs import answers, requests
-from penstock.sqs.errors import QueueDeletedRecently, QueueNameExists
+from penstock.sqs.errors import InvalidParameterValue, QueueDeletedRecently, QueueNameExists
+from penstock.sqs.lanes import JOINED_BYTES_MAX
 from penstock.sqs.requests import Request
-from penstock.sqs.sending import JOINED_BYTES_MAX
-from penstock.sqs.service import Call, Service, SqsSettings
+from penstock.sqs.service import AGAIN, Call, Service, SqsSettings
 from tests.unit.engine.nodes import Nodes, until
 
 CALL = Call("http://127.0.0.1:9324")
@@ -33,8 +34,23 @@ class Asked:
     def begin(self, request: Request) -> "asyncio.Future[object]":
         """Without a task."""
         told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        assert self.service.begin(type(request).__name__, request, told.set_result)
+
+        def tell(answer: object) -> bool:
+            if not told.cancelled():
+                told.set_result(answer)
+            return not told.cancelled()
+
+        assert self.service.begin(type(request).__name__, request, CALL, tell)
         return told
+
+    def begins(self, request: Request) -> bool:
+        """Whether it can be done without a task, which nobody waits for."""
+        return self.service.begin(type(request).__name__, request, CALL, lambda _: False)
+
+    def applied(self, name: str) -> int:
+        """How many entries the shard of a queue has applied."""
+        partition = self.engine.topic(name).partitions[0]
+        return self.engine.led_shard(partition).replica.applied_index
 
     def end_offset(self, name: str) -> int:
         return self.engine.bounds(self.engine.topic(name), 0).high_watermark
@@ -228,14 +244,14 @@ def test_what_cannot_be_sent_with_others_is_sent_alone(tmp_path: Path) -> None:
     async def story(asked: Asked) -> None:
         await asked.create("q")
         large = requests.SendMessage(queue_url="q", message_body="x" * JOINED_BYTES_MAX)
-        assert not asked.service.begin("SendMessage", large, lambda _: None)
+        assert not asked.begins(large)
         await asked.engine.configure_topic("q", {"queue.length.max": "1"})
         small = requests.SendMessage(queue_url="q", message_body="x")
-        assert not asked.service.begin("SendMessage", small, lambda _: None)
+        assert not asked.begins(small)
         nothing = requests.DeleteMessageBatch(
             queue_url="q", entries=[requests.DeleteMessageBatchEntry(id="a")]
         )
-        assert not asked.service.begin("DeleteMessageBatch", nothing, lambda _: None)
+        assert not asked.begins(nothing)
         assert asked.end_offset("q") == 0
 
     play(tmp_path, story)
@@ -255,6 +271,117 @@ def test_a_queue_of_several_partitions_is_sent_to_in_bags_of_each(tmp_path: Path
         assert ends == [2, 2, 2]
         entries = [requests.SendMessageBatchEntry(id="a", message_body="x")]
         batch = requests.SendMessageBatch(queue_url="q", entries=entries)
-        assert not asked.service.begin("SendMessageBatch", batch, lambda _: None)
+        assert not asked.begins(batch)
 
     play(tmp_path, story, SqsSettings(queue_partitions=3))
+
+
+def receive(count: int, queue: str = "q", lease_s: int | None = None) -> requests.ReceiveMessage:
+    return requests.ReceiveMessage(
+        queue_url=queue,
+        max_number_of_messages=count,
+        message_system_attribute_names=["ApproximateReceiveCount"],
+        visibility_timeout=lease_s,
+    )
+
+
+async def send_five(asked: Asked, queue: str = "q") -> None:
+    group = "g" if queue.endswith(".fifo") else None
+    entries = [
+        requests.SendMessageBatchEntry(
+            id=one,
+            message_body=one,
+            message_group_id=group,
+            message_deduplication_id=group and one,
+        )
+        for one in "abcde"
+    ]
+    await asked.ask(requests.SendMessageBatch(queue_url=queue, entries=entries))
+    # A queue begins to be one when it is first asked.
+    await asked.engine.queues.open(asked.engine.topic(queue), DEFAULT_WORK_GROUP)
+
+
+def bodies(answer: object) -> list[str]:
+    assert isinstance(answer, answers.MessagesReceived)
+    assert {one.attributes["ApproximateReceiveCount"] for one in answer.messages} == {"1"}
+    return [one.body for one in answer.messages]
+
+
+def test_what_many_receive_at_once_is_one_lease_dealt_out_in_their_order(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        await send_five(asked)
+        before = asked.applied("q")
+        asking = [asked.begin(receive(count)) for count in (2, 2, 3, 1)]
+        told = [await one for one in asking]
+        assert asked.applied("q") == before + 1
+        assert list(map(bodies, told[:3])) == [["a", "b"], ["c", "d"], ["e"]]
+        assert told[3] is AGAIN
+        assert not asked.begins(receive(1)), "whoever finds nothing may want to wait"
+        handles = [
+            one.receipt_handle
+            for answer in told[:3]
+            if isinstance(answer, answers.MessagesReceived)
+            for one in answer.messages
+        ]
+        gone = [
+            asked.begin(requests.DeleteMessage(queue_url="q", receipt_handle=handle))
+            for handle in handles
+        ]
+        assert [await one for one in gone] == [None] * 5
+        counts = await asked.engine.queues.counts(asked.engine.topic("q"))
+        assert (counts.acked, counts.in_flight) == (5, 0)
+
+    play(tmp_path, story)
+
+
+def test_what_nobody_is_there_for_any_more_goes_back_and_was_not_delivered(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        await send_five(asked)
+        gone, there = asked.begin(receive(3)), asked.begin(receive(1))
+        gone.cancel()
+        assert bodies(await there) == ["d"]
+        work = asked.engine.queues.work_here(asked.engine.topic("q"), 0, DEFAULT_WORK_GROUP)
+        assert work is not None
+        await until(lambda: work.visible == 4)
+        assert bodies(await asked.begin(receive(10))) == ["a", "b", "c", "e"]
+
+    play(tmp_path, story)
+
+
+def test_leases_of_several_lengths_are_several(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        await send_five(asked)
+        before = asked.applied("q")
+        lengths = (None, 60, 60, 0)
+        asking = [asked.begin(receive(1, lease_s=one)) for one in lengths]
+        assert list(map(bodies, [await one for one in asking])) == [["a"], ["b"], ["c"], ["d"]]
+        assert asked.applied("q") == before + 3
+
+    play(tmp_path, story)
+
+
+def test_messages_of_a_group_are_not_dealt_out(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q.fifo", FifoQueue="true")
+        await send_five(asked, "q.fifo")
+        assert not asked.begins(receive(1, "q.fifo"))
+        assert bodies(await asked.ask(receive(2, "q.fifo"))) == ["a", "b"]
+
+    play(tmp_path, story)
+
+
+def test_a_queue_that_changes_is_seen_by_the_next_request(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        large = requests.SendMessage(queue_url="q", message_body="x" * 2_000)
+        assert isinstance(await asked.begin(large), answers.MessageSent)
+        await asked.ask(
+            requests.SetQueueAttributes(queue_url="q", attributes={"MaximumMessageSize": "1024"})
+        )
+        with pytest.raises(InvalidParameterValue):
+            asked.begins(large)
+
+    play(tmp_path, story)

@@ -38,16 +38,21 @@ class Echo:
     holds: bool = False
     """Whether answers that take no task are held until they are released."""
     held: list[Callable[[], None]] = field(default_factory=list)
+    heard: list[bool] = field(default_factory=list)
+    """Of those answers: whether anybody was there."""
+    takes_task: bool = False
+    """Whether what seemed to take no task does after all."""
 
     def takes(self, method: bytes, _path: bytes, query: bytes, headers: Headers) -> bool:
         return (method == b"POST" and b"x-amz-target" in headers) or b"Action=" in query
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Told], None]) -> bool:
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Told | None], bool]) -> bool:
         target = headers.get(b"x-amz-target", b"")
         if target != b"brief":
             return False
         self.asked.append(target)
-        self.held.append(lambda: done(Told(200, b"brief|" + body)))
+        reply = None if self.takes_task else Told(200, b"brief|" + body)
+        self.held.append(lambda: self.heard.append(done(reply)))
         if not self.holds:
             asyncio.get_running_loop().call_soon(self.release)
         return True

@@ -48,6 +48,20 @@ def test_a_client_that_goes_before_a_request_without_a_task_is_answered() -> Non
         assert house.door.held_bytes == 0
         house.echo.release()
         assert house.echo.asked == [b"brief"], "the next one is not begun for nobody"
+        assert house.echo.heard == [False]
+
+    visit(story)
+
+
+def test_a_request_that_takes_a_task_after_all() -> None:
+    async def story(house: House) -> None:
+        house.echo.takes_task = True
+        async with house.client() as client:
+            client.send(request(b"brief", b"0") + request(b"brief", b"1"))
+            bodies = [(await client.answer())[2] for _ in range(2)]
+            assert bodies == [b"POST|/||brief|0", b"POST|/||brief|1"]
+        assert house.echo.heard == [True, True]
+        assert house.echo.asked == [b"brief"] * 4
 
     visit(story)
 
