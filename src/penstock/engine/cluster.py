@@ -89,8 +89,13 @@ class Cluster:
             await asyncio.sleep(PAUSE_SECONDS)
         return False
 
-    async def transfer(self, shard: ShardId, target: NodeId) -> None:
-        """Make a node lead a shard, now and whenever it can."""
+    async def transfer(
+        self, shard: ShardId, target: NodeId, *, seconds: float = ASK_SECONDS
+    ) -> None:
+        """Make a node lead a shard, now and whenever it can.
+
+        Whom this node takes for the leader may lead no more, or not yet: it is asked again, or
+        whoever leads then, for so many seconds."""
         engine = self._engine
         if shard not in engine.shards():
             raise InvalidRequest(f"there are shards 0 to {len(engine.shards()) - 1}, not {shard}")
@@ -100,6 +105,19 @@ class Cluster:
             raise InvalidRequest(f"node {target} does not hold shard {shard}; nodes {places} do")
         if shard != CATALOG_SHARD:
             await engine.change_catalog(PlaceShard(shard=shard, nodes=led_by(target, holders)))
+        deadline = engine.clock.monotonic_ms() + int(seconds * 1_000)
+        while True:
+            try:
+                await self._ask_to_hand_over(shard, target)
+            except Unavailable:
+                if engine.clock.monotonic_ms() >= deadline:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+    async def _ask_to_hand_over(self, shard: ShardId, target: NodeId) -> None:
+        engine = self._engine
         leader = engine.leader(shard).node
         if leader == target:
             return

@@ -2,11 +2,12 @@
 
 Versions    0–2.
 Behaviour   Type 0, preferred: the shard of each partition is handed over to the first of its
-            replicas, and with it all partitions of that shard; the answer comes when it leads, or
-            REQUEST_TIMED_OUT after the request's timeout. Where it leads already the answer is
-            ELECTION_NOT_NEEDED, and where it is not up PREFERRED_LEADER_NOT_AVAILABLE. No
-            partitions named is all of them, and those that need nothing are left out then.
-            Leaders also settle by themselves, some ten seconds after a broker has come back.
+            replicas, and with it all partitions of that shard. The leader is asked until that one
+            leads, or for the request's timeout, and the answer is REQUEST_TIMED_OUT then. Where it
+            leads already the answer is ELECTION_NOT_NEEDED, and where it is not up
+            PREFERRED_LEADER_NOT_AVAILABLE. No partitions named is all of them, and those that need
+            nothing are left out then. Leaders also settle by themselves, some ten seconds after a
+            broker has come back.
 KIPs        183, 460.
 Not served  Type 1, unclean: a broker that misses what was acknowledged never leads. Where there is
             a leader the answer is ELECTION_NOT_NEEDED, else ELIGIBLE_LEADERS_NOT_AVAILABLE.
@@ -14,7 +15,7 @@ Not served  Type 1, unclean: a broker that misses what was acknowledged never le
 
 import asyncio
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import (
     InvalidRequest,
@@ -28,10 +29,15 @@ from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused, refused_with
 
+if TYPE_CHECKING:
+    from penstock.engine.cluster import Cluster
+
 PREFERRED_LEADER_NOT_AVAILABLE: Final = 80
 ELIGIBLE_LEADERS_NOT_AVAILABLE: Final = 83
 ELECTION_NOT_NEEDED: Final = 84
 PAUSE_SECONDS: Final = 0.02
+AGAIN_MS: Final = 2_000
+"""Longer than a handover is tried for."""
 TIMEOUT_MS_MAX: Final = 60_000
 
 
@@ -119,20 +125,40 @@ async def _elect(
     if cluster is None:
         return Unavailable("this port cannot change leaders; they settle by themselves")
     try:
-        await cluster.transfer(shard, replicas[0])
-        await _wait_led(shard, replicas[0], timeout_ms, context)
+        await _hand_over(shard, replicas[0], timeout_ms, cluster, context)
     except PenstockError as error:
         return error
     return _Outcome.ELECTED
 
 
-async def _wait_led(shard: ShardId, target: NodeId, timeout_ms: int, context: Context) -> None:
+async def _hand_over(
+    shard: ShardId, target: NodeId, timeout_ms: int, cluster: "Cluster", context: Context
+) -> None:
+    """Ask for it, again and again: a leader that is busy keeps its place, and so does one that
+    was elected this moment."""
     clock = context.engine.clock
     deadline = clock.monotonic_ms() + timeout_ms
-    while context.engine.leader(shard).node != target:
+    while True:
+        again = min(deadline, clock.monotonic_ms() + AGAIN_MS)
+        refusal: PenstockError = OutcomeUnknown(
+            f"broker {target} does not lead yet, but it may soon"
+        )
+        try:
+            await cluster.transfer(shard, target, seconds=(again - clock.monotonic_ms()) / 1_000)
+        except (Unavailable, OutcomeUnknown) as error:
+            refusal = error
+        if await _is_led(shard, target, again, context):
+            return
         if clock.monotonic_ms() >= deadline:
-            raise OutcomeUnknown(f"broker {target} does not lead yet, but it may soon")
+            raise refusal
+
+
+async def _is_led(shard: ShardId, target: NodeId, until_ms: int, context: Context) -> bool:
+    while context.engine.leader(shard).node != target:
+        if context.engine.clock.monotonic_ms() >= until_ms:
+            return False
         await asyncio.sleep(PAUSE_SECONDS)
+    return True
 
 
 def _row(index: int, outcome: _Outcome | PenstockError | None, context: Context) -> Row:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.errors import Unavailable
 from penstock.core.types import NodeId, ShardId
+from penstock.kafka import api_43_elect_leaders
 from penstock.kafka.codec import Message
 from tests.kafka_broker import Broker
 from tests.kafka_cluster import Cluster, open_cluster, stop, until
@@ -143,6 +145,48 @@ async def _lead_elsewhere(cluster: Cluster) -> None:
         assert running is not None
         running.replica.transfer(heir)
         await until(lambda: engine.leader(shard).node not in (first, 0))
+
+
+def test_a_leader_that_is_busy_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_43_elect_leaders, "AGAIN_MS", 200)
+    asked: list[NodeId] = []
+
+    async def story() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            assert (await create(cluster, 1)).error_code == 0
+            await _lead_elsewhere(cluster)
+            engine = cluster[NodeId(1)].node.engine
+            shard = engine.shard_of(engine.topic(TOPIC).partitions[0])
+            leader = engine.leader(shard).node
+            await until(lambda: _leads(cluster, leader, shard))
+            running = cluster[leader].node._shards.get(shard)
+            assert running is not None
+            hand_over = running.replica.transfer
+
+            def refuse_then_forget_then_do_it(target: NodeId) -> None:
+                asked.append(target)
+                if len(asked) == 1:
+                    raise Unavailable("not this moment")
+                if len(asked) > 2:
+                    hand_over(target)
+
+            monkeypatch.setattr(running.replica, "transfer", refuse_then_forget_then_do_it)
+            rows = [{"topic": TOPIC, "partitions": [0]}]
+            fields = {"election_type": 0, "topic_partitions": rows, "timeout": 20_000}
+            (result,) = (await ask(cluster, 1, 43, 2, fields)).replica_election_results
+            assert [row.error_code for row in result.partition_result] == [0]
+            first = engine.replicas(shard)[0]
+            assert engine.leader(shard).node == first
+            assert asked[:3] == [first] * 3
+
+    asyncio.run(story())
+
+
+def _leads(cluster: Cluster, node: NodeId, shard: ShardId) -> bool:
+    running = cluster[node].node._shards.get(shard)
+    return running is not None and running.replica.leads
 
 
 def test_without_a_majority_nothing_is_elected_and_nothing_taken_back(tmp_path: Path) -> None:
