@@ -176,9 +176,10 @@ class LedQueues:
         return LeaseRequest(shard, command, self._give_back)
 
     def ask_ahead(
-        self, room: WaitingRoom[LeaseRequest], command: Acquire, batch: Batch
+        self, room: WaitingRoom[LeaseRequest], command: Acquire, batch: Batch | None
     ) -> LeaseRequest | None:
-        """Ask for messages that are just being written, if it is likely that they can be had."""
+        """Ask for messages that are just being written, if it is likely that they can be had;
+        `batch` is theirs, for who has it."""
         try:
             shard = self._engine.led_shard(command.partition)
         except PenstockError:
@@ -186,10 +187,12 @@ class LedQueues:
         work = shard.machine.queues.work(command.partition, command.group)
         if work is None or work.is_held or work.queue.delay_ms > 0:
             return None
-        if work.in_flight >= work.rules.in_flight_max or len(batch) > RECEIVE_BYTES_MAX:
+        if work.in_flight >= work.rules.in_flight_max:
+            return None
+        if batch is not None and len(batch) > RECEIVE_BYTES_MAX:
             return None
         asked = LeaseRequest(shard, command, self._give_back, batch)
-        answered = room.claim(command.messages_max)
+        answered = room.claim(command.partition, command.messages_max)
         asked.on_answer(lambda: answered(asked.got_some))
         return asked
 
@@ -271,6 +274,11 @@ class LedQueues:
             return True
         due_ms = work.due_ms()  # A lease that is over, or a delay, ends when somebody asks.
         return due_ms is not None and due_ms <= self._clock.wall_ms()
+
+    def coming(self, partition: PartitionId) -> int:
+        """How many messages are being written to a partition that this node leads."""
+        partitions = self._engine.led_shard(partition).machine.partitions
+        return partitions.planned_end(partition) - partitions.bounds(partition).high_watermark
 
     def _patience_ms(self, partition: PartitionId, group: str, wait_ms: int) -> int:
         """How long to wait: as asked, or until a group that has just begun is ready to deliver."""

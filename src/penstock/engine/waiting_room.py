@@ -7,8 +7,10 @@ for messages; if some are left when he has his answer, he calls the next.
 A lease has to be as durable as the messages, so that a worker who asks only when they are there
 waits for the disk, or for a majority, a second time. Hence whoever waits may leave word how he
 would ask. When messages are about to be written, the first who did has his request written right
-behind them: one sync, one round to the other nodes, for both. Should that get him nothing, since
-the messages are for later or others had older claims, the room refrains from it for a while.
+behind them: one sync, one round to the other nodes, for both. Who comes while messages are being
+written, that nobody has a claim on, need not wait at all: he asks at once, and is next to be
+written. Should either get him nothing, since the messages are for later or others had older claims,
+the room refrains from it for a while.
 """
 
 import asyncio
@@ -40,15 +42,18 @@ class WaitingRoom(Generic[Asked]):
         ready: Callable[[], int],
         watch: Callable[[Callable[[], None]], Watch],
         on_idle: Callable[[], object] = lambda: None,
+        skips: int = 0,
     ) -> None:
-        """`on_idle` is called when nobody waits any more and nobody's request is under way."""
+        """`on_idle` is called when nobody waits any more and nobody's request is under way. `skips`
+        is what the room before it at this place had left of them."""
         self._ready = ready
         self._on_idle = on_idle
         self._watch_for = watch
         self._watch: Watch | None = None
         self._waiting: deque[_Place[Asked]] = deque()
-        self._claimed = 0
-        self._skips = 0
+        self._claimed: dict[PartitionId, int] = {}
+        self.skips = skips
+        """So many writes pass without a request ahead of them."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -106,7 +111,7 @@ class WaitingRoom(Generic[Asked]):
 
     def call(self) -> None:
         """Messages may have come: call as many as there are messages nobody has a claim on."""
-        ready = self._ready() - self._claimed if self._waiting else 0
+        ready = self._ready() - sum(self._claimed.values()) if self._waiting else 0
         while self._waiting and ready > 0:
             turn, _ = self._waiting.popleft()
             if not turn.done():
@@ -122,8 +127,8 @@ class WaitingRoom(Generic[Asked]):
 
     def foresee(self, partition: PartitionId, messages: int, batch: Batch) -> None:
         """So many messages are about to be written: the first who left word asks for them."""
-        if self._skips:
-            self._skips -= 1
+        if self.skips:
+            self.skips -= 1
             return
         while self._waiting and self._waiting[0][0].done():
             self._waiting.popleft()
@@ -135,15 +140,24 @@ class WaitingRoom(Generic[Asked]):
             self._waiting.popleft()
             turn.set_result(asked)
 
-    def claim(self, messages: int) -> Callable[[bool], None]:
+    def unclaimed(self, partition: PartitionId, coming: int) -> int:
+        """How many of so many messages that are being written are his who comes now."""
+        if self.skips or self._waiting:
+            return 0
+        return coming - self._claimed.get(partition, 0)
+
+    def claim(self, partition: PartitionId, messages: int) -> Callable[[bool], None]:
         """Somebody has asked for so many that are on their way: nobody else is called for them,
         until he has his answer. Tell then whether he got some."""
-        self._claimed += messages
+        claimed = self._claimed
+        claimed[partition] = claimed.get(partition, 0) + messages
 
         def answered(got_some: bool) -> None:
-            self._claimed -= messages
+            claimed[partition] -= messages
+            if not claimed[partition]:
+                del claimed[partition]
             if not got_some:
-                self._skips = VAIN_SKIPS
+                self.skips = VAIN_SKIPS
             self.call()
             self._leave()
 

@@ -52,6 +52,7 @@ FEW_MESSAGES: Final = 16
 SMALL_SHARE: Final = 4
 """A compressed batch is sent whole if at least one in so many of its messages is wanted."""
 MARKS_KEPT_MAX: Final = 256
+SKIPS_KEPT_MAX: Final = 1_024
 _OFFSET: Final = struct.Struct(">q")
 
 Part = tuple[TakenPart, Buffer]
@@ -65,6 +66,8 @@ class Taking:
         self._engine = desk.engine
         self._turns = count()
         self._rooms: dict[tuple[TopicId, str], WaitingRoom[LeaseRequest]] = {}
+        self._skips: dict[tuple[TopicId, str], int] = {}
+        """What rooms that are closed had left of them; the last closed ones last."""
         self._returning: set[asyncio.Task[None]] = set()
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are taken bit by bit; the last used ones last."""
@@ -306,8 +309,12 @@ class Taking:
             room = self._rooms[key] = WaitingRoom(
                 lambda: self._ready(topic, group, mark),
                 lambda wake: self._engine.watch(topic.partitions, wake),
-                lambda: self._rooms.pop(key, None),
+                lambda: self._close_room(key),
+                self._skips.pop(key, 0),
             )
+        asked = self._ask_for_coming(topic, request, receiver, room)
+        if asked is not None:
+            return asked
         chosen = room
 
         def ahead(partition: PartitionId, messages: int, batch: Batch) -> LeaseRequest | None:
@@ -318,6 +325,32 @@ class Taking:
             return here.ask_ahead(chosen, command, batch)
 
         return await room.wait(wait_ms / 1_000, ahead, LeaseRequest.abandon)
+
+    def _close_room(self, key: tuple[TopicId, str]) -> None:
+        room = self._rooms.pop(key, None)
+        if room is not None and room.skips:
+            if len(self._skips) >= SKIPS_KEPT_MAX:
+                self._skips.pop(next(iter(self._skips)))
+            self._skips[key] = room.skips
+
+    def _ask_for_coming(
+        self, topic: Topic, request: Take, receiver: str, room: WaitingRoom[LeaseRequest]
+    ) -> LeaseRequest | None:
+        """Ask for messages that are being written while he comes, if there are any; to wait until
+        they are there would be a second wait, behind all that has come meanwhile."""
+        here = self._engine.queues.here
+        for index in self._led(topic):
+            partition = topic.partitions[index]
+            try:
+                few = room.unclaimed(partition, here.coming(partition))
+            except PenstockError:
+                return None
+            few = min(few, request.messages_max, FEW_MESSAGES)
+            if few > 0:
+                lease_ms = _lease_ms(request)
+                command = lease_command(partition, request.group, few, lease_ms, receiver)
+                return here.ask_ahead(room, command, None)
+        return None
 
     async def _take_asked(self, topic: Topic, request: Take, asked: LeaseRequest) -> list[Part]:
         """What a request got that was made while the messages were being written."""

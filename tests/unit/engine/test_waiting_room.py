@@ -159,7 +159,7 @@ def test_who_left_word_asks_while_messages_are_being_written() -> None:
         counter.waiting.foresee(PARTITION, build_batch(1))
         assert [order.name for order in counter.orders] == ["a"]
         assert await first is counter.orders[0]
-        answered = counter.room.claim(1)
+        answered = counter.room.claim(PARTITION, 1)
         counter.ready = 1  # It is there, and it is his.
         counter.waiting.wake(PARTITION)
         await turn_around()
@@ -182,7 +182,7 @@ def test_what_is_left_behind_a_claim_calls_the_next() -> None:
         first, second = await counter.come_in("a", "b")
         counter.waiting.foresee(PARTITION, build_batch(5))
         await first
-        answered = counter.room.claim(5)
+        answered = counter.room.claim(PARTITION, 5)
         counter.ready = 5
         counter.waiting.wake(PARTITION)
         await turn_around()
@@ -200,7 +200,7 @@ def test_after_asking_in_vain_nobody_asks_ahead_for_a_while() -> None:
         (first,) = await counter.come_in("a")
         counter.waiting.foresee(PARTITION, build_batch(1))
         await first
-        counter.room.claim(1)(False)
+        counter.room.claim(PARTITION, 1)(False)
         await counter.come_in("b")
         for _ in range(VAIN_SKIPS):
             counter.waiting.foresee(PARTITION, build_batch(1))

@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import NoReturn
+
+import pytest
 
 from penstock.client.channel import Buffer
 from penstock.client.client import Client
@@ -198,6 +201,66 @@ def test_a_lease_is_written_with_the_message_it_waits_for() -> None:
         assert message.raw == b"x"
         assert shard.replica.commit_times.spans.histogram.statistics().count == before + 1
         await queue.ack([message])
+
+    play(scene)
+
+
+def test_who_comes_while_a_message_is_being_written_asks_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.receive("orders", wait=0)  # Opens the work group.
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        monkeypatch.setattr(engine, "watch", nobody_waits)
+        for offset in range(3):
+            written = engine.produce(topic, 0, build_batch(1), Acks.ALL)
+            taken, payload = await take(client, channel, 10, wait_ms=30_000)
+            assert leased(taken) == offsets_in(payload) == [offset]
+            assert (await written).base_offset == offset
+
+    def nobody_waits(*_: object) -> NoReturn:
+        raise AssertionError("the message is on its way")
+
+    play(scene)
+
+
+def test_of_two_who_come_while_one_message_is_being_written_one_gets_it() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.receive("orders", wait=0)
+        engine = channel.engine.node.engine
+        topic = engine.topic("orders")
+        engine.produce(topic, 0, build_batch(1), Acks.ALL)
+        first = asyncio.create_task(take(client, channel, 10, wait_ms=30_000))
+        second = asyncio.create_task(take(client, channel, 10, wait_ms=30_000))
+        assert leased((await first)[0]) == [0]
+        assert not second.done()
+        await engine.produce(topic, 0, build_batch(1), Acks.ALL)
+        assert leased((await second)[0]) == [1]
+
+    play(scene)
+
+
+def test_messages_for_later_are_asked_for_once_and_then_left_alone() -> None:
+    async def scene(client: Client, channel: EmbeddedChannel) -> None:
+        await client.create_queue("orders")
+        await client.receive("orders", wait=0)
+        engine = channel.engine.node.engine
+        shard = engine.led_shard(engine.topic("orders").partitions[0])
+        taking = asyncio.create_task(take(client, channel, 10, wait_ms=30_000))
+        entries = []
+        for _ in range(4):
+            await until(lambda: engine.waiting.watches(engine.topic("orders").partitions[0]))
+            before = shard.replica.raft.last_index
+            await client.queue("orders").send(b"x", delay=3_600)
+            await until(lambda: shard.replica.applied_index == shard.replica.raft.last_index)
+            entries.append(shard.replica.raft.last_index - before)
+        assert entries == [2, 1, 1, 1], "a message and a lease, and then messages alone"
+        await client.queue("orders").send(b"now")
+        taken, payload = await taking
+        assert leased(taken) == offsets_in(payload) == [4]
 
     play(scene)
 
