@@ -45,6 +45,8 @@ $(INSTALLED): requirements/dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@# As an installed package has it: also where Python is told to write none.
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 # Spark is half a gigabyte: whoever only wants a broker does not wait for it.
@@ -116,6 +118,7 @@ sim: setup ## Simulate clusters (SEED=7 for one history, event by event)
 
 .PHONY: bench
 bench: setup ## Measure, beside what else is here (ARGS="--only scaling --quick", ARGS=--record)
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 # BASE=v0.1.0 names what to compare with; otherwise it is the last tag.

@@ -6,16 +6,19 @@
         await slices.let_others()    every now and then, at once if it is not time yet
     slices.end()
 
-What it cost is added up, without the time that others had. Between `end` and `begin` anything may
-be awaited.
+Others are let for longer than a turn of the loop: what a client asks takes several, and would meet
+a slice in each. What it cost is added up, without the time that others had. Between `end` and
+`begin` anything may be awaited.
 """
 
 import asyncio
 
 from penstock.core.clock import precise_seconds
 
-SLICE_SECONDS = 0.002
+SLICE_SECONDS = 0.0005
 """How long the loop may be kept at a time."""
+PAUSE_SECONDS = 0.001
+"""How long others are let."""
 
 
 class TimeSlices:
@@ -41,5 +44,5 @@ class TimeSlices:
         took = precise_seconds() - self._began
         if took >= SLICE_SECONDS:
             self.spent_seconds += took
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE_SECONDS)
             self._began = precise_seconds()
