@@ -1,7 +1,8 @@
 """Where a broker's time goes under load:  make profile ARGS="--load requests"
 
-    --load NAME       produce, produce-large, consume, requests (one message each), request (one
-                      at a time)
+    --load NAME       by Kafka's protocol: produce, produce-large, consume, requests (one message
+                      each), request (one at a time); queue: by the native client, messages sent,
+                      received and acknowledged one by one; sqs: by SendMessage, 32 connections
     --nodes N         1, or 3 and then every node is sampled
     --seconds N       how long to sample
     --format NAME     raw: stacks with counts, one a line, and the busiest lines are printed;
@@ -21,43 +22,99 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.broker import clients
 from benchmarks.broker.client_process import ClientProcess, Pending
 from benchmarks.broker.orders import Consumption, Moved, Production, Target
 from benchmarks.broker.small_requests import LOADS as REQUEST_LOADS
-from benchmarks.broker.systems import System, penstock
+from benchmarks.broker.systems import Penstock
 from benchmarks.broker.throughput import MILLION, prepare_topic
+from benchmarks.native import loads as native_loads
+from benchmarks.peers.orders import QueueOrder
 from benchmarks.report import KIB, MIB
+from benchmarks.sqs import load as sqs_load
 
 DEFAULT_OUTPUT = Path("benchmarks/results/local")
 DEFAULT_DATA = Path("data")
 SAMPLES_PER_SECOND = 200
 SHOWN = 30
+SMALL_BYTES = 100
 CONSUMED_BYTES = 128 * MIB
+SQS_CONNECTIONS = 32
 _WARM_UP_SECONDS = 1.0
 _END_WITHIN_SECONDS = 60.0
 _SUFFIXES = {"raw": "txt", "flamegraph": "svg", "speedscope": "json"}
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What the client does meanwhile."""
-
-    value_bytes: int
-    consume: bool = False
-    requests: int | None = None
-    """Which of the loads of single messages, if it is one."""
+Load = Callable[[Penstock, ClientProcess, float], Pending[Moved]]
+"""Makes what it needs, and begins what the client does meanwhile, which ends by itself."""
 
 
-LOADS = {
-    "produce": Load(100),
-    "produce-large": Load(KIB),
-    "consume": Load(100, consume=True),
-    "requests": Load(100, requests=0),
-    "request": Load(100, requests=1),
+def _produce(
+    value_bytes: int, system: Penstock, client: ClientProcess, seconds: float
+) -> Pending[Moved]:
+    target = prepare_topic(system, client, "profile")
+    return client.begin(clients.produce, _production(target, value_bytes, seconds))
+
+
+def _consume(system: Penstock, client: ClientProcess, seconds: float) -> Pending[Moved]:
+    target = prepare_topic(system, client, "profile")
+    filling = _production(target, SMALL_BYTES, _END_WITHIN_SECONDS)
+    client.call(clients.produce, replace(filling, messages_max=CONSUMED_BYTES // SMALL_BYTES))
+    return client.begin(clients.consume, Consumption(target=target, seconds=seconds, again=True))
+
+
+def _request(which: int, system: Penstock, client: ClientProcess, seconds: float) -> Pending[Moved]:
+    single = REQUEST_LOADS[which]
+    target = prepare_topic(system, client, "profile")
+    order = _production(replace(target, partitions=single.partitions), SMALL_BYTES, seconds)
+    return client.begin(clients.produce, replace(order, settings=single.settings))
+
+
+def _production(target: Target, value_bytes: int, seconds: float) -> Production:
+    return Production(
+        target=target, value_bytes=value_bytes, seconds=seconds, messages_max=100 * MILLION
+    )
+
+
+def _queue(system: Penstock, client: ClientProcess, seconds: float) -> Pending[Moved]:
+    place = f"penstock://{system.bootstrap}"
+    client.call(native_loads.prepare, place, "profile")
+    order = QueueOrder(
+        place=place,
+        queue="profile",
+        batch=1,
+        messages_max=100 * MILLION,
+        seconds=seconds,
+        body_bytes=SMALL_BYTES,
+    )
+    return client.begin(native_loads.one_by_one, order)
+
+
+def _sqs(system: Penstock, client: ClientProcess, seconds: float) -> Pending[Moved]:
+    host = system.http[0]
+    order = sqs_load.Order(
+        host=host,
+        queue_url=client.call(sqs_load.create_queue, host, "profile"),
+        connections=SQS_CONNECTIONS,
+        seconds=seconds,
+        body_bytes=SMALL_BYTES,
+    )
+    return client.begin(sqs_load.send, order)
+
+
+LOADS: dict[str, Load] = {
+    "produce": partial(_produce, SMALL_BYTES),
+    "produce-large": partial(_produce, KIB),
+    "consume": _consume,
+    "requests": partial(_request, 0),
+    "request": partial(_request, 1),
+    "queue": _queue,
+    "sqs": _sqs,
 }
 
 
@@ -70,19 +127,17 @@ def main(arguments: list[str] | None = None) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     directory = tempfile.mkdtemp(prefix="profile-", dir=DEFAULT_DATA.resolve())
     try:
-        kind = penstock(options.nodes)
-        with kind.make(Path(directory) / "system") as system, ClientProcess() as client:
-            target = prepare_topic(system, client, "profile")
-            prepare(load, client, target)
+        home = Path(directory) / "system"
+        with Penstock(home, options.nodes) as system, ClientProcess() as client:
+            under_way = load(system, client, options.seconds + 2 * _WARM_UP_SECONDS)
             before = system.usage().cpu_seconds
-            under_way = begin(load, client, target, options.seconds + 2 * _WARM_UP_SECONDS)
             paths = _sample(sampler, system, options) if sampler else []
             moved = under_way.result()
             used = system.usage().cpu_seconds - before
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     print(
-        f"{options.load}, {kind.name}: {moved.per_second:,.0f} messages/s, "
+        f"{options.load}, nodes {options.nodes}: {moved.per_second:,.0f} messages/s, "
         f"{used / moved.seconds:.2f} cores, {used / (moved.messages / MILLION):.2f} s a million"
     )
     if not sampler:
@@ -101,38 +156,7 @@ def find_sampler() -> str | None:
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
-def prepare(load: Load, client: ClientProcess, target: Target) -> None:
-    """Something to read, if it is about reading."""
-    if load.consume:
-        filling = Production(
-            target=target,
-            value_bytes=load.value_bytes,
-            seconds=_END_WITHIN_SECONDS,
-            messages_max=CONSUMED_BYTES // load.value_bytes,
-        )
-        client.call(clients.produce, filling)
-
-
-def begin(load: Load, client: ClientProcess, target: Target, seconds: float) -> Pending[Moved]:
-    """Start the load, which ends by itself."""
-    if load.consume:
-        return client.begin(
-            clients.consume, Consumption(target=target, seconds=seconds, again=True)
-        )
-    order = Production(
-        target=target,
-        value_bytes=load.value_bytes,
-        seconds=seconds,
-        messages_max=100 * MILLION,
-    )
-    if load.requests is not None:
-        single = REQUEST_LOADS[load.requests]
-        fewer = replace(target, partitions=single.partitions)
-        order = replace(order, target=fewer, settings=single.settings)
-    return client.begin(clients.produce, order)
-
-
-def _sample(sampler: str, system: System, options: argparse.Namespace) -> list[Path]:
+def _sample(sampler: str, system: Penstock, options: argparse.Namespace) -> list[Path]:
     """All nodes at the same time; where the profiles are."""
     paths, running = [], []
     for number, program in enumerate(system.programs, 1):

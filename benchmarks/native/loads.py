@@ -19,6 +19,7 @@ from benchmarks.peers.orders import QueueOrder
 from benchmarks.peers.pace import ArrivalBook, SentBook
 
 _WAIT_SECONDS = 0.1
+_LONG_WAIT_SECONDS = 10.0
 _CHUNK = 100
 
 
@@ -65,6 +66,24 @@ def receive(order: QueueOrder) -> Moved:
                 done += count
             if seen != done * order.body_bytes:
                 raise ClientFailed(f"{seen} bytes came in {done} messages")
+            return Moved(done, time.perf_counter() - began, time.process_time() - cpu)
+
+    return uvloop.run(run())
+
+
+def one_by_one(order: QueueOrder) -> Moved:
+    """A message is sent, received and acknowledged, then the next: as they go through a queue that
+    has little to do, but without a pause."""
+    (body,) = order.bodies()
+
+    async def run() -> Moved:
+        async with _queue(order.place, order.queue) as queue:
+            done, began, cpu = 0, time.perf_counter(), time.process_time()
+            while done < order.messages_max and time.perf_counter() - began < order.seconds:
+                received, _ = await asyncio.gather(
+                    queue.receive(1, wait=_LONG_WAIT_SECONDS), queue.send(body)
+                )
+                done += await queue.ack(received)
             return Moved(done, time.perf_counter() - began, time.process_time() - cpu)
 
     return uvloop.run(run())
