@@ -5,6 +5,8 @@ method waits on another thread until the loop has the result. Any number of thre
 once: their calls are under way together, on the same connections.
 
 - **Ctrl-C** while waiting cancels what was asked for, waits a moment for that, and is then raised.
+  It may come at any instruction, so whoever waits holds nothing that the loop needs: a signal that
+  comes while Python's own futures are being locked leaves them locked, and both wait for ever.
 - **Fork.** A child has the memory of its parent and not its threads: the loop does not run there,
   and its sockets are the parent's. The child is told so at its first call, and connects anew.
 - **Exit.** What is still open when the interpreter ends is closed, so that messages that were
@@ -16,12 +18,11 @@ much beside a message of a batch, so what concerns many messages is one hop.
 
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.core.errors import ClientClosed, InvalidRequest
 
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 CANCELLED_WITHIN_SECONDS = 1.0
 """How long Ctrl-C waits for the loop to have dropped the call."""
+SIGNAL_SECONDS = 0.5
+"""How long Ctrl-C may go unnoticed, if it comes at the worst moment."""
 CLOSED_WITHIN_SECONDS = 10.0
 """How long the end of the interpreter waits for what was left open."""
 
@@ -41,6 +44,37 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way to the loop, and what came of it."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self.under_way = threading.Lock()
+        """Free when it has ended."""
+        self.under_way.acquire()
+
+    def begin(self) -> None:
+        """Carry it out; called on the loop."""
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(lambda _: self.under_way.release())
+
+    def drop(self) -> None:
+        """Nobody waits for it any more; called on the loop, after `begin` if that is called."""
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._coroutine.close()
+            self.under_way.release()
+
+    def result(self) -> T:
+        """What came of it, once it has ended."""
+        assert self._task is not None, "it has not begun"
+        if self._task.cancelled():
+            raise ClientClosed("The client was closed while this call was under way.")
+        return self._task.result()
 
 
 class LoopThread:
@@ -66,28 +100,30 @@ class LoopThread:
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Let the loop carry out `call`, and wait for what comes of it."""
-        future = self._submit(call)
-        try:
-            return future.result()
-        except BaseException as problem:
-            if not future.done():
-                # Ctrl-C, or whatever else a signal of the program's raises here.
-                future.cancel()
-                with contextlib.suppress(BaseException):
-                    concurrent.futures.wait((future,), CANCELLED_WITHIN_SECONDS)
-            elif isinstance(problem, concurrent.futures.CancelledError):
-                raise ClientClosed("The client was closed while this call was under way.") from None
-            raise
-
-    def _submit(self, call: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        asked = _Call(call)
         try:
             self._check()
-            with self._submitting:
-                self._check()
-                return asyncio.run_coroutine_threadsafe(call, self._loop)
         except BaseException:
             call.close()  # Nobody will await it, and that shall not be complained about.
             raise
+        try:
+            with self._submitting:
+                self._check()
+                self._loop.call_soon_threadsafe(asked.begin)
+            # A signal that comes between Python's last look for one and its falling asleep is seen
+            # when it wakes up again.
+            while not asked.under_way.acquire(timeout=SIGNAL_SECONDS):
+                pass
+        except BaseException:
+            # Ctrl-C, or whatever else a signal of the program's raises here; or it has just closed.
+            self._drop(asked)
+            raise
+        return asked.result()
+
+    def _drop(self, asked: _Call[T]) -> None:
+        with contextlib.suppress(BaseException):
+            self._loop.call_soon_threadsafe(asked.drop)
+            asked.under_way.acquire(timeout=CANCELLED_WITHIN_SECONDS)
 
     def call(self, function: Callable[[], T]) -> T:
         """Let the loop call a function that does not wait, since what it touches is the loop's."""
@@ -130,9 +166,9 @@ class LoopThread:
     def _end(self) -> None:
         with self._submitting:
             self._closed = True
-            future = asyncio.run_coroutine_threadsafe(self._drop_rest(), self._loop)
-        with contextlib.suppress(concurrent.futures.TimeoutError):
-            future.result(CLOSED_WITHIN_SECONDS)
+            dropping = _Call(self._drop_rest())
+            self._loop.call_soon_threadsafe(dropping.begin)
+        dropping.under_way.acquire(timeout=CLOSED_WITHIN_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSED_WITHIN_SECONDS)
         if not self._thread.is_alive():
