@@ -12,6 +12,10 @@ precise_seconds: Final = time.perf_counter
 """For measuring how long something took, to a fraction of a microsecond. It is for people only:
 nothing may be decided by it, since no test can move it."""
 
+worked_seconds: Final = time.thread_time
+"""Processor time of this thread: what something has cost, however busy the machine is with others'
+work meanwhile. Asking takes longer than for `precise_seconds`."""
+
 
 class Clock(Protocol):
     """Two readings of time, both in milliseconds."""

@@ -7,13 +7,13 @@
     slices.end()
 
 Others are let for longer than a turn of the loop: what a client asks takes several, and would meet
-a slice in each. What it cost is added up, without the time that others had. Between `end` and
-`begin` anything may be awaited.
+a slice in each. What it cost is added up, in processor time: on a machine with other work to do a
+slice may take long and cost little. Between `end` and `begin` anything may be awaited.
 """
 
 import asyncio
 
-from penstock.core.clock import precise_seconds
+from penstock.core.clock import precise_seconds, worked_seconds
 
 SLICE_SECONDS = 0.0005
 """How long the loop may be kept at a time."""
@@ -24,25 +24,25 @@ PAUSE_SECONDS = 0.001
 class TimeSlices:
     """See the top of this module."""
 
-    __slots__ = ("_began", "spent_seconds")
+    __slots__ = ("_began", "_worked", "spent_seconds")
 
     def __init__(self) -> None:
         self._began = 0.0
+        self._worked = 0.0
         self.spent_seconds = 0.0
         """All that it cost so far."""
 
     def begin(self) -> None:
         """Work begins, or goes on."""
-        self._began = precise_seconds()
+        self._began, self._worked = precise_seconds(), worked_seconds()
 
     def end(self) -> None:
         """It is over, or waits for somebody."""
-        self.spent_seconds += precise_seconds() - self._began
+        self.spent_seconds += worked_seconds() - self._worked
 
     async def let_others(self) -> None:
         """Give way, if it is time to."""
-        took = precise_seconds() - self._began
-        if took >= SLICE_SECONDS:
-            self.spent_seconds += took
+        if precise_seconds() - self._began >= SLICE_SECONDS:
+            self.end()
             await asyncio.sleep(PAUSE_SECONDS)
-            self._began = precise_seconds()
+            self.begin()

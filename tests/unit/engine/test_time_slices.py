@@ -12,6 +12,7 @@ def test_others_have_their_turn_when_a_slice_is_over(monkeypatch: pytest.MonkeyP
     now = 0.0
     turns: list[float] = []
     monkeypatch.setattr(time_slices, "precise_seconds", lambda: now)
+    monkeypatch.setattr(time_slices, "worked_seconds", lambda: now / 2)
 
     async def story() -> None:
         nonlocal now
@@ -33,7 +34,7 @@ def test_others_have_their_turn_when_a_slice_is_over(monkeypatch: pytest.MonkeyP
         slices.begin()
         now += SLICE_SECONDS / 2
         slices.end()
-        assert slices.spent_seconds == pytest.approx(3 * SLICE_SECONDS)
+        assert slices.spent_seconds == pytest.approx(3 * SLICE_SECONDS / 2), "what it cost"
 
     def turn_again(left: int) -> None:
         turns.append(now)
