@@ -15,6 +15,7 @@ from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     InvalidRequest,
     MembershipRefused,
+    OutcomeUnknown,
     PenstockError,
     Unavailable,
     UnknownNode,
@@ -81,7 +82,7 @@ class Cluster:
         staying = [one for one, record in catalog.nodes.items() if not record.leaving]
         if staying == [node]:
             raise MembershipRefused(f"node {node} is the last one; stop it instead")
-        await self._engine.change_catalog(DrainNode(node=node))
+        await self._change(DrainNode(node=node))
         deadline = self._engine.clock.monotonic_ms() + int(REMOVAL_SECONDS * 1_000)
         while self._engine.clock.monotonic_ms() < deadline:
             if node in self._engine.catalog.retired:
@@ -104,13 +105,28 @@ class Cluster:
             places = " ".join(map(str, holders))
             raise InvalidRequest(f"node {target} does not hold shard {shard}; nodes {places} do")
         if shard != CATALOG_SHARD:
-            await engine.change_catalog(PlaceShard(shard=shard, nodes=led_by(target, holders)))
+            await self._change(PlaceShard(shard=shard, nodes=led_by(target, holders)))
         deadline = engine.clock.monotonic_ms() + int(seconds * 1_000)
         while True:
             try:
                 await self._ask_to_hand_over(shard, target)
             except Unavailable:
                 if engine.clock.monotonic_ms() >= deadline:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+    async def _change(self, command: DrainNode | PlaceShard) -> None:
+        """Make a change that may be made twice: if the leader goes while it is asked, and nobody
+        knows what came of it, the next one is asked."""
+        clock = self._engine.clock
+        deadline = clock.monotonic_ms() + int(REMOVAL_SECONDS * 1_000)
+        while True:
+            try:
+                await self._engine.change_catalog(command)
+            except OutcomeUnknown:
+                if clock.monotonic_ms() >= deadline:
                     raise
                 await asyncio.sleep(PAUSE_SECONDS)
             else:

@@ -17,6 +17,7 @@ from penstock.core.errors import (
     MembershipRefused,
     NotEnoughReplicas,
     OffsetOutOfRange,
+    OutcomeUnknown,
     PenstockError,
     TopicExists,
     UnknownNode,
@@ -27,6 +28,8 @@ from penstock.core.errors import (
 from penstock.core.records import read_header
 from penstock.core.types import NodeId, Offset, ShardId
 from penstock.engine.engine import Acks
+from penstock.machines.catalog_commands import CatalogCommand, PlaceShard
+from penstock.machines.machine import Reply
 from tests.batches import build_batch
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 
@@ -267,6 +270,30 @@ def test_a_node_that_was_removed_while_it_was_away_finds_out(tmp_path: Path) -> 
         await nodes._start(NodeId(3), "")
         failed = await asyncio.wait_for(asyncio.shield(nodes[3].failed), 30)
         assert "was removed from the cluster" in str(failed)
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_what_an_operator_asks_for_is_asked_again_if_its_outcome_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        engine = nodes[1].engine
+        change, asked = engine.change_catalog, []
+
+        async def lose_the_first_answer(command: CatalogCommand) -> Reply:
+            reply = await change(command)
+            asked.append(command)
+            if len(asked) == 1:
+                raise OutcomeUnknown("the link was lost")
+            return reply
+
+        monkeypatch.setattr(engine, "change_catalog", lose_the_first_answer)
+        await nodes[1].cluster.transfer(ShardId(1), NodeId(1))
+        assert asked == [PlaceShard(shard=ShardId(1), nodes=(NodeId(1),))] * 2
         await nodes.stop()
 
     asyncio.run(story())
