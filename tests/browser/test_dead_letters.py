@@ -18,8 +18,9 @@ BAD = "<img src=x onerror=alert(1)>"
 ORDER = {"order": 17, "note": BAD, "ship_to": {"city": "Łódź"}}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[PenstockServer]:
+    """For each test one of its own: which queue is the first depends on the others."""
     with PenstockServer() as broker:
         yield broker
 

@@ -6,19 +6,16 @@
         await slices.let_others()    every now and then, at once if it is not time yet
     slices.end()
 
-Others are let for longer than a turn of the loop: what a client asks takes several, and would meet
-a slice in each. What it cost is added up, in processor time: on a machine with other work to do a
-slice may take long and cost little. Between `end` and `begin` anything may be awaited.
+What it cost is added up, in processor time: on a machine with other work to do a slice may take
+long and cost little. Between `end` and `begin` anything may be awaited.
 """
 
 import asyncio
 
 from penstock.core.clock import precise_seconds, worked_seconds
 
-SLICE_SECONDS = 0.0005
+SLICE_SECONDS = 0.002
 """How long the loop may be kept at a time."""
-PAUSE_SECONDS = 0.001
-"""How long others are let."""
 
 
 class TimeSlices:
@@ -44,5 +41,5 @@ class TimeSlices:
         """Give way, if it is time to."""
         if precise_seconds() - self._began >= SLICE_SECONDS:
             self.end()
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(0)
             self.begin()

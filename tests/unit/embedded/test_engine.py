@@ -261,6 +261,7 @@ class TestBrokenDisk:
             engine = await EmbeddedEngine.open(None, disk=disk)
             queue = Asker(EmbeddedChannel(Hold(engine, engine.close)))
             await queue.create()
+            await queue.send(b"safe")  # What belongs to making a queue is on the disk.
             disk.fails = True
             with pytest.raises(OutcomeUnknown):
                 await queue.send(b"in the air")
