@@ -1,8 +1,8 @@
-"""A flame graph of stacks that py-spy sampled:  python -m benchmarks.pictures.flame STACKS SVG
+"""A flame graph of stacks that py-spy sampled: python -m benchmarks.pictures.flame STACKS SVG TITLE
 
-    make profile ARGS="--load requests"
+    make profile ARGS="--load sqs"
     .venv/bin/python -m benchmarks.pictures.flame \\
-        benchmarks/results/local/profile-requests-node-1.txt docs/benchmarks/flame-requests.svg
+        benchmarks/results/local/profile-sqs-node-1.txt docs/benchmarks/flame-sqs.svg "By SQS"
 
 A line of the file is a stack, outermost first, and how often it was seen. A box is a function, as
 wide as the share of time in which it was somewhere on the stack, above the one that called it. Our
@@ -112,16 +112,15 @@ def _fill(box: Box) -> str:
 
 def main(arguments: list[str]) -> int:
     """Draw a file of stacks."""
-    if len(arguments) != 2:
+    if len(arguments) != 3:
         print(__doc__)
         return 2
-    source, target = map(Path, arguments)
+    source, target = map(Path, arguments[:2])
     root = read_stacks(source.read_text("utf-8"))
     if not root.samples:
         print(f"there are no stacks in {source}")
         return 1
-    title = "The event loop of a broker: one-message requests, a hundred in flight"
-    target.write_text(draw_flame(root, title), "utf-8")
+    target.write_text(draw_flame(root, arguments[2]), "utf-8")
     print(f"{root.samples} samples in {target}")
     return 0
 
