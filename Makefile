@@ -112,6 +112,12 @@ format: setup ## Rewrite the sources in the house format
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+# The blocking client first: the page about Python is made of it.
+.PHONY: generate
+generate: $(INSTALLED) ## Renew what is generated: the blocking client, docs/reference
+	$(BIN)/python -m tests.house.blocking_client
+	$(BIN)/python -m pytest -q tests/house/test_docs.py -k reference --rewrite
+
 .PHONY: sim
 sim: setup ## Simulate clusters (SEED=7 for one history, event by event)
 	$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -21,8 +21,8 @@ from penstock.core.entries import Entry, EntryKind, Membership, SnapshotMark
 from penstock.core.limits import SNAPSHOT_LOG_BYTES
 from penstock.core.records import stamp_batch
 from penstock.core.types import Index, Offset, PartitionId, ShardId, Term
-from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.shard import Shard, ShardSettings
+from penstock.engine.peers.loopback import LoopbackNetwork
+from penstock.engine.replica.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition
 from penstock.machines.partitions import Partition, _Snapshot
 from penstock.machines.shard_machine import ShardMachine

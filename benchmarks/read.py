@@ -19,8 +19,8 @@ from benchmarks.report import MIB, Finding, Measured, Progress, medians, number,
 from benchmarks.shards import wait_leading
 from penstock.core.records import read_header
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.shard import Shard
+from penstock.engine.peers.loopback import LoopbackNetwork
+from penstock.engine.replica.shard import Shard
 
 ROUNDS = 5
 ROUNDS_QUICK = 3

@@ -16,8 +16,8 @@ from benchmarks.report import MIB
 from penstock.core.entries import Membership
 from penstock.core.errors import NotLeader, Unavailable
 from penstock.core.types import NodeId, PartitionId, ShardId
-from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.shard import Shard, ShardSettings
+from penstock.engine.peers.loopback import LoopbackNetwork
+from penstock.engine.replica.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition
 from penstock.storage import Identity, LogJob, LogSettings, Step
 from tests.batches import build_batch

@@ -26,12 +26,12 @@ from benchmarks.append import IN_FLIGHT
 from benchmarks.bare import lend_memory
 from benchmarks.report import MIB, Finding, Measured, Progress, medians, number
 from benchmarks.shards import Driven, Load, drive, make_batch, running_shard
-from penstock.engine.batcher import Batcher, GatheredEntry
-from penstock.engine.proposals import Proposals
+from penstock.engine.replica.batcher import Batcher, GatheredEntry
+from penstock.engine.replica.proposals import Proposals
 from penstock.machines.partitions import Partitions
 from penstock.raft import RaftNode
 from penstock.storage import ShardLog
-from penstock.storage.pen import Pen
+from penstock.storage.log_writer import LogWriter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,7 +69,7 @@ STAGES = (
     Stage(
         "write",
         "pwritev, fdatasync, marker; on the writer's thread",
-        ((Pen, "write"), (Pen, "sync"), (Pen, "note")),
+        ((LogWriter, "write"), (LogWriter, "sync"), (LogWriter, "note")),
     ),
     Stage("complete", "index what is durable", ((ShardLog, "complete"),)),
     Stage("apply", "the machine takes the entry", ((Partitions, "apply"),)),

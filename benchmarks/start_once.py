@@ -18,8 +18,8 @@ import uvloop
 from benchmarks.logs import SHAPES, build_log, settings_for
 from benchmarks.report import KIB
 from benchmarks.shards import wait_leading
-from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.shard import Shard
+from penstock.engine.peers.loopback import LoopbackNetwork
+from penstock.engine.replica.shard import Shard
 
 
 class Started(msgspec.Struct, kw_only=True):

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from time import perf_counter
 
 import penstock
-from penstock.client.tracing import Tracing
+from penstock.client.tracer import Tracing
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, Offset, PartitionId, Term
-from penstock.engine.diary import Diary
+from penstock.engine.replica.delivery_history import DeliveryHistory
 from penstock.machines.queue_commands import Acquire, encode_queue_command
 from penstock.machines.queues import Acquired
 from penstock.machines.work_records import GrantedRun
@@ -86,7 +86,7 @@ def measure_diary() -> float:
     )
     payload = encode_queue_command(command, stamp_ms=1_700_000_000_000)
     reply = (Acquired(1, 1_700_000_030_000, (GrantedRun(Offset(0), Offset(1_000), 1, 0),)),)
-    diary = Diary()
+    diary = DeliveryHistory()
     entries = [
         Entry(Index(number), Term(1), EntryKind.COMMAND, payload) for number in range(1, CALLS)
     ]

@@ -25,8 +25,8 @@ from penstock.core.errors import (
     UnknownMember,
 )
 from penstock.core.types import Index, Term
-from penstock.engine.coordinator import Coordinator
-from penstock.engine.group_requests import (
+from penstock.engine.groups.coordinator import Coordinator
+from penstock.engine.groups.requests import (
     GroupSettings,
     Joined,
     JoinGroup,

@@ -15,12 +15,12 @@ import msgspec
 
 from penstock.core.limits import MIB
 from penstock.core.types import ShardId
-from penstock.engine.engine import EngineSettings
-from penstock.engine.group_requests import GroupSettings
-from penstock.engine.node import Node
-from penstock.engine.node_settings import NodeSettings
+from penstock.engine.cluster.node import Node
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.groups.requests import GroupSettings
+from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka import KafkaListener, KafkaSettings
-from penstock.native.guests import NativeGuests
+from penstock.native.listener import NativeGuests
 from penstock.native.service import Service
 from penstock.storage import LogSettings
 
@@ -75,9 +75,9 @@ async def open_broker(
 async def _wait_ready(node: Node) -> None:
     engine = node.engine
     while True:
-        record = engine.node(engine.node_id)
-        shards = map(ShardId, engine.shards())
-        led = all(engine.leader(shard).node == engine.node_id for shard in shards)
+        record = engine.topics.node(engine.topics.node_id)
+        shards = map(ShardId, engine.topics.shards())
+        led = all(engine.topics.leader(shard).node == engine.topics.node_id for shard in shards)
         if led and record is not None and record.kafka:
             return
         await asyncio.sleep(0)  # The node's own timers bring it about.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from penstock.core.limits import MIB
 from penstock.core.types import NO_NODE, NodeId, ShardId
-from penstock.engine.group_requests import GroupSettings
-from penstock.engine.node import Node
-from penstock.engine.node_settings import NodeSettings
+from penstock.engine.cluster.node import Node
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.groups.requests import GroupSettings
 from penstock.kafka import KafkaListener
 from penstock.storage import LogSettings
 from tests.cluster.addresses import free_block
@@ -66,12 +66,14 @@ async def _open_node(data: Path, node: NodeId, members: dict[NodeId, str], shard
 
 def _is_settled(node: Node) -> bool:
     engine = node.engine
-    records = engine.catalog.nodes
+    records = engine.topics.catalog.nodes
     return (
-        len(engine.alive()) == 3
+        len(engine.topics.alive()) == 3
         and len(records) == 3
         and all(record.kafka for record in records.values())
-        and all(engine.leader(ShardId(shard)).node != NO_NODE for shard in engine.shards())
+        and all(
+            engine.topics.leader(ShardId(shard)).node != NO_NODE for shard in engine.topics.shards()
+        )
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
 from penstock.machines.queue_commands import Outcome, Settlement, Verdict
-from penstock.machines.retries import retry_delay_ms
+from penstock.machines.retry_delay import retry_delay_ms
 from penstock.machines.run import State
 from penstock.machines.work import Work
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import msgspec
 
 from penstock.core.front_end import FrontEndStatistics
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
 from penstock.machines.secrets import RECEIPTS
 from penstock.watch.readings import Readings
 from penstock.watch.settings import AlertSettings
@@ -68,7 +68,7 @@ class WebBroker(ThreadedBroker):
     async def _listen(self) -> None:
         assert self.broker is not None
         node = self.broker.node
-        await until(lambda: RECEIPTS in node.engine.catalog.secrets)
+        await until(lambda: RECEIPTS in node.engine.topics.catalog.secrets)
         self.process = ServingBroker(node)
         self._web = HttpListener(make_app(self.process), connections_max=64)
         host, port = await self._web.start("127.0.0.1", 0)

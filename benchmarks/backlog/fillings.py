@@ -13,7 +13,7 @@ from random import Random
 
 from benchmarks.broker.clients import connected_producer, flush
 from benchmarks.broker.orders import Moved, Target
-from penstock.core import card
+from penstock.core import delivery_headers as card
 
 GROUPS = 10_000
 DUE_TOGETHER_OF = 20

@@ -30,7 +30,7 @@ from examples.order_stream.orders import (
 from examples.order_stream.shop import Shop
 from penstock.spark import archive, audit, dead_letter_report, session
 from penstock.spark.jobs.charts import draw_lines, new_figure, save
-from penstock.spark.jobs.letters import find_stores, read_letters
+from penstock.spark.jobs.dead_letter_rows import find_stores, read_letters
 from penstock.spark.jobs.redrives import redrive_by
 from penstock.spark.lake.history import lake_rows
 from penstock.spark.lake.lake import Lake

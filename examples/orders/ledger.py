@@ -2,7 +2,7 @@
 
 No table here has a rule against a second charge of an order. That there is none must come from
 elsewhere: from the ids of processed messages, which are in this database, too, and are written in
-the transaction of the charge (`penstock.client.processed`). So whoever counts rows sees the truth.
+the transaction of the charge (`penstock.client.processed_ids`). A count of rows is the truth.
 """
 
 import sqlite3

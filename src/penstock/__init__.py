@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from penstock import blocking
     from penstock.client.client import Client
     from penstock.client.codecs import JSON, Codec
-    from penstock.client.compression import Compression
     from penstock.client.consumer import Consumer
     from penstock.client.descriptions import (
         ClusterDescription,
@@ -58,23 +57,24 @@ if TYPE_CHECKING:
     from penstock.client.group_descriptions import GroupDescription, GroupSummary
     from penstock.client.guarantees import Guarantee
     from penstock.client.message import Message
-    from penstock.client.outgoing import Outgoing
-    from penstock.client.partitioners import (
+    from penstock.client.peeked_message import PeekedMessage
+    from penstock.client.processed_ids import DatabaseProcessed, ProcessedStore, SqliteProcessed
+    from penstock.client.processed_store import Transaction
+    from penstock.client.producer.compression import Compression
+    from penstock.client.producer.outgoing_message import Outgoing
+    from penstock.client.producer.partitioners import (
         HashPartitioner,
         Partitioner,
         RangePartitioner,
         RoundRobinPartitioner,
         StickyPartitioner,
     )
-    from penstock.client.peeked import PeekedMessage
-    from penstock.client.processed import DatabaseProcessed, ProcessedStore, SqliteProcessed
-    from penstock.client.processed_store import Transaction
     from penstock.client.queue import Queue
     from penstock.client.record import Record
-    from penstock.client.sent import Sent, SentMany
+    from penstock.client.sent_message import Sent, SentMany
     from penstock.client.settings import Batching, ClientSettings
     from penstock.client.stage import Stage
-    from penstock.client.staged import Publication, Staged
+    from penstock.client.staged_message import Publication, Staged
     from penstock.client.statistics import ClientStatistics
     from penstock.client.subscription import Subscription
     from penstock.client.topic import Topic
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         PenstockError,
         Unavailable,
     )
-    from penstock.embedded.connecting import connect
+    from penstock.embedded.connector import connect
     from penstock.wire.trace_requests import TraceInfo
     from penstock.workers import (
         App,

@@ -23,7 +23,7 @@ from penstock.client.blocking import (
 )
 from penstock.client.settings import ClientSettings
 from penstock.core.clock import Clock
-from penstock.embedded import connecting
+from penstock.embedded import connector as connecting
 
 __all__ = [
     "BlockingClient",

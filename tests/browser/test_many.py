@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from penstock.core.types import NodeId, ShardId
-from penstock.engine.status import NodeStatus
+from penstock.engine.cluster.status import NodeStatus
 from penstock.testing import PenstockServer
 from penstock.web.app import make_app
 from penstock.web.listener import HttpListener

@@ -43,7 +43,7 @@ class Lease:
     """It cannot have ended before, by the clock of the loop."""
 
 
-class Pace:
+class RateLimit:
     """What workers are told to do, all at once."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Worker:
         new_client: Callable[[], QueueClient],
         plan: Plan,
         random: Random,
-        pace: Pace,
+        pace: RateLimit,
     ) -> None:
         self.received = 0
         self._process = recorder.new_process("worker")

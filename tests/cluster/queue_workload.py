@@ -18,7 +18,7 @@ from tests.cluster.queue_client import QueueClient, Refused, Unknown
 from tests.cluster.queue_facts import QueueFacts
 from tests.cluster.queue_plans import PLANS, Plan
 from tests.cluster.queue_senders import BATCH_MAX, Sender
-from tests.cluster.queue_workers import LEASE_SECONDS, Pace, Worker
+from tests.cluster.queue_workers import LEASE_SECONDS, RateLimit, Worker
 from tests.cluster.steady import SteadyClient
 from tests.cluster.verdict import Verdict
 from tests.cluster.waiting import wait_until
@@ -85,7 +85,7 @@ class QueueWorkload:
         self._sending: list[asyncio.Task[None]] = []
         self._working: list[asyncio.Task[None]] = []
         self._ending = asyncio.Event()
-        self._pace = Pace()
+        self._pace = RateLimit()
 
     # From outside.
 

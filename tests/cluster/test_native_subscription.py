@@ -8,8 +8,8 @@ import pytest
 
 import penstock
 from penstock.client.client import Client
-from penstock.client.group_link import GroupLink
-from penstock.client.positions import TopicPartition
+from penstock.client.connection.group_link import GroupLink
+from penstock.client.reader.positions import TopicPartition
 from penstock.client.record import Record
 from penstock.client.subscription import Subscription
 from tests.cluster.processes import Cluster

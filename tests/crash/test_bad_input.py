@@ -29,7 +29,7 @@ from penstock.core.errors import (
     StorageFull,
 )
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId, Term
-from penstock.engine.shard import Shard
+from penstock.engine.replica.shard import Shard
 from penstock.machines.commands import TrimPartition
 from penstock.storage import Identity, LogSettings, RealDisk, ShardLog
 from penstock.storage.envelope import seal

@@ -5,7 +5,7 @@
 
 import pytest
 
-from penstock.engine import replica as engine_replica
+from penstock.engine.replica import replica as engine_replica
 from penstock.raft import RaftNode
 from tests.crash.damages import (
     FOUND,

@@ -15,10 +15,10 @@ from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError, StorageError
 from penstock.core.limits import TICK_MS
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId
-from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.replica import Replica
-from penstock.engine.surroundings import ReplicaSettings, Surroundings
-from penstock.engine.worker import Done
+from penstock.engine.peers.loopback import LoopbackNetwork
+from penstock.engine.replica.environment import Environment, ReplicaSettings
+from penstock.engine.replica.replica import Replica
+from penstock.engine.replica.worker import Done
 from penstock.machines.machine import Appended, Reply, Request
 from penstock.machines.partitions import AppendBatch, Partitions
 from penstock.raft import RaftSettings, Role
@@ -252,11 +252,11 @@ class Trio:
             replica.stop()
         self._life.pop(node, None)
 
-    def _world(self, node: NodeId, life: int) -> Surroundings:
+    def _world(self, node: NodeId, life: int) -> Environment:
         def soon(action: Action) -> None:
             self._soon(lambda: self._run_if_alive(node, life, action))
 
-        return Surroundings(
+        return Environment(
             clock=self._clock,
             random=Random(f"{self._seed}/{node}/{life}"),
             network=self._network,

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from penstock.client.message import Message
-from penstock.client.processed import SqliteProcessed
+from penstock.client.processed_ids import SqliteProcessed
 from penstock.client.processed_store import Transaction
 from penstock.workers.app import App
 from penstock.workers.retry import Retry, fixed

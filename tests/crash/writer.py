@@ -33,8 +33,8 @@ from penstock.core.entries import Membership
 from penstock.core.errors import PartitionExists, PenstockError, Unavailable
 from penstock.core.records import BATCH_HEADER_BYTES, read_header
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId
-from penstock.engine.loopback import LoopbackNetwork
-from penstock.engine.shard import Shard, ShardSettings
+from penstock.engine.peers.loopback import LoopbackNetwork
+from penstock.engine.replica.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.storage import Identity, LogSettings
 from penstock.storage.disk import Buffer, RealFile

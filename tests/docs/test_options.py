@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from penstock.client.compression import Compression
+from penstock.client.producer.compression import Compression
 from penstock.client.queue import Queue
 from penstock.client.queue_admin import QueueOptions
 from penstock.client.settings import Batching, ClientSettings

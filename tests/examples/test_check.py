@@ -14,7 +14,7 @@ from examples.orders.orders import order_of
 from examples.orders.place_orders import place_orders
 from examples.orders.workers import make_app
 from penstock.client.database import Cursor
-from penstock.client.processed import SqliteProcessed
+from penstock.client.processed_ids import SqliteProcessed
 
 ORDERS = [order_of(number) for number in range(30)]
 GOOD, DECLINED = ORDERS[1], ORDERS[10]

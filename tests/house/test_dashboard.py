@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from penstock.web.dashboard import rendering
+from penstock.web.dashboard import renderer as rendering
 from tests.house import reference
 
 _SHOWN = re.compile(r"""["']penstock ([a-z]+)((?: [a-z]+)?)""")

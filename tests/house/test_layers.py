@@ -15,9 +15,9 @@ import pytest
 from tests.house.sources import ROOT
 
 PYPROJECT = ROOT / "pyproject.toml"
-LAYERS = tomllib.loads(PYPROJECT.read_text("utf-8"))["tool"]["importlinter"]["contracts"][0][
-    "layers"
-]
+CONTRACTS = tomllib.loads(PYPROJECT.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+LAYERS = CONTRACTS[0]["layers"]
+ROOMS = CONTRACTS[1]["layers"]
 
 
 def lint(directory: Path, package_parent: Path) -> tuple[int, str]:
@@ -33,6 +33,16 @@ def lint(directory: Path, package_parent: Path) -> tuple[int, str]:
     return outcome.returncode, outcome.stdout + outcome.stderr
 
 
+def make_folders(parent: Path, layers: list[str]) -> None:
+    for line in layers:
+        for layer in line.split("|"):
+            if not layer.strip().startswith("("):
+                folder = parent / layer.strip()
+                folder.mkdir()
+                (folder / "__init__.py").touch()
+                (folder / "thing.py").touch()
+
+
 def make_package(directory: Path) -> Path:
     """A package with every present layer, one module in each, that breaks nothing."""
     contracts = PYPROJECT.read_text("utf-8").partition("[tool.importlinter]")
@@ -40,13 +50,9 @@ def make_package(directory: Path) -> Path:
     package = directory / "penstock"
     package.mkdir()
     (package / "__init__.py").touch()
-    for line in LAYERS:
-        for layer in line.split("|"):
-            if not layer.strip().startswith("("):
-                folder = package / layer.strip()
-                folder.mkdir()
-                (folder / "__init__.py").touch()
-                (folder / "thing.py").touch()
+    make_folders(package, LAYERS)
+    make_folders(package / "engine", ROOMS)
+    (package / "engine" / "thing.py").unlink()
     (package / "core" / "clock.py").write_text("import time\n")
     (package / "core" / "decoders.py").write_text("import threading\n")
     (package / "storage" / "memory_disk.py").write_text("import threading\n")
@@ -68,19 +74,21 @@ def test_a_package_of_this_shape_passes(tmp_path: Path) -> None:
 BROKEN = [
     ("core", "import penstock.raft.thing", "Arrows point down"),
     ("raft", "import penstock.storage.thing", "Arrows point down"),
-    ("storage", "import penstock.engine.thing", "Arrows point down"),
-    ("engine", "import penstock.testing.thing", "Arrows point down"),
+    ("storage", "import penstock.engine.replica.thing", "Arrows point down"),
+    ("engine/replica", "import penstock.testing.thing", "Arrows point down"),
+    ("engine/replica", "import penstock.engine.peers.thing", "Inside the engine"),
+    ("engine/delivery", "import penstock.engine.groups.thing", "Inside the engine"),
     ("cli", "import penstock.testing.thing", "Arrows point down"),
     ("native", "import penstock.client.thing", "Arrows point down"),
     ("blocking", "import penstock.spark.thing", "Arrows point down"),
-    ("client", "import penstock.engine.thing", "A client needs no engine"),
+    ("client", "import penstock.engine.replica.thing", "A client needs no engine"),
     ("spark", "import penstock.storage.thing", "A client needs no engine"),
     ("wire", "import asyncio", "The pure layers never touch"),
     ("raft", "import asyncio", "The pure layers never touch"),
     ("machines", "from time import monotonic", "The pure layers never touch"),
     ("core", "import random", "The pure layers never touch"),
     ("storage", "import threading", "Storage knows files"),
-    ("engine", "import rich", "Only the command line draws"),
+    ("engine/topics", "import rich", "Only the command line draws"),
     ("spark", "import rich", "Only the command line draws"),
 ]
 

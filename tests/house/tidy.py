@@ -187,7 +187,7 @@ def no_module_is_dead(sources: Sequence[Source]) -> Complaints:
 
     A module of the package counts as alive only if the package itself uses it; `testing` is there
     for tests, so theirs count. A module that is run says so with `__main__`, or is named in
-    pyproject.toml or as the target of a lazy import (`"penstock.cli.log:app"`).
+    pyproject.toml or as the target of a lazy import (`"penstock.cli.broker.log:app"`).
     """
     users: dict[str, set[str]] = {}
     named = ""

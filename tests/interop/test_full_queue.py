@@ -38,15 +38,15 @@ def make_queue(broker: ThreadedBroker, name: str) -> None:
     """A topic that may hold three messages."""
     assert broker.broker is not None
     engine = broker.broker.node.engine
-    broker.call(engine.create_topic(name, 1, {"queue.length.max": "3"}))
+    broker.call(engine.topics.create_topic(name, 1, {"queue.length.max": "3"}))
 
 
 def empty_queue(broker: ThreadedBroker, name: str) -> None:
     """Make room."""
     assert broker.broker is not None
     node = broker.broker.node
-    partition = node.engine.topic(name).partitions[0]
-    running = node._shards.get(node.engine.shard_of(partition))
+    partition = node.engine.topics.topic(name).partitions[0]
+    running = node._shards.get(node.engine.topics.shard_of(partition))
     assert running is not None
     broker.call(running.change(Purge(partition=partition, group=DEFAULT_WORK_GROUP)))
 

@@ -185,8 +185,8 @@ def test_slow_requests_of_every_protocol_get_a_line(
     assert server._server is not None
     node = server._server.node
     assert node is not None
-    monkeypatch.setattr(node.engine.slow_requests, "seconds", 0.0)
-    monkeypatch.setattr("penstock.engine.slow_requests.LINES_PER_SECOND_MAX", 1_000)
+    monkeypatch.setattr(node.engine.topics.slow_requests, "seconds", 0.0)
+    monkeypatch.setattr("penstock.engine.topics.slow_requests.LINES_PER_SECOND_MAX", 1_000)
     producer = Producer({"bootstrap.servers": server.kafka, "client.id": "slow one"})
     producer.produce("slow", b"message")
     assert producer.flush(SECONDS_MAX) == 0

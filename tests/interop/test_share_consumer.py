@@ -64,7 +64,7 @@ def produce(broker: ThreadedBroker, topic: str, values: Sequence[str], **more: o
 
 def partitions_of(broker: ThreadedBroker, topic: str) -> int:
     assert broker.broker is not None
-    return len(broker.broker.node.engine.topic(topic).partitions)
+    return len(broker.broker.node.engine.topics.topic(topic).partitions)
 
 
 def prepare(broker: ThreadedBroker, name: str, count: int, partitions: int = 1) -> list[str]:
@@ -95,7 +95,7 @@ def left(broker: ThreadedBroker, name: str) -> tuple[int, int, int]:
     """How many messages of a group wait, are leased, and were accepted."""
     assert broker.broker is not None
     engine = broker.broker.node.engine
-    counts = broker.call(engine.queues.counts(engine.topic(name), name))
+    counts = broker.call(engine.delivery.counts(engine.topics.topic(name), name))
     return counts.visible, counts.in_flight, counts.acked
 
 
@@ -256,7 +256,7 @@ def test_a_topic_that_comes_later_is_found_and_none_is_made(broker: ThreadedBrok
     with share_consumer(broker, "later", "later", **more) as client:
         client.poll(0.5)
         assert broker.broker is not None
-        assert broker.broker.node.engine.catalog.topic("later") is None
+        assert broker.broker.node.engine.topics.catalog.topic("later") is None
         create(broker, "later")
         produce(broker, "later", ["found"])
         assert texts(poll(client, 1)) == ["found"]

@@ -15,9 +15,9 @@ from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, QueueRules, Retry, WorkRules
 from penstock.core.types import Index, Offset, PartitionId, Term
-from penstock.engine.diary import Diary
-from penstock.engine.led_queues import STATE_NAMES
-from penstock.engine.story import LEASES, notes_of, tell
+from penstock.engine.delivery.leader import STATE_NAMES
+from penstock.engine.inspection.timeline import LEASES, notes_of, tell
+from penstock.engine.replica.delivery_history import DeliveryHistory
 from penstock.machines import (
     Append,
     AppendBatch,
@@ -62,7 +62,7 @@ class Play:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.machine = ShardMachine()
-        self.diary = Diary()
+        self.diary = DeliveryHistory()
         self.names = count(1)
         self.receivers: dict[tuple[str, int], str] = {}
         self.held: list[tuple[str, Offset, Offset, int]] = []

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from penstock.core.entries import Entry, EntryKind, Membership, SnapshotMark
 from penstock.core.errors import InvalidFrame
 from penstock.core.types import Index, NodeId, ShardId, Term
-from penstock.engine.frames import (
+from penstock.engine.peers.frames import (
     ANSWER_DECODER,
     FAILURE_DECODER,
     FRAME_HEADER_BYTES,
@@ -38,7 +38,7 @@ from penstock.engine.frames import (
     decode_payload,
     encode_frame,
 )
-from penstock.engine.peers import PeerMessage, SnapshotPart, SnapshotRequest
+from penstock.engine.replica.network import PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.raft import messages as raft
 from tests.unit.engine.linked import read_frames
 

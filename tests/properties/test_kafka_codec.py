@@ -19,7 +19,7 @@ from kio.serial import entity_reader, entity_writer
 
 from penstock.core.errors import MalformedRequest
 from penstock.kafka.codec import Message, codec, reader, writer
-from penstock.kafka.hot import read_produce
+from penstock.kafka.fast_codec import read_produce
 from penstock.kafka.schema import Direction, Field, schema_of
 from penstock.kafka.table import TABLE
 

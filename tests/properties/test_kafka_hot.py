@@ -10,7 +10,7 @@ from kio.serial import entity_reader, entity_writer
 
 from penstock.core.types import TopicId
 from penstock.kafka.codec import codec, writer
-from penstock.kafka.hot import (
+from penstock.kafka.fast_codec import (
     FETCH_TOPIC_IDS,
     PRODUCE_TOPIC_IDS,
     Endpoint,

@@ -30,7 +30,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedBroker]
     with ThreadedBroker(tmp_path_factory.mktemp("broker")) as running:
         assert running.broker is not None
         for name in ("alpha", "beta"):
-            running.call(running.broker.node.engine.create_topic(name, 2, {}))
+            running.call(running.broker.node.engine.topics.create_topic(name, 2, {}))
         yield running
 
 

@@ -23,7 +23,7 @@ from penstock.core.append_payload import decode_append
 from penstock.core.entries import Entry, EntryKind, HardState, Membership, SnapshotMark
 from penstock.core.errors import DamagedFile
 from penstock.core.types import Index, NodeId, Offset, PartitionId, Term
-from penstock.storage.cleaning import CompactionPolicy
+from penstock.storage.cleaner import CompactionPolicy
 from penstock.storage.job import LogJob
 from penstock.storage.log import ShardLog
 from penstock.storage.repair import repair_directory, verify_directory

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, Retry, WorkRules
@@ -45,7 +45,7 @@ SAID: dict[str, list[bytes | None]] = {
 STEPS = 150
 
 
-class Crowd:
+class CoalescingGate:
     """Everybody who has to do with a queue, at random."""
 
     def __init__(self, seed: int) -> None:
@@ -180,7 +180,7 @@ def test_replicas_stay_equal_when_not_everything_happens_at_once(
 ) -> None:
     monkeypatch.setattr(Work.turn, "__defaults__", (2,))
     monkeypatch.setattr(Work.cover, "__defaults__", (2,))
-    crowd = Crowd(seed)
+    crowd = CoalescingGate(seed)
     for number in range(STEPS):
         crowd.step()
         if number % 10 == 0:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.entries import Entry, EntryKind, HardState, Membership
 from penstock.core.types import Index, Term
-from penstock.engine.duties import Duty
-from penstock.engine.peers import PeerMessage
+from penstock.engine.replica.network import PeerMessage
+from penstock.engine.replica.pending_writes import PendingWrite
 from penstock.raft import Role
 from penstock.raft.messages import AppendResponse, Ready, VoteRequest, VoteResponse
 from tests.simulation.node import ObservedMachine, SimulatedNode
@@ -158,14 +158,16 @@ class Watch:
                 f"{node.name} holds another {entry.index}/{entry.term} than some other node",
             )
 
-    def saw_writing(self, node: SimulatedNode, duties: list[Duty]) -> None:
+    def saw_writing(self, node: SimulatedNode, duties: list[PendingWrite]) -> None:
         firsts = [duty.entries[0].index for duty in duties if duty.entries]
         installing = any(duty.fetch is not None for duty in duties)
         self.replacing.pop(node.number, None)
         if installing or firsts:
             self.replacing[node.number] = 1 if installing else min(firsts)
 
-    def saw_written(self, node: SimulatedNode, duties: list[Duty], error: Exception | None) -> None:
+    def saw_written(
+        self, node: SimulatedNode, duties: list[PendingWrite], error: Exception | None
+    ) -> None:
         if error is not None:
             return
         self.replacing.pop(node.number, None)

@@ -13,7 +13,7 @@ from random import Random
 from penstock.core.entries import Membership
 from penstock.core.errors import DamagedFile
 from penstock.core.types import NO_PRODUCER, NodeId, Offset, PartitionId
-from penstock.engine.replica import Replica
+from penstock.engine.replica.replica import Replica
 from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import Role
 from penstock.testing.disk import UNLIMITED_BYTES

@@ -6,13 +6,13 @@ from typing import Any
 from penstock.core.entries import Entry, HardState
 from penstock.core.errors import NotLeader
 from penstock.core.types import Index, NodeId
-from penstock.engine import replica as replica_module
-from penstock.engine.proposals import Proposals
-from penstock.engine.replica import Replica
-from penstock.engine.transfer import SnapshotSource
+from penstock.engine.replica import replica as replica_module
+from penstock.engine.replica.proposals import Proposals
+from penstock.engine.replica.replica import Replica
+from penstock.engine.replica.snapshot_transfer import SnapshotSource
 from penstock.machines.groups import Groups
 from penstock.machines.partitions import Partitions
-from penstock.raft.following import Following
+from penstock.raft.follower import Following
 from penstock.raft.leadership import Leadership
 from penstock.raft.log import RaftLog
 from penstock.raft.messages import AppendRequest, AppendResponse, Ready, VoteResponse
@@ -21,9 +21,10 @@ from penstock.raft.outbox import Outbox
 from penstock.raft.quorum import reached
 from penstock.raft.reads import ReadQueue
 from penstock.raft.state import RaftState
-from penstock.storage import incoming, read_plan, reclaim, recovery, snapshots
+from penstock.storage import incoming_snapshot as incoming
+from penstock.storage import read_plan, reclaim, recovery, snapshots
+from penstock.storage.log_writer import LogWriter
 from penstock.storage.marker import Marker
-from penstock.storage.pen import Pen
 from penstock.storage.record import Scan
 from penstock.storage.recovery import Recovery
 from penstock.storage.slots import SlotFile
@@ -408,7 +409,7 @@ def promises_ignore_earlier_writes() -> list[Patch]:
 @mutation
 def sync_is_skipped() -> list[Patch]:
     """Entries are written and never synced: only power cuts can tell."""
-    return [(Pen, "sync", lambda _self, _name: None)]
+    return [(LogWriter, "sync", lambda _self, _name: None)]
 
 
 @mutation

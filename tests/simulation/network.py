@@ -8,7 +8,7 @@ full socket buffer does. What was on its way when a link is cut is lost half of 
 from collections.abc import Callable, Iterable
 from random import Random
 
-from penstock.engine.peers import PeerMessage
+from penstock.engine.replica.network import PeerMessage
 from tests.simulation.timeline import MILLISECOND, Timeline
 
 Deliver = Callable[[PeerMessage], None]

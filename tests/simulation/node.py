@@ -14,13 +14,13 @@ from penstock.core.entries import Entry, Membership
 from penstock.core.errors import PenstockError
 from penstock.core.message_batches import iter_batches, read_messages
 from penstock.core.types import NodeId, Offset, ShardId
-from penstock.engine.duties import Duty
-from penstock.engine.peers import PeerMessage
-from penstock.engine.replica import Replica
-from penstock.engine.surroundings import ReplicaSettings, Surroundings
+from penstock.engine.replica.environment import Environment, ReplicaSettings
+from penstock.engine.replica.network import PeerMessage
+from penstock.engine.replica.pending_writes import PendingWrite
+from penstock.engine.replica.replica import Replica
 from penstock.machines.machine import Applied, Reply, Request
-from penstock.machines.queue_cards import recall_card
 from penstock.machines.queue_commands import Recall, TurnClock
+from penstock.machines.queue_headers import recall_card
 from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
 from penstock.raft.messages import Ready
@@ -79,11 +79,11 @@ class ObservedReplica(Replica):
             super()._apply((entry,))
             self.watch.saw_applied(self.place, entry)
 
-    def _submit_write(self, job: LogJob, duties: list[Duty]) -> None:
+    def _submit_write(self, job: LogJob, duties: list[PendingWrite]) -> None:
         self.watch.saw_writing(self.place, duties)
         super()._submit_write(job, duties)
 
-    def _written(self, job: LogJob, duties: list[Duty], error: Exception | None) -> None:
+    def _written(self, job: LogJob, duties: list[PendingWrite], error: Exception | None) -> None:
         self.watch.saw_written(self.place, duties, error)
         super()._written(job, duties, error)
 
@@ -308,7 +308,7 @@ class SimulatedNode:
             self.kill()
             self.schedule(self.random.randrange(100, 3_000) * MILLISECOND, self.start)
 
-    def _world(self) -> Surroundings:
+    def _world(self) -> Environment:
         life = self.life
 
         def slow() -> None:
@@ -319,7 +319,7 @@ class SimulatedNode:
                 self._watch.saw_send(self, message)
                 self._send(message)
 
-        return Surroundings(
+        return Environment(
             clock=self.clock,
             random=self.timeline.random(f"{self.name} life {self.life}"),
             network=_Sender(send),

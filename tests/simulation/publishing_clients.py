@@ -18,10 +18,10 @@ from penstock.core.errors import (
     ProducerFenced,
 )
 from penstock.core.types import Offset, PartitionId, ProducerId, TopicId
-from penstock.engine.batcher import Answer, Promise
-from penstock.engine.part_copy import PartCopy, Promotion, mark_staged, read_staged
-from penstock.engine.replica import Done, Replica
-from penstock.engine.staging import StagingLedger
+from penstock.engine.replica.batcher import Answer, Promise
+from penstock.engine.replica.replica import Done, Replica
+from penstock.engine.topics.part_copy import PartCopy, Promotion, mark_staged, read_staged
+from penstock.engine.topics.staging import StagingIndex
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.machine import Appended, Refused, Reply, Request
 from penstock.machines.partitions import AppendBatch
@@ -60,9 +60,9 @@ class Ledgers:
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
-        self._ledgers: dict[int, StagingLedger] = {}
+        self._ledgers: dict[int, StagingIndex] = {}
 
-    def of(self, replica: Replica) -> StagingLedger:
+    def of(self, replica: Replica) -> StagingIndex:
         """The ledger of a node's life and term, as `Staging` finds it."""
         running = self._running.get(replica.node)
         if running is None or running.replica is not replica:
@@ -72,7 +72,7 @@ class Ledgers:
         ledger = self._ledgers.get(replica.node)
         shard: object = running
         if ledger is None or not ledger.is_of(shard, STAGING):  # type: ignore[arg-type]
-            ledger = StagingLedger(shard, STAGING, 0)  # type: ignore[arg-type]
+            ledger = StagingIndex(shard, STAGING, 0)  # type: ignore[arg-type]
             self._ledgers[replica.node] = ledger
         return ledger
 

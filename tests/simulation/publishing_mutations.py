@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.engine.staging import StagingLedger
+from penstock.engine.topics.staging import StagingIndex
 from penstock.machines.machine import Reply
 from penstock.machines.publication_commands import BeginPublication, SettleParts
 from penstock.machines.publications import Publications
@@ -71,10 +71,10 @@ def publications_do_not_wait_for_each_other() -> list[Patch]:
 def what_others_staged_is_trimmed() -> list[Patch]:
     """A leader that was replaced and leads again takes its old ledger for the whole truth."""
 
-    def is_of(self: StagingLedger, running: Any, staging: Any) -> bool:
+    def is_of(self: StagingIndex, running: Any, staging: Any) -> bool:
         return self._running is running and self.staging == staging
 
-    return [(StagingLedger, "is_of", is_of)]
+    return [(StagingIndex, "is_of", is_of)]
 
 
 @mutation

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, Unavailable
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
@@ -24,7 +24,7 @@ from penstock.core.queue_rules import (
     WorkRules,
 )
 from penstock.core.types import Offset
-from penstock.engine.replica import Replica
+from penstock.engine.replica.replica import Replica
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.machine import Appended, Refused, Reply, Request
 from penstock.machines.partitions import AppendBatch

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, Offset
-from penstock.engine.replica import Replica
+from penstock.engine.replica.replica import Replica
 from penstock.machines import timers
 from penstock.machines.cursor import Cursor
 from penstock.machines.machine import Applied, Plan, Propose, Request

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 
 from penstock.core.errors import StorageError
-from penstock.engine.worker import Done
+from penstock.engine.replica.worker import Done
 from penstock.storage import Job
 from tests.simulation.timeline import MILLISECOND
 

@@ -19,7 +19,7 @@ from penstock.core.errors import (
     UnknownPartition,
 )
 from penstock.core.types import NO_PRODUCER, Offset, PartitionId, TopicId
-from penstock.engine.replica import Replica
+from penstock.engine.replica.replica import Replica
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.group_commands import StoreOffsets
 from penstock.machines.machine import Appended, Refused, Reply, Request

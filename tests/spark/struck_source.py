@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql.types import StructType
 
 from penstock.spark.source import PenstockSource
-from penstock.spark.writing.publishing import TaskMessages
+from penstock.spark.writing.publisher import TaskMessages
 from penstock.spark.writing.stream_writer import PenstockStreamWriter
 
 STRIKE_AFTER_BATCH = "STRIKE_AFTER_BATCH"

@@ -18,10 +18,10 @@ import penstock.blocking
 from penstock.client.blocking.client import BlockingClient
 from penstock.core.errors import DirectoryInUse, InvalidRequest, UnknownTopic
 from penstock.core.pipeline_report import PipelineReport
-from penstock.spark.pipelines.loading import LakeWriter
+from penstock.spark.pipelines.lake_stage import LakeWriter
+from penstock.spark.pipelines.pipeline_file import parse, read_pipeline
 from penstock.spark.pipelines.plans import Plans, pipeline_session
-from penstock.spark.pipelines.reading import parse, read_pipeline
-from penstock.spark.pipelines.running import run_pipeline
+from penstock.spark.pipelines.runner import run_pipeline
 from penstock.testing import PenstockServer
 from tests.cluster.waiting import wait_until
 

@@ -16,7 +16,7 @@ from penstock.cli.main import run
 from penstock.client.blocking import BlockingClient, BlockingMessage
 from penstock.core.errors import InvalidRequest, UnknownTopic
 from penstock.spark import dead_letter_report, enrich, rollup, rollup_stream
-from penstock.spark.jobs.letters import find_stores, read_letters
+from penstock.spark.jobs.dead_letter_rows import find_stores, read_letters
 from penstock.spark.jobs.rates import judge
 from penstock.spark.jobs.reasons import kind_column, kind_of
 from penstock.spark.jobs.redrives import check_predicate, redrive_by

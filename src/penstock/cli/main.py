@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from penstock.cli.plain_serve import read_plainly
+from penstock.cli.broker.plain_serve import read_plainly
 from penstock.core.errors import PenstockError
 
 EXIT_REFUSED = 1

@@ -9,46 +9,66 @@ from collections.abc import Iterable, Sequence
 from cyclopts import App
 from rich.console import Console
 
+from penstock.cli.address_flags import fill_in_addresses
 from penstock.cli.examples import examples_of, print_examples
-from penstock.cli.where import fill_in_addresses
 from penstock.core.version import __version__
 
 COMMANDS = (
-    ("serve", "penstock.cli.serve:serve", "Run a broker."),
+    ("serve", "penstock.cli.broker.serve:serve", "Run a broker."),
     (
         "dev",
-        "penstock.cli.serve:dev",
+        "penstock.cli.broker.serve:dev",
         "Run a broker on this machine, for trying and developing.",
     ),
-    ("config", "penstock.cli.config:app", "Show, check and explain the broker's settings."),
-    ("cluster", "penstock.cli.cluster:app", "Look at a running cluster, and change it."),
+    ("config", "penstock.cli.broker.config:app", "Show, check and explain the broker's settings."),
+    ("cluster", "penstock.cli.cluster.command:app", "Look at a running cluster, and change it."),
     (
         "queue",
-        "penstock.cli.queue:app",
+        "penstock.cli.queue.command:app",
         "Make and run queues, and look at the messages in them.",
     ),
-    ("topic", "penstock.cli.topic:app", "Make, look at, change and delete topics."),
-    ("group", "penstock.cli.group:app", "Look at groups of readers, move them and delete them."),
-    ("produce", "penstock.cli.produce:produce", "Send the lines of stdin or of a file."),
-    ("consume", "penstock.cli.consume:consume", "Print the messages of a topic or a queue."),
-    ("peek", "penstock.cli.peek:peek", "Look at the messages of a queue without touching them."),
-    ("redrive", "penstock.cli.redrive:redrive", "Move dead letters back to where they died."),
-    ("trace", "penstock.cli.trace:trace", "Tell what is known of one message."),
+    ("topic", "penstock.cli.cluster.topic:app", "Make, look at, change and delete topics."),
+    (
+        "group",
+        "penstock.cli.cluster.group:app",
+        "Look at groups of readers, move them and delete them.",
+    ),
+    ("produce", "penstock.cli.message.produce:produce", "Send the lines of stdin or of a file."),
+    (
+        "consume",
+        "penstock.cli.message.consume:consume",
+        "Print the messages of a topic or a queue.",
+    ),
+    (
+        "peek",
+        "penstock.cli.queue.peek:peek",
+        "Look at the messages of a queue without touching them.",
+    ),
+    ("redrive", "penstock.cli.queue.redrive:redrive", "Move dead letters back to where they died."),
+    ("trace", "penstock.cli.message.trace:trace", "Tell what is known of one message."),
     ("work", "penstock.cli.work:work", "Run workers."),
-    ("pipeline", "penstock.cli.pipeline:app", "Run data pipelines on Spark."),
-    ("job", "penstock.cli.job:app", "Archive, replay and audit topics, with Spark."),
-    ("alert", "penstock.cli.alert:app", "Look at what is wrong, and try the webhook."),
-    ("top", "penstock.cli.top:top", "Watch depth, lag and rates."),
-    ("plan", "penstock.cli.plan:plan", "Advise on capacity."),
-    ("bench", "penstock.cli.bench:app", "Measure a running broker."),
-    ("doctor", "penstock.cli.doctor:doctor", "Check this machine and a broker."),
+    ("pipeline", "penstock.cli.spark.pipeline:app", "Run data pipelines on Spark."),
+    ("job", "penstock.cli.spark.job:app", "Archive, replay and audit topics, with Spark."),
+    ("alert", "penstock.cli.cluster.alert:app", "Look at what is wrong, and try the webhook."),
+    ("top", "penstock.cli.cluster.top:top", "Watch depth, lag and rates."),
+    ("plan", "penstock.cli.plan.command:plan", "Advise on capacity."),
+    ("bench", "penstock.cli.bench.command:app", "Measure a running broker."),
+    ("doctor", "penstock.cli.doctor.command:doctor", "Check this machine and a broker."),
     ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
     ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
-    ("generate", "penstock.cli.generate:app", "Write files that other programs want."),
-    ("backup", "penstock.cli.backup:backup", "Copy a node's data, while it runs."),
-    ("restore", "penstock.cli.backup:restore", "Make a new cluster from a backup."),
-    ("verify", "penstock.cli.backup:verify", "Check every byte of a backup or a stopped node."),
-    ("log", "penstock.cli.log:app", "Look into the log of a shard on this machine, and repair it."),
+    ("generate", "penstock.cli.generate.command:app", "Write files that other programs want."),
+    ("backup", "penstock.cli.cluster.backup:backup", "Copy a node's data, while it runs."),
+    ("restore", "penstock.cli.cluster.backup:restore", "Make a new cluster from a backup."),
+    (
+        "verify",
+        "penstock.cli.cluster.backup:verify",
+        "Check every byte of a backup or a stopped node.",
+    ),
+    (
+        "log",
+        "penstock.cli.broker.log:app",
+        "Look into the log of a shard on this machine, and repair it.",
+    ),
 )
 """Name, where it is, and what `penstock --help` says about it."""
 
@@ -119,7 +139,7 @@ def demo(*, seconds: float = 20, data: str | None = None) -> int:
     penstock demo
     penstock demo --seconds 60 --data ./demo
     """
-    from penstock.cli.demo import run_demo
+    from penstock.cli.broker.demo import run_demo
 
     return run_demo(seconds, data)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from penstock.client.client import Client
-from penstock.client.urls import File, parse_url
+from penstock.client.connection.urls import File, parse_url
 from penstock.core.errors import LocalError, Unavailable
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from penstock.cli.where import URL_VARIABLE
-from penstock.client.urls import Remote, parse_url
+from penstock.cli.address_flags import URL_VARIABLE
+from penstock.client.connection.urls import Remote, parse_url
 from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError
 from penstock.server.config import Log
@@ -30,7 +30,7 @@ from penstock.server.logs import configure_logs
 
 if TYPE_CHECKING:
     from penstock.workers.app import App
-    from penstock.workers.scaling import Scaling
+    from penstock.workers.scale import Scaling
     from penstock.workers.statistics import WorkerStatistics
     from penstock.workers.supervisor import Depth
 
@@ -184,8 +184,8 @@ def processes_of(written: str) -> tuple[int, int]:
 
 
 def _run(target: str, flags: WorkFlags) -> int:
-    from penstock.workers.loading import load_app
-    from penstock.workers.scaling import Scaling
+    from penstock.workers.app_loader import load_app
+    from penstock.workers.scale import Scaling
 
     app = load_app(target)
     if flags.url is not None:

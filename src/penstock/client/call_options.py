@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import TypedDict
 
 from penstock.client.guarantees import Guarantee
-from penstock.client.outgoing import Headers, Key
+from penstock.client.producer.outgoing_message import Headers, Key
+from penstock.client.reader.start_position import Start
 from penstock.client.seconds import Seconds
-from penstock.client.starting import Start
 
 
 class SendManyOptions(TypedDict, total=False):

@@ -17,11 +17,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from penstock.client.allocator import keep_freed_memory
-from penstock.client.backoff import Backoff
 from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
-from penstock.client.channel import Channel
 from penstock.client.codecs import Codec, codec_for
-from penstock.client.core import ClientCore
+from penstock.client.connection.backoff import Backoff
+from penstock.client.connection.channel import Channel
+from penstock.client.connection.core import ClientCore
+from penstock.client.connection.tcp_channel import TcpChannel
 from penstock.client.descriptions import (
     ClusterDescription,
     NodeDescription,
@@ -31,8 +32,8 @@ from penstock.client.descriptions import (
 )
 from penstock.client.group_admin import GroupAdmin
 from penstock.client.message import Message
-from penstock.client.outgoing import Outgoing
-from penstock.client.partitioners import Partitioner, PartitionFunction, partitioner_for
+from penstock.client.producer.outgoing_message import Outgoing
+from penstock.client.producer.partitioners import Partitioner, PartitionFunction, partitioner_for
 from penstock.client.queue import Queue
 from penstock.client.queue_admin import (
     QueueOptions,
@@ -45,21 +46,20 @@ from penstock.client.queue_admin import (
     describe_topic,
     list_topics,
 )
-from penstock.client.raw_log import RawLog
-from penstock.client.reading import read_records
+from penstock.client.reader.raw_log import RawLog
+from penstock.client.reader.replay import read_records
+from penstock.client.reader.start_position import Start
+from penstock.client.reader.topic_watch import Topics
 from penstock.client.record import Record
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.client.sent import Sent, SentMany
+from penstock.client.sent_message import Sent, SentMany
 from penstock.client.settings import ClientSettings
 from penstock.client.stage import Stage, last_published, publish
-from penstock.client.staged import Publication, Staged
-from penstock.client.starting import Start
+from penstock.client.staged_message import Publication, Staged
 from penstock.client.statistics import ClientStatistics
 from penstock.client.subscription import Subscription
 from penstock.client.subscription_options import SubscriptionOptions
-from penstock.client.tcp_channel import TcpChannel
 from penstock.client.topic import Topic
-from penstock.client.topic_watch import Topics
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import ClientClosed, DeadlinePassed, InvalidRequest, OutcomeUnknown
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -88,7 +88,9 @@ class Client(GroupAdmin):
     ) -> None:
         keep_freed_memory()
         self.url = url
-        self.settings = settings or ClientSettings()
+        """Where it is connected to."""
+        self.settings: ClientSettings = settings or ClientSettings()
+        """How it behaves."""
         self._open_channel = open_channel
         self._clock = clock or SystemClock()
         self._opened: ClientCore | None = None

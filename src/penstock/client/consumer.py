@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from penstock.client.guarantees import Guarantee
-from penstock.client.lease_keeper import LeaseKeeper
 from penstock.client.message import Message
-from penstock.client.receiver import Receiver
 from penstock.client.seconds import Seconds
-from penstock.client.settler import Settler
+from penstock.client.worker.lease_keeper import LeaseKeeper
+from penstock.client.worker.receiver import Receiver
+from penstock.client.worker.settler import Settler
 from penstock.core.errors import ClientClosed, InvalidRequest, PenstockError
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.client.descriptions import from_milliseconds
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.message import Message
 from penstock.core.move_filter import read_number
 

@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from penstock.client.asking import NOTHING, Asking
+from penstock.client.connection.group_link import GroupLink
+from penstock.client.connection.request_router import NOTHING, RequestRouter
 from penstock.client.group_descriptions import (
     GroupDescription,
     GroupMember,
@@ -12,10 +13,9 @@ from penstock.client.group_descriptions import (
     GroupSummary,
     OffsetChange,
 )
-from penstock.client.group_link import GroupLink
-from penstock.client.offsets import ends_of, find_offsets, starts_of
-from penstock.client.positions import TopicPartition
-from penstock.client.starting import Start, StartRule
+from penstock.client.reader.offsets import ends_of, find_offsets, starts_of
+from penstock.client.reader.positions import TopicPartition
+from penstock.client.reader.start_position import Start, StartRule
 from penstock.core.errors import (
     GroupNotEmpty,
     InvalidRequest,
@@ -37,7 +37,7 @@ from penstock.wire.group_requests import (
 from penstock.wire.requests import Done
 
 if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
+    from penstock.client.connection.core import ClientCore
 
 _DEAD = "Dead"
 
@@ -75,7 +75,7 @@ class GroupAdmin(ABC):
         return await reset_group(self._core.asking, name, to, topics=topics, dry_run=dry_run)
 
 
-async def list_groups(asking: Asking) -> list[GroupSummary]:
+async def list_groups(asking: RequestRouter) -> list[GroupSummary]:
     """All groups of the cluster, by name."""
     answer = await asking.ask(AskGroups(), GroupRows)
     return [
@@ -84,7 +84,7 @@ async def list_groups(asking: Asking) -> list[GroupSummary]:
     ]
 
 
-async def describe_group(asking: Asking, name: str) -> GroupDescription:
+async def describe_group(asking: RequestRouter, name: str) -> GroupDescription:
     """A group with its lag, or `UnknownGroup`."""
     info = await asking.ask(AskGroup(name), GroupInfo)
     if info.state == _DEAD:
@@ -112,14 +112,14 @@ async def describe_group(asking: Asking, name: str) -> GroupDescription:
     )
 
 
-async def delete_group(asking: Asking, name: str) -> None:
+async def delete_group(asking: RequestRouter, name: str) -> None:
     """Forget a group."""
     link = GroupLink(asking, name)
     await link.ask_until(DeleteGroup(name), Done, deadline=asking.deadline(None))
 
 
 async def reset_group(
-    asking: Asking,
+    asking: RequestRouter,
     name: str,
     to: Start,
     *,
@@ -148,7 +148,7 @@ async def reset_group(
 
 
 async def _new_offsets(
-    asking: Asking, names: Iterable[str], rule: StartRule
+    asking: RequestRouter, names: Iterable[str], rule: StartRule
 ) -> dict[TopicPartition, int]:
     """Where the group is to go on; partitions that are not among the offsets given stay out."""
     deadline = asking.deadline(None)
@@ -164,7 +164,7 @@ async def _new_offsets(
     return {part: min(max(offset, starts[part]), ends[part]) for part, offset in given.items()}
 
 
-async def _write(asking: Asking, name: str, changes: Iterable[OffsetChange]) -> None:
+async def _write(asking: RequestRouter, name: str, changes: Iterable[OffsetChange]) -> None:
     deadline = asking.deadline(None)
     offsets: list[OffsetToCommit] = []
     for change in changes:

@@ -19,8 +19,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from penstock.client.codecs import Codec
 from penstock.client.seconds import Seconds
-from penstock.client.tracing import Tracing
-from penstock.core import card
+from penstock.client.tracer import Tracing
+from penstock.core import delivery_headers as card
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidBody
 from penstock.core.message import Header
@@ -118,6 +118,7 @@ class Message(Generic[T]):
         self.timestamp_ms = timestamp_ms
         """When it was sent, in milliseconds since 1970."""
         self.key = key
+        """What keeps messages together that belong together."""
         self._value = value
         self._headers = headers
         self._body: object = _UNREAD

@@ -15,15 +15,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar, Unpack
 
 from penstock.client.codecs import Codec
+from penstock.client.connection.core import ClientCore
 from penstock.client.consumer import PREFETCH, Consumer
-from penstock.client.core import ClientCore
-from penstock.client.covering import (
-    Beginning,
-    WorkStanding,
-    begin_work,
-    cover_range,
-    standings,
-)
 from penstock.client.descriptions import (
     MoveDescription,
     QueueDescription,
@@ -32,9 +25,10 @@ from penstock.client.descriptions import (
 )
 from penstock.client.guarantees import Guarantee
 from penstock.client.message import Message
-from penstock.client.outgoing import Headers, Key, Outgoing
-from penstock.client.partitioners import Partitioner
-from penstock.client.peeked import PeekedMessage
+from penstock.client.peeked_message import PeekedMessage
+from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
+from penstock.client.producer.partitioners import Partitioner
+from penstock.client.producer.sender import Sender
 from penstock.client.queue_admin import (
     QueueOptions,
     browse,
@@ -47,10 +41,16 @@ from penstock.client.queue_admin import (
     purge,
     redrive,
 )
-from penstock.client.receiver import Receiver
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.client.sender import Sender
-from penstock.client.sent import Sent, SentMany
+from penstock.client.sent_message import Sent, SentMany
+from penstock.client.worker.cumulative_ack import (
+    Beginning,
+    WorkStanding,
+    begin_work,
+    cover_range,
+    standings,
+)
+from penstock.client.worker.receiver import Receiver
 
 T = TypeVar("T")
 
@@ -74,6 +74,7 @@ class Queue(Generic[T]):
         partitioner: Partitioner,
     ) -> None:
         self.name = name
+        """What it is called."""
         self.group = group
         """The work group: workers of one group share the messages, each group gets them all."""
         self._core = core

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, TypeVar
 
-from penstock.client.asking import Asking
 from penstock.client.codecs import Codec
+from penstock.client.connection.request_router import RequestRouter
 from penstock.client.descriptions import (
     MoveDescription,
     PartitionDescription,
@@ -15,15 +15,15 @@ from penstock.client.descriptions import (
     TopicSummary,
     from_milliseconds,
 )
-from penstock.client.offsets import find_offsets
-from penstock.client.peeked import PeekedMessage
-from penstock.client.positions import TopicPartition
+from penstock.client.peeked_message import PeekedMessage
 from penstock.client.queue_options import (
     DeduplicationName,
     PrioritiesName,
     RetryName,
     queue_configs,
 )
+from penstock.client.reader.offsets import find_offsets
+from penstock.client.reader.positions import TopicPartition
 from penstock.client.seconds import Seconds
 from penstock.core.errors import InvalidRequest, OutcomeUnknown, TopicExists, UnknownTopic
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -75,7 +75,7 @@ class QueueOptions(TypedDict, total=False):
     settings: Mapping[str, str]
 
 
-async def create_queue(asking: Asking, name: str, options: QueueOptions) -> QueueDescription:
+async def create_queue(asking: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
     """Make a queue."""
     given: dict[str, Any] = dict(options)
     partitions, exist_ok = given.pop("partitions", None), given.pop("exist_ok", False)
@@ -87,7 +87,7 @@ async def create_queue(asking: Asking, name: str, options: QueueOptions) -> Queu
 
 
 async def create_topic(
-    asking: Asking,
+    asking: RequestRouter,
     name: str,
     partitions: int | None,
     configs: Mapping[str, str],
@@ -114,7 +114,7 @@ async def create_topic(
 
 
 async def configure_topic(
-    asking: Asking, name: str, changes: Mapping[str, str | None]
+    asking: RequestRouter, name: str, changes: Mapping[str, str | None]
 ) -> TopicDescription:
     """Change configs."""
     info = await asking.ask(ConfigureTopic(name, dict(changes)), TopicInfo)
@@ -122,14 +122,14 @@ async def configure_topic(
     return await _described(asking, info)
 
 
-async def add_partitions(asking: Asking, name: str, total: int) -> TopicDescription:
+async def add_partitions(asking: RequestRouter, name: str, total: int) -> TopicDescription:
     """More partitions."""
     info = await asking.ask(AddPartitions(name, total), TopicInfo)
     asking.directory.note(info)
     return await _described(asking, info)
 
 
-async def delete_topic(asking: Asking, name: str) -> None:
+async def delete_topic(asking: RequestRouter, name: str) -> None:
     """Remove a topic or queue. Gone after a lost answer is gone."""
     unknown = False
     while True:
@@ -147,7 +147,7 @@ async def delete_topic(asking: Asking, name: str) -> None:
         return
 
 
-async def list_topics(asking: Asking) -> list[TopicSummary]:
+async def list_topics(asking: RequestRouter) -> list[TopicSummary]:
     """All of them by name."""
     answer = await asking.ask(AskTopics(), TopicRows)
     return [
@@ -156,12 +156,12 @@ async def list_topics(asking: Asking) -> list[TopicSummary]:
     ]
 
 
-async def describe_topic(asking: Asking, name: str) -> TopicDescription:
+async def describe_topic(asking: RequestRouter, name: str) -> TopicDescription:
     """Partitions and configs of a topic or queue."""
     return await _described(asking, await asking.ask(AskTopic(name), TopicInfo))
 
 
-async def describe_queue(asking: Asking, name: str) -> QueueDescription:
+async def describe_queue(asking: RequestRouter, name: str) -> QueueDescription:
     """The same with work groups."""
     topic = await describe_topic(asking, name)
     answer = await asking.ask(AskWorkGroups(name), WorkGroups)
@@ -178,7 +178,7 @@ async def describe_queue(asking: Asking, name: str) -> QueueDescription:
     )
 
 
-async def _described(asking: Asking, info: TopicInfo) -> TopicDescription:
+async def _described(asking: RequestRouter, info: TopicInfo) -> TopicDescription:
     asking.directory.note(info)
     parts = [TopicPartition(info.name, index) for index in range(len(info.leaders))]
     deadline = asking.deadline(None)
@@ -204,7 +204,7 @@ async def _described(asking: Asking, info: TopicInfo) -> TopicDescription:
     )
 
 
-async def count(asking: Asking, name: str, group: str) -> QueueStats:
+async def count(asking: RequestRouter, name: str, group: str) -> QueueStats:
     """Messages of a work group by state."""
     answer = await asking.ask(Count(name, group), Counted)
     counts = dict(answer.counts)
@@ -214,14 +214,14 @@ async def count(asking: Asking, name: str, group: str) -> QueueStats:
     return QueueStats(**known, oldest_age=age)
 
 
-async def purge(asking: Asking, name: str, group: str) -> int:
+async def purge(asking: RequestRouter, name: str, group: str) -> int:
     """Drop what is left to do."""
     answer = await asking.ask(Purge(name, group), Done)
     return answer.count
 
 
 async def redrive(
-    asking: Asking,
+    asking: RequestRouter,
     name: str,
     to: str | None,
     rate: int | None,
@@ -241,7 +241,7 @@ async def redrive(
     return answer.count, answer.move_id
 
 
-async def move_of(asking: Asking, name: str, move_id: str) -> MoveDescription:
+async def move_of(asking: RequestRouter, name: str, move_id: str) -> MoveDescription:
     """How far a move is."""
     answer = await asking.ask(AskMove(name, move_id), MoveInfo)
     return MoveDescription(
@@ -250,7 +250,7 @@ async def move_of(asking: Asking, name: str, move_id: str) -> MoveDescription:
 
 
 async def browse(
-    asking: Asking,
+    asking: RequestRouter,
     name: str,
     group: str,
     codec: Codec[T],

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from penstock.client.codecs import Codec
 from penstock.client.dead_letter import DeadLetter, dead_letter_of
-from penstock.client.positions import TopicPartition
-from penstock.client.tracing import ANYBODYS
-from penstock.core.card import MESSAGE_ID, PREFIX
+from penstock.client.reader.positions import TopicPartition
+from penstock.client.tracer import ANYBODYS
+from penstock.core.delivery_headers import MESSAGE_ID, PREFIX
 from penstock.core.message import Header, Message
 from penstock.core.message_id import message_id
 from penstock.core.types import TopicId

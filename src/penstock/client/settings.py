@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os import getpid
 from socket import gethostname
 
-from penstock.client.compression import Compression
+from penstock.client.producer.compression import Compression
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import MIB
 

@@ -49,13 +49,13 @@ from opentelemetry.util.types import AttributeValue
 
 from penstock.client.message import Message, headers_of
 from penstock.client.meters import Meters
-from penstock.client.outgoing import Outgoing
+from penstock.client.producer.outgoing_message import Outgoing
 from penstock.client.record import Record, rows_of
 from penstock.core.message import Header
 from penstock.core.version import __version__
 
 if TYPE_CHECKING:
-    from penstock.client.sent import Sent
+    from penstock.client.sent_message import Sent
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 SYSTEM: Final = "penstock"

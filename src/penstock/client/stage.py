@@ -13,18 +13,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from penstock.client.asking import NOTHING, QUEUE
 from penstock.client.call_options import SendManyOptions
-from penstock.client.channel import Buffer
 from penstock.client.codecs import AUTO
-from penstock.client.core import ClientCore
-from penstock.client.lane import pack_entries
-from penstock.client.outgoing import Outgoing
-from penstock.client.partitioners import partitioner_for
-from penstock.client.room import Room
+from penstock.client.connection.byte_budget import ByteBudget
+from penstock.client.connection.channel import Buffer
+from penstock.client.connection.core import ClientCore
+from penstock.client.connection.request_router import NOTHING, QUEUE
+from penstock.client.producer.outgoing_message import Outgoing
+from penstock.client.producer.partition_sender import pack_entries
+from penstock.client.producer.partitioners import partitioner_for
+from penstock.client.producer.sender import Sender
 from penstock.client.seconds import to_milliseconds
-from penstock.client.sender import Sender
-from penstock.client.staged import Publication, Staged, join_parts
+from penstock.client.staged_message import Publication, Staged, join_parts
 from penstock.core.errors import ClientClosed, InvalidRequest
 from penstock.core.message_batches import frame_records
 from penstock.wire.publish_requests import (
@@ -59,7 +59,7 @@ class Stage:
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
-        self._room = Room(min(UNDER_WAY_BYTES_MAX, core.settings.buffer_bytes_max))
+        self._room = ByteBudget(min(UNDER_WAY_BYTES_MAX, core.settings.buffer_bytes_max))
         self._waiting: list[_Waiting] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None

@@ -25,17 +25,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, Self, TypeVar
 
-from penstock.client.asking import NOTHING, Asking
 from penstock.client.codecs import Codec
-from penstock.client.committing import Committing
-from penstock.client.group_link import GroupLink
-from penstock.client.log_reader import LogReader
-from penstock.client.offsets import find_offsets, milliseconds_of
-from penstock.client.positions import Place, TopicPartition
+from penstock.client.connection.group_link import GroupLink
+from penstock.client.connection.request_router import NOTHING, RequestRouter
+from penstock.client.reader.log_reader import LogReader
+from penstock.client.reader.offset_commits import Committing
+from penstock.client.reader.offsets import find_offsets, milliseconds_of
+from penstock.client.reader.positions import Place, TopicPartition
+from penstock.client.reader.topic_watch import Topics
 from penstock.client.record import Record
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.subscription_options import SubscriptionOptions
-from penstock.client.topic_watch import Topics
 from penstock.core.errors import InvalidRequest
 from penstock.wire.group_requests import AskCommitted, Committed
 from penstock.wire.read_requests import EARLIEST, LATEST
@@ -67,9 +67,10 @@ class Subscription(Generic[T]):
     See the top of this module."""
 
     def __init__(
-        self, asking: Asking, topics: Topics, codec: Codec[T], options: SubscriptionOptions
+        self, asking: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
     ) -> None:
         self.options = options
+        """How it reads."""
         self._asking = asking
         self._reader: LogReader[T] = LogReader(asking, topics, codec, options)
         weakref.finalize(self, self._reader.let_go).atexit = False

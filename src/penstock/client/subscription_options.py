@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypedDict
 
-from penstock.client.assignors import ASSIGNORS
 from penstock.client.guarantees import Guarantee
-from penstock.client.membership import MembershipSettings
+from penstock.client.reader.assignors import ASSIGNORS
+from penstock.client.reader.membership import MembershipSettings
+from penstock.client.reader.start_position import Start
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.client.starting import Start
 from penstock.core.errors import InvalidRequest
 
 
@@ -19,7 +19,7 @@ class SubscriptionOptions:
     group: str | None = None
     """Members of a group share the partitions; without one, all are read here."""
     start: Start = "earliest"
-    """Where to begin if the group has nothing to go on from: see `penstock.client.starting`."""
+    """Where to begin without a committed offset: see `penstock.client.reader.start_position`."""
     auto_commit: bool = True
     """Commit what is finished by itself: every now and then, before partitions go to another
     member, and in the end. Otherwise only `commit` does."""

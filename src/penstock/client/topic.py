@@ -1,9 +1,11 @@
 """A topic, as producers and log readers see it: everything stays, everybody reads it all.
 
-topic = client.topic("events")
-await topic.send("user 7 logged in", key="7")
-async for record in topic.read(start=yesterday):
-    …
+    topic = client.topic("events")
+    await topic.send("user 7 logged in", key="7")
+    async for record in topic.read(start=yesterday):
+        …
+
+It is a light handle: making one sends nothing, and two of the same name share everything.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -12,24 +14,24 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from penstock.client.call_options import SubscribeOptions
 from penstock.client.codecs import Codec
-from penstock.client.core import ClientCore
+from penstock.client.connection.core import ClientCore
 from penstock.client.descriptions import TopicDescription
-from penstock.client.offsets import ends_of
-from penstock.client.outgoing import Headers, Key, Outgoing
-from penstock.client.partitioners import Partitioner
-from penstock.client.positions import TopicPartition
+from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
+from penstock.client.producer.partitioners import Partitioner
+from penstock.client.producer.sender import Sender
 from penstock.client.queue_admin import (
     configure_topic,
     create_topic,
     delete_topic,
     describe_topic,
 )
-from penstock.client.reading import read_records
+from penstock.client.reader.offsets import ends_of
+from penstock.client.reader.positions import TopicPartition
+from penstock.client.reader.replay import read_records
+from penstock.client.reader.start_position import Start
 from penstock.client.record import Record
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.client.sender import Sender
-from penstock.client.sent import Sent, SentMany
-from penstock.client.starting import Start
+from penstock.client.sent_message import Sent, SentMany
 from penstock.client.subscription import Subscription
 from penstock.client.subscription_options import SubscriptionOptions
 
@@ -45,6 +47,7 @@ class Topic(Generic[T]):
         self, core: ClientCore, name: str, codec: Codec[T], partitioner: Partitioner
     ) -> None:
         self.name = name
+        """What it is called."""
         self._core = core
         self._codec = codec
         self._sender = Sender(name, codec, partitioner, core.lanes, create="topic")

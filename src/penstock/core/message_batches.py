@@ -22,8 +22,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from penstock.core.card import PREFIX
 from penstock.core.checksum import crc32c
+from penstock.core.delivery_headers import PREFIX
 from penstock.core.errors import InvalidBatch
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.plain_batches import pack_plain

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from penstock.core.card import DEAD_GROUP, DEAD_MS, DEAD_REASON, DEAD_TOPIC, MESSAGE_ID
+from penstock.core.delivery_headers import DEAD_GROUP, DEAD_MS, DEAD_REASON, DEAD_TOPIC, MESSAGE_ID
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import MOVE_FILTER_CHARACTERS_MAX, MOVE_FILTER_PLACES_MAX
 from penstock.core.message import Message

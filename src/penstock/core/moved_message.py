@@ -20,7 +20,7 @@ when it died, or when it was first received.
 
 import msgspec
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.move_filter import id_of, read_number
 from penstock.core.types import Offset, TopicId

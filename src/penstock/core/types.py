@@ -31,6 +31,9 @@ Offset = NewType("Offset", int)
 ProducerId = NewType("ProducerId", int)
 """An idempotent producer; -1 for a producer that is not."""
 
+CATALOG_SHARD = ShardId(0)
+"""The shard of the catalog: topics, configurations, members. Every node has a replica."""
+
 NO_NODE = NodeId(0)
 NO_TERM = Term(0)
 NO_INDEX = Index(0)

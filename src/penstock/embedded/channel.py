@@ -10,8 +10,8 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from penstock.client.channel import Buffer, Ended, Late, Make
-from penstock.client.urls import File, Memory
+from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.urls import File, Memory
 from penstock.core import limits
 from penstock.core.clock import Clock
 from penstock.core.errors import ClientClosed, OutcomeUnknown, Overloaded

@@ -22,11 +22,11 @@ import asyncio
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import Unavailable
 from penstock.embedded.settings import FILE_SETTINGS, MEMORY_SETTINGS, EmbeddedSettings
-from penstock.engine.group_requests import GroupSettings
-from penstock.engine.moved_time import MovedTime
-from penstock.engine.node import Node
-from penstock.engine.node_settings import NodeSettings
-from penstock.native.handling import Buffer, Reply
+from penstock.engine.cluster.movable_clock import ClockMover
+from penstock.engine.cluster.node import Node
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.groups.requests import GroupSettings
+from penstock.native.context import Buffer, Reply
 from penstock.native.service import Service
 from penstock.storage import Disk, LogSettings, RealDisk
 from penstock.storage.memory_disk import MemoryDisk
@@ -43,7 +43,7 @@ class EmbeddedEngine:
     def __init__(self, node: Node, clock: Clock) -> None:
         self._node = node
         self._service = Service(node)
-        self._time = MovedTime(node, clock)
+        self._time = ClockMover(node, clock)
 
     @classmethod
     async def open(
@@ -115,7 +115,7 @@ class EmbeddedEngine:
 
 async def _forget_ports(node: Node) -> None:
     """A broker that had this directory before is not to be found where it was."""
-    record = node.engine.node(node.engine.node_id)
+    record = node.engine.topics.node(node.engine.topics.node_id)
     if record is not None and (record.kafka or record.http):
         await node.register(kafka="", http="")
 
@@ -139,7 +139,7 @@ def _can_serve(node: Node) -> bool:
     if not all(node.cluster.local_shard(shard).leads_here for shard in node.shards):
         return False
     try:
-        node.engine.receipt_key()
+        node.engine.topics.receipt_key()
     except Unavailable:
         return False
     return True

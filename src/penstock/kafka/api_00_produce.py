@@ -17,9 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import OutOfOrderSequence, PenstockError
-from penstock.engine.engine import Acks, Produced
+from penstock.engine.topics.topics import Acks, Produced
 from penstock.kafka.context import Context
-from penstock.kafka.directory import find_topic, hint
 from penstock.kafka.error_codes import (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
@@ -28,7 +27,7 @@ from penstock.kafka.error_codes import (
     REQUEST_TIMED_OUT,
     produce_code,
 )
-from penstock.kafka.hot import (
+from penstock.kafka.fast_codec import (
     Endpoint,
     ProduceRequest,
     ProduceRow,
@@ -36,6 +35,7 @@ from penstock.kafka.hot import (
     read_produce,
     write_produce,
 )
+from penstock.kafka.metadata import find_topic, hint
 
 if TYPE_CHECKING:
     from penstock.machines.catalog import Topic
@@ -102,7 +102,7 @@ class _Produce:
             self.context.count_error(INVALID_RECORD)
             return
         context = self.context
-        future = context.engine.produce(topic, index, batch, self.acks, context.board.flow)
+        future = context.engine.topics.produce(topic, index, batch, self.acks, context.board.flow)
         if future.done():
             rows.append(self._row(topic, index, future))
             return

@@ -23,7 +23,6 @@ from penstock.core.records import read_outline
 from penstock.core.types import Offset
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Buffer, Context
-from penstock.kafka.directory import find_topic, hint
 from penstock.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     NOT_LEADER_OR_FOLLOWER,
@@ -31,7 +30,7 @@ from penstock.kafka.error_codes import (
     UNKNOWN_LEADER_EPOCH,
     read_code,
 )
-from penstock.kafka.hot import (
+from penstock.kafka.fast_codec import (
     FETCH_TOPIC_IDS,
     Endpoint,
     FetchRow,
@@ -39,9 +38,10 @@ from penstock.kafka.hot import (
     TopicKey,
     write_fetch,
 )
+from penstock.kafka.metadata import find_topic, hint
 
 if TYPE_CHECKING:
-    from penstock.engine.waiting import Watch
+    from penstock.engine.topics.long_polls import Watch
     from penstock.machines.catalog import Topic
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
@@ -148,7 +148,7 @@ class _Fetch:
             for part in parts
             if part.topic is not None
         ]
-        self.watch = context.engine.watch(partitions, self._wake)
+        self.watch = context.engine.topics.watch(partitions, self._wake)
         self.timer = asyncio.get_running_loop().call_later(self.wait_ms / 1_000, self._give_up)
         self.parked_at = precise_seconds()
         context.on_hurry = self._give_up
@@ -168,7 +168,7 @@ class _Fetch:
         topic = part.topic
         assert topic is not None, "a partition of no topic has an error"
         try:
-            part.log_start, part.high_watermark = engine.bounds(topic, part.index)
+            part.log_start, part.high_watermark = engine.topics.bounds(topic, part.index)
             if part.epoch != _NO_EPOCH:
                 self._check_epoch(part, topic)
             if part.offset == part.high_watermark or part.code:
@@ -176,7 +176,9 @@ class _Fetch:
             left = min(part.bytes_max - sum(map(len, part.records)), bytes_max - self.got_bytes)
             if left <= 0 and self.got_bytes:
                 return
-            data, end = engine.read_stretch(topic, part.index, Offset(part.offset), max(left, 0))
+            data, end = engine.topics.read_stretch(
+                topic, part.index, Offset(part.offset), max(left, 0)
+            )
         except OffsetOutOfRange:
             self._fail(part, OFFSET_OUT_OF_RANGE)
         except PenstockError as error:
@@ -191,7 +193,7 @@ class _Fetch:
     def _check_epoch(self, part: _Part, topic: "Topic") -> None:
         """KIP-320: the client's idea of who leads must be neither older nor newer than ours."""
         engine = self.context.engine
-        term = engine.leader(engine.shard_of(topic.partitions[part.index])).term
+        term = engine.topics.leader(engine.topics.shard_of(topic.partitions[part.index])).term
         if part.epoch < term:
             self._fail(part, FENCED_LEADER_EPOCH)
         elif part.epoch > term:

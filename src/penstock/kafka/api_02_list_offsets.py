@@ -20,8 +20,8 @@ from penstock.core.types import Offset, ShardId
 from penstock.kafka.batch_times import first_message_from, latest_message
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import find_topic
 from penstock.kafka.error_codes import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, read_code
+from penstock.kafka.metadata import find_topic
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -51,14 +51,14 @@ async def _confirm(request: Message, engine: "Engine") -> dict[ShardId, Penstock
     """Be sure to be current, once for each shard that is asked about; the shards that are not."""
     by_shard: dict[ShardId, tuple[Topic, int]] = {}
     for asked in request.topics:
-        topic = engine.catalog.topic(asked.name)
+        topic = engine.topics.catalog.topic(asked.name)
         for part in asked.partitions if topic is not None else ():
             assert topic is not None
             if part.timestamp != EARLIEST and 0 <= part.partition_index < len(topic.partitions):
-                shard = engine.shard_of(topic.partitions[part.partition_index])
+                shard = engine.topics.shard_of(topic.partitions[part.partition_index])
                 by_shard[shard] = (topic, part.partition_index)
     outcomes = await asyncio.gather(
-        *(engine.confirm(topic, index) for topic, index in by_shard.values()),
+        *(engine.topics.confirm(topic, index) for topic, index in by_shard.values()),
         return_exceptions=True,
     )
     unconfirmed: dict[ShardId, PenstockError] = {}
@@ -78,7 +78,7 @@ def _row(
     try:
         topic = find_topic(engine, name)
         code, term = _check_epoch(topic, asked, engine)
-        refusal = unconfirmed.get(engine.shard_of(topic.partitions[index]))
+        refusal = unconfirmed.get(engine.topics.shard_of(topic.partitions[index]))
         if refusal is not None and asked.timestamp != EARLIEST:
             raise refusal
         if code == 0:
@@ -95,8 +95,10 @@ def _row(
 
 
 def _check_epoch(topic: "Topic", asked: Message, engine: "Engine") -> tuple[int, int]:
-    engine.bounds(topic, asked.partition_index)  # Raises if the partition is not led here.
-    term = engine.leader(engine.shard_of(topic.partitions[asked.partition_index])).term
+    engine.topics.bounds(topic, asked.partition_index)  # Raises if the partition is not led here.
+    term = engine.topics.leader(
+        engine.topics.shard_of(topic.partitions[asked.partition_index])
+    ).term
     epoch = asked.current_leader_epoch
     if epoch in (_NO_EPOCH, term):
         return 0, term
@@ -105,7 +107,7 @@ def _check_epoch(topic: "Topic", asked: Message, engine: "Engine") -> tuple[int,
 
 def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> tuple[int, int]:
     """(offset, time) as the protocol wants them; -1 for what is not there or not asked."""
-    bounds = engine.bounds(topic, index)
+    bounds = engine.topics.bounds(topic, index)
     if time_ms == LATEST:
         return bounds.high_watermark, -1
     if time_ms in (EARLIEST, EARLIEST_LOCAL):
@@ -114,10 +116,10 @@ def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> tuple[i
         return _find_latest(engine, topic, index)
     if time_ms < 0:
         return -1, -1
-    found = engine.offset_for_time(topic, index, time_ms)
+    found = engine.topics.offset_for_time(topic, index, time_ms)
     if found is None:
         return -1, -1
-    batches = engine.read(topic, index, found[0], _BYTES_READ)
+    batches = engine.topics.read(topic, index, found[0], _BYTES_READ)
     offset, time_found_ms = first_message_from(batches, time_ms) or found
     return max(offset, bounds.log_start), time_found_ms
 
@@ -128,12 +130,12 @@ def _find_latest(engine: "Engine", topic: "Topic", index: int) -> tuple[int, int
     low, high = 0, _TIME_MAX
     while low <= high:
         middle = (low + high) // 2
-        found = engine.offset_for_time(topic, index, middle)
+        found = engine.topics.offset_for_time(topic, index, middle)
         if found is None:
             high = middle - 1
         else:
             best, low = found, max(found[1], middle) + 1
     if best is None:
         return -1, -1
-    batches = engine.read(topic, index, best[0], _BYTES_READ)
+    batches = engine.topics.read(topic, index, best[0], _BYTES_READ)
     return latest_message(batches) or best

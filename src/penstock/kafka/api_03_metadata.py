@@ -24,9 +24,9 @@ from penstock.core.internal_topics import is_internal
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
 from penstock.kafka.codec import Answer, EncodedRows, Message, row_writer
 from penstock.kafka.context import Context
-from penstock.kafka.directory import NO_BROKER, brokers, find_topic
 from penstock.kafka.error_codes import LEADER_NOT_AVAILABLE, code_of
-from penstock.kafka.hot import Endpoint, TopicKey
+from penstock.kafka.fast_codec import Endpoint, TopicKey
+from penstock.kafka.metadata import NO_BROKER, brokers, find_topic
 from penstock.machines.topics import check_topic_name
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
         return known
     places = brokers(engine)
     if wanted is None:
-        topics = [topic for _, topic in sorted(engine.catalog.topics.items())]
+        topics = [topic for _, topic in sorted(engine.topics.catalog.topics.items())]
         rows = [_topic_row(context, topic, request, places) for topic in topics]
     else:
         rows = [_row(key, request, context, places, refused) for key in wanted]
@@ -66,8 +66,10 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
             {"node_id": place.node, "host": place.host, "port": place.port, "rack": place.rack}
             for place in places.values()
         ],
-        "cluster_id": engine.cluster_id,
-        "controller_id": engine.controller() if engine.controller() in places else NO_BROKER,
+        "cluster_id": engine.topics.cluster_id,
+        "controller_id": engine.topics.controller()
+        if engine.topics.controller() in places
+        else NO_BROKER,
         "topics": rows,
         "cluster_authorized_operations": CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
@@ -93,11 +95,11 @@ async def _create_missing(
 ) -> dict[TopicKey, int]:
     """Make the topics that do not exist, if that is allowed; the codes of those that cannot be."""
     refused: dict[TopicKey, int] = {}
-    allowed = request.allow_auto_topic_creation and engine.settings.auto_create_topics
+    allowed = request.allow_auto_topic_creation and engine.topics.settings.auto_create_topics
     for key in wanted if allowed else ():
-        if isinstance(key, str) and engine.catalog.topic(key) is None:
+        if isinstance(key, str) and engine.topics.catalog.topic(key) is None:
             try:
-                await engine.create_topic(key, None, {})
+                await engine.topics.create_topic(key, None, {})
             except TopicExists:
                 continue  # Another client was faster.
             except (Unavailable, OutcomeUnknown):
@@ -154,7 +156,7 @@ def _partition_rows(
     by_shard: dict[ShardId, tuple[bytes, bytes]] = {}
     pieces: list[bytes] = []
     for index, partition in enumerate(topic.partitions):
-        shard = engine.shard_of(partition)
+        shard = engine.topics.shard_of(partition)
         around = by_shard.get(shard)
         if around is None:
             row = bytearray()
@@ -168,9 +170,9 @@ def _shard_row(
     engine: "Engine", shard: ShardId, places: dict[NodeId, Endpoint]
 ) -> dict[str, object]:
     """What all partitions of a shard have in common."""
-    leader = engine.leader(shard)
-    replicas = engine.replicas(shard)
-    alive = engine.alive()
+    leader = engine.topics.leader(shard)
+    replicas = engine.topics.replicas(shard)
+    alive = engine.topics.alive()
     is_known = leader.node in places
     return {
         "error_code": 0 if is_known else LEADER_NOT_AVAILABLE,

@@ -11,12 +11,12 @@ Not served  Member epochs of the newer group protocol (KIP-848).
 
 from penstock.core.errors import PenstockError, UnknownPartition
 from penstock.core.types import Offset
-from penstock.engine.group_requests import CommitOffsets, OffsetKey, OffsetToCommit
+from penstock.engine.groups.requests import CommitOffsets, OffsetKey, OffsetToCommit
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import find_topic
 from penstock.kafka.error_codes import group_code
-from penstock.kafka.hot import TopicKey
+from penstock.kafka.fast_codec import TopicKey
+from penstock.kafka.metadata import find_topic
 from penstock.machines.catalog import Topic
 
 _TOPIC_IDS = 10
@@ -66,7 +66,7 @@ async def _commit(
 ) -> dict[OffsetKey, PenstockError | None]:
     """What came of each partition; an error of the whole request is everybody's."""
     try:
-        return await context.engine.coordinator(request.group_id).commit_offsets(
+        return await context.engine.groups.coordinator(request.group_id).commit_offsets(
             CommitOffsets(
                 group=request.group_id,
                 member=request.member_id,

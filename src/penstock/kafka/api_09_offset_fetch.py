@@ -12,7 +12,7 @@ Not served  Member epochs of the newer group protocol (KIP-848).
 
 from penstock.core.errors import PenstockError
 from penstock.core.types import NO_TOPIC_ID, Offset, TopicId
-from penstock.engine.group_requests import OffsetKey
+from penstock.engine.groups.requests import OffsetKey
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import UNKNOWN_TOPIC_ID, group_code
@@ -35,8 +35,8 @@ async def handle(request: Message, context: Context) -> Answer:
 async def _group_row(asked: Message, context: Context) -> Answer:
     """`asked` is a part of the request, or up to version 7 the request itself."""
     try:
-        coordinator = context.engine.coordinator(asked.group_id)
-        await context.engine.confirm_group(asked.group_id)
+        coordinator = context.engine.groups.coordinator(asked.group_id)
+        await context.engine.groups.confirm_group(asked.group_id)
         if asked.topics is None:
             found = coordinator.offsets(asked.group_id)
             topics = _all_topics(found, context)
@@ -59,7 +59,7 @@ async def _group_row(asked: Message, context: Context) -> Answer:
 
 
 def _topic_id(asked: Message, context: Context) -> TopicId | None:
-    catalog = context.engine.catalog
+    catalog = context.engine.topics.catalog
     if context.version >= _TOPIC_IDS:
         return None if catalog.topic_by_id(asked.topic_id) is None else TopicId(asked.topic_id)
     topic = catalog.topic(asked.name)
@@ -86,7 +86,7 @@ def _all_topics(found: dict[OffsetKey, CommittedOffset], context: Context) -> li
         by_topic.setdefault(topic_id, []).append(_partition_row(index, committed, 0))
     topics: list[Answer] = []
     for topic_id, rows in by_topic.items():
-        topic = context.engine.catalog.topic_by_id(topic_id)
+        topic = context.engine.topics.catalog.topic_by_id(topic_id)
         if topic is not None:
             topics.append(_named(topic, rows, context))
     return topics

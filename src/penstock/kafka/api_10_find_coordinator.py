@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.types import ShardId, TopicId
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import NO_BROKER, reachable_leader
 from penstock.kafka.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_REQUEST,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
+from penstock.kafka.metadata import NO_BROKER, reachable_leader
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -51,7 +51,7 @@ def _row(key: str, key_type: int, context: Context) -> dict[str, object]:
     if key_type not in (_GROUP, _SHARE):
         text = f"key type {key_type} is not served by this broker"
         return _refusal(key, INVALID_REQUEST, text, context)
-    shard = engine.group_shard(key) if key_type == _GROUP else _share_shard(key, engine)
+    shard = engine.topics.group_shard(key) if key_type == _GROUP else _share_shard(key, engine)
     if shard is None:
         text = f"{key} does not name a group, a topic's id and a partition that is there"
         return _refusal(key, INVALID_REQUEST, text, context)
@@ -71,13 +71,13 @@ def _share_shard(key: str, engine: "Engine") -> ShardId | None:
     group, *place = key.rsplit(":", 2)
     try:
         topic_id, index = place
-        topic = engine.catalog.topic_by_id(TopicId(urlsafe_b64decode(topic_id + "==")))
+        topic = engine.topics.catalog.topic_by_id(TopicId(urlsafe_b64decode(topic_id + "==")))
         number = int(index)
     except ValueError:
         return None
     if not group or topic is None or not 0 <= number < len(topic.partitions):
         return None
-    return engine.shard_of(topic.partitions[number])
+    return engine.topics.shard_of(topic.partitions[number])
 
 
 def _refusal(key: str, code: int, text: str, context: Context) -> dict[str, object]:

@@ -12,7 +12,7 @@ Not served  The newer group protocol (KIP-848) has other APIs.
 from typing import Final
 
 from penstock.core.errors import InconsistentGroupProtocol, MemberIdRequired, PenstockError
-from penstock.engine.group_requests import Joined, JoinGroup
+from penstock.engine.groups.requests import Joined, JoinGroup
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
@@ -27,8 +27,8 @@ async def handle(request: Message, context: Context) -> Answer:
     version = context.version
     rebalance_ms: int = request.rebalance_timeout
     try:
-        coordinator = context.engine.coordinator(request.group_id)
-        if context.engine.share_groups.get(request.group_id) is not None:
+        coordinator = context.engine.groups.coordinator(request.group_id)
+        if context.engine.groups.share.get(request.group_id) is not None:
             raise InconsistentGroupProtocol(f"{request.group_id} is a share group")
         joined = await coordinator.join(
             JoinGroup(

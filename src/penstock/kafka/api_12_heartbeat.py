@@ -16,7 +16,7 @@ def start(frame: bytearray, position: int, context: Context) -> None:
     request = context.decode(frame, position)
     code = 0
     try:
-        context.engine.coordinator(request.group_id).heartbeat(
+        context.engine.groups.coordinator(request.group_id).heartbeat(
             request.group_id,
             member=request.member_id,
             generation=request.generation_id,

@@ -9,7 +9,7 @@ Not served  Nothing is left out.
 
 from typing import Final
 
-from penstock.engine.group_requests import LeavingMember
+from penstock.engine.groups.requests import LeavingMember
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
@@ -19,7 +19,7 @@ _MANY_MEMBERS: Final = 3
 
 async def handle(request: Message, context: Context) -> Answer:
     """Let them go; what concerns the whole group is raised."""
-    coordinator = context.engine.coordinator(request.group_id)
+    coordinator = context.engine.groups.coordinator(request.group_id)
     if context.version < _MANY_MEMBERS:
         outcome = await coordinator.leave(request.group_id, [LeavingMember(request.member_id)])
         error = outcome[0].error

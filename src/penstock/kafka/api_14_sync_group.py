@@ -6,14 +6,14 @@ KIPs        345, 482, 559 (protocol type and name are checked and given back).
 Not served  Nothing is left out.
 """
 
-from penstock.engine.group_requests import SyncGroup
+from penstock.engine.groups.requests import SyncGroup
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 
 
 async def handle(request: Message, context: Context) -> Answer:
     """The member's assignment."""
-    synced = await context.engine.coordinator(request.group_id).sync(
+    synced = await context.engine.groups.coordinator(request.group_id).sync(
         SyncGroup(
             group=request.group_id,
             member=request.member_id,

@@ -12,8 +12,8 @@ Not served  Access rights: everything is allowed, and said to be when asked.
 from typing import Final
 
 from penstock.core.errors import PenstockError, UnknownGroup
-from penstock.engine.group_requests import GroupDescription, MemberDescription
-from penstock.engine.share_groups import ASSIGNOR
+from penstock.engine.groups.requests import GroupDescription, MemberDescription
+from penstock.engine.groups.share_groups import ASSIGNOR
 from penstock.kafka.api_03_metadata import NO_OPERATIONS
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -39,7 +39,7 @@ async def handle(request: Message, context: Context) -> Answer:
 
 async def _describe(group: str, context: Context) -> Row:
     try:
-        found = context.engine.coordinator(group).describe(group)
+        found = context.engine.groups.coordinator(group).describe(group)
         if found.state == DEAD:
             found = await _describe_share_group(group, context) or found
     except PenstockError as error:
@@ -53,7 +53,7 @@ async def _describe(group: str, context: Context) -> Row:
 
 async def _describe_share_group(group: str, context: Context) -> GroupDescription | None:
     engine = context.engine
-    known = engine.share_groups.get(group)
+    known = engine.groups.share.get(group)
     if known is None:
         try:
             await places_of(engine, group)

@@ -23,7 +23,7 @@ async def handle(request: Message, context: Context) -> Answer:
     if CLASSIC in types:
         rows += [
             (overview.group, overview.protocol_type, overview.state, CLASSIC)
-            for coordinator in context.engine.led_coordinators()
+            for coordinator in context.engine.groups.led_coordinators()
             for overview in coordinator.groups()
         ]
     if SHARE in types:

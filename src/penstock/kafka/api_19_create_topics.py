@@ -51,7 +51,7 @@ async def handle(request: Message, context: Context) -> Answer:
                 raise InvalidRequest("the topic is named more than once in the request")
             count = _partitions(wanted, context)
             configs = _configs(wanted)
-            topic = await context.engine.create_topic(
+            topic = await context.engine.topics.create_topic(
                 wanted.name, count, configs, validate_only=request.validate_only
             )
         except PenstockError as error:
@@ -97,7 +97,7 @@ def _partitions(wanted: Message, context: Context) -> int | None:
 
 
 def _usable_nodes(context: Context) -> set[NodeId]:
-    nodes = context.engine.catalog.nodes
+    nodes = context.engine.topics.catalog.nodes
     return {node for node, record in nodes.items() if not record.leaving}
 
 
@@ -115,7 +115,9 @@ def _described(topic: Topic, context: Context) -> Row:
     return {
         "topic_id": topic.topic_id,
         "num_partitions": len(topic.partitions),
-        "replication_factor": len(engine.replicas(engine.shard_of(topic.partitions[0]))),
+        "replication_factor": len(
+            engine.topics.replicas(engine.topics.shard_of(topic.partitions[0]))
+        ),
         "configs": [
             {
                 "name": entry.name,

@@ -34,7 +34,9 @@ async def handle(request: Message, context: Context) -> Answer:
         try:
             if named[wanted] > 1:
                 raise InvalidRequest("the topic is named more than once in the request")
-            topic = await context.engine.delete_topic(_name(wanted, context), wanted.topic_id)
+            topic = await context.engine.topics.delete_topic(
+                _name(wanted, context), wanted.topic_id
+            )
         except PenstockError as error:
             return row | refused(context, error)
         return row | {"name": topic.name, "topic_id": topic.topic_id}
@@ -47,7 +49,7 @@ def _name(wanted: _Wanted, context: Context) -> str:
         raise InvalidRequest("give the name of a topic or its id, and not both")
     if wanted.name is not None:
         return wanted.name
-    topic = context.engine.catalog.topic_by_id(wanted.topic_id)
+    topic = context.engine.topics.catalog.topic_by_id(wanted.topic_id)
     if topic is None:
         raise UnknownTopicId(f"there is no topic with the id {wanted.topic_id.hex()}")
     return topic.name

@@ -40,13 +40,13 @@ async def handle(request: Message, context: Context) -> Answer:
 async def _trim(name: str, index: int, offset: int, context: Context) -> Row:
     row: Row = {"partition_index": index, "low_watermark": -1}
     try:
-        topic = context.engine.topic(name)
+        topic = context.engine.topics.topic(name)
         if topic.settings.compacts and not topic.settings.deletes:
             text = f"topic {name} is compacted; add delete to its cleanup.policy first"
             return row | refused_with(context, _POLICY_VIOLATION, text)
         if offset < _HIGH_WATERMARK:
             raise OffsetOutOfRange(f"{offset} is no offset; ask for 0 or more, or for -1: all")
-        row["low_watermark"] = await context.engine.trim(topic, index, Offset(offset))
+        row["low_watermark"] = await context.engine.topics.trim(topic, index, Offset(offset))
     except PenstockError as error:
         row |= refused(context, error, produce_code)
     return row

@@ -26,4 +26,4 @@ async def handle(request: Message, context: Context) -> Answer:
             "producer_id": -1,
             "producer_epoch": -1,
         }
-    return {"producer_id": await context.engine.new_producer_id(), "producer_epoch": 0}
+    return {"producer_id": await context.engine.topics.new_producer_id(), "producer_epoch": 0}

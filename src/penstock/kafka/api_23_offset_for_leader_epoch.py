@@ -24,8 +24,8 @@ from penstock.core.errors import PenstockError
 from penstock.core.types import ShardId
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import find_topic
 from penstock.kafka.error_codes import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, read_code
+from penstock.kafka.metadata import find_topic
 from penstock.kafka.row_errors import Row, refused, refused_with
 from penstock.machines.catalog import Topic
 
@@ -52,13 +52,16 @@ async def _confirm(request: Message, context: Context) -> dict[ShardId, Penstock
     engine = context.engine
     by_shard: dict[ShardId, tuple[Topic, int]] = {}
     for asked in request.topics:
-        topic = engine.catalog.topic(asked.topic)
+        topic = engine.topics.catalog.topic(asked.topic)
         for one in asked.partitions if topic is not None else ():
             assert topic is not None
             if 0 <= one.partition < len(topic.partitions):
-                by_shard[engine.shard_of(topic.partitions[one.partition])] = topic, one.partition
+                by_shard[engine.topics.shard_of(topic.partitions[one.partition])] = (
+                    topic,
+                    one.partition,
+                )
     outcomes = await asyncio.gather(
-        *(engine.confirm(topic, index) for topic, index in by_shard.values()),
+        *(engine.topics.confirm(topic, index) for topic, index in by_shard.values()),
         return_exceptions=True,
     )
     unsure = {}
@@ -77,13 +80,13 @@ def _row(
     row: Row = {"partition": asked.partition}
     try:
         topic = find_topic(engine, name)
-        bounds = engine.bounds(topic, asked.partition)
-        shard = engine.shard_of(topic.partitions[asked.partition])
+        bounds = engine.topics.bounds(topic, asked.partition)
+        shard = engine.topics.shard_of(topic.partitions[asked.partition])
         if shard in unsure:
             raise unsure[shard]
     except PenstockError as error:
         return row | refused(context, error, read_code)
-    term, believed = engine.leader(shard).term, asked.current_leader_epoch
+    term, believed = engine.topics.leader(shard).term, asked.current_leader_epoch
     if believed != _NO_EPOCH and believed < term:
         text = f"the leader's epoch is {term}, not {believed}; ask who leads"
         return row | refused_with(context, FENCED_LEADER_EPOCH, text)
@@ -92,5 +95,5 @@ def _row(
         return row | refused_with(context, UNKNOWN_LEADER_EPOCH, text)
     if asked.leader_epoch < 0:
         return row
-    end = _OFFSET_MAX if engine.is_read_only(shard) else bounds.high_watermark
+    end = _OFFSET_MAX if engine.topics.is_read_only(shard) else bounds.high_watermark
     return row | {"leader_epoch": asked.leader_epoch, "end_offset": end}

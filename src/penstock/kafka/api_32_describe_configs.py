@@ -52,16 +52,18 @@ def _entries(resource: Message, context: Context) -> list[ConfigEntry]:
     )
     engine = context.engine
     if kind == Resource.TOPIC:
-        return topic_entries(engine.topic(name), keys)
+        return topic_entries(engine.topics.topic(name), keys)
     if kind == Resource.BROKER:
         if not name:
             return []
-        if name != str(engine.node_id):
-            raise InvalidRequest(f"this is broker {engine.node_id}; ask broker {name} itself")
+        if name != str(engine.topics.node_id):
+            raise InvalidRequest(
+                f"this is broker {engine.topics.node_id}; ask broker {name} itself"
+            )
         return broker_entries(engine, context.board.settings, keys)
     if kind == Resource.GROUP:
         if not name:
             raise InvalidRequest("a group has a name")
-        return group_entries(engine.group_configs(name), keys)
+        return group_entries(engine.groups.group_configs(name), keys)
     known = Resource(kind).name if kind in list(Resource) else str(kind)
     raise InvalidRequest(f"resources of type {known} have no configurations here")

@@ -25,7 +25,7 @@ PARTITIONS_PER_TURN: Final = 500
 
 async def handle(request: Message, context: Context) -> Answer:
     """The one directory of this broker."""
-    directory = context.engine.directory
+    directory = context.engine.topics.directory
     row: Row = {"log_dir": directory, "topics": []}
     try:
         usage = await asyncio.to_thread(shutil.disk_usage, directory)
@@ -38,7 +38,7 @@ async def handle(request: Message, context: Context) -> Answer:
 
 
 def _wanted(request: Message, context: Context) -> Iterator[tuple[Topic, Iterable[int]]]:
-    topics = context.engine.catalog.topics
+    topics = context.engine.topics.catalog.topics
     if request.topics is None:
         for _, topic in sorted(topics.items()):
             yield topic, range(len(topic.partitions))
@@ -79,9 +79,11 @@ async def _topics(wanted: Iterable[tuple[Topic, Iterable[int]]], context: Contex
 def _size(topic: Topic, index: int, context: Context) -> int | None:
     """The bytes of a partition here; None if it is placed elsewhere or not made yet."""
     engine = context.engine
-    if engine.node_id not in engine.replicas(engine.shard_of(topic.partitions[index])):
+    if engine.topics.node_id not in engine.topics.replicas(
+        engine.topics.shard_of(topic.partitions[index])
+    ):
         return None
     try:
-        return engine.partition_bytes(topic, index)
+        return engine.topics.partition_bytes(topic, index)
     except UnknownPartition:
         return None

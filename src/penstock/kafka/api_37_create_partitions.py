@@ -27,13 +27,13 @@ async def handle(request: Message, context: Context) -> Answer:
             if named[wanted.name] > 1:
                 raise InvalidRequest("the topic is named more than once in the request")
             # Validating first says what is wrong with the count before what is with assignments.
-            topic = await context.engine.add_partitions(
+            topic = await context.engine.topics.add_partitions(
                 wanted.name, wanted.count, validate_only=True
             )
             if wanted.assignments is not None:
                 _check(wanted, wanted.count - len(topic.partitions), context)
             if not request.validate_only:
-                await context.engine.add_partitions(wanted.name, wanted.count)
+                await context.engine.topics.add_partitions(wanted.name, wanted.count)
         except PenstockError as error:
             row |= refused(context, error)
         return row
@@ -48,4 +48,6 @@ def _check(wanted: Message, new: int, context: Context) -> None:
             f"{new} partitions would be new and {len(wanted.assignments)} are assigned; leave the"
             " assignments out, or give one for each"
         )
-    check_assignment([one.broker_ids for one in wanted.assignments], context.engine.catalog.nodes)
+    check_assignment(
+        [one.broker_ids for one in wanted.assignments], context.engine.topics.catalog.nodes
+    )

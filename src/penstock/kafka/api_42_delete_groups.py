@@ -23,7 +23,7 @@ async def handle(request: Message, context: Context) -> Answer:
         engine = context.engine
         try:
             if is_consumer_group(engine, group):
-                await engine.coordinator(group).delete_group(group)
+                await engine.groups.coordinator(group).delete_group(group)
             else:
                 await delete_share_group(engine, group)
         except PenstockError as error:

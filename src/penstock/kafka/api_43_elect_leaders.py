@@ -30,7 +30,7 @@ from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused, refused_with
 
 if TYPE_CHECKING:
-    from penstock.engine.cluster import Cluster
+    from penstock.engine.cluster.administration import Cluster
 
 PREFERRED_LEADER_NOT_AVAILABLE: Final = 80
 ELIGIBLE_LEADERS_NOT_AVAILABLE: Final = 83
@@ -92,7 +92,7 @@ async def handle(request: Message, context: Context) -> Answer:
 
 def _asked(request: Message, context: Context) -> dict[str, dict[int, ShardId | None]]:
     """The shard of each partition asked for, by topic and index; None where there is none."""
-    topics = context.engine.catalog.topics
+    topics = context.engine.topics.catalog.topics
     asked: dict[str, dict[int, ShardId | None]] = {}
     if request.topic_partitions is None:
         wanted = [(name, range(len(topics[name].partitions))) for name in sorted(topics)]
@@ -105,7 +105,7 @@ def _asked(request: Message, context: Context) -> dict[str, dict[int, ShardId | 
             if topic is None or not 0 <= index < len(topic.partitions):
                 rows[index] = None
             else:
-                rows[index] = context.engine.shard_of(topic.partitions[index])
+                rows[index] = context.engine.topics.shard_of(topic.partitions[index])
     return asked
 
 
@@ -113,13 +113,13 @@ async def _elect(
     shard: ShardId, election: Election, timeout_ms: int, context: Context
 ) -> _Outcome | PenstockError:
     engine = context.engine
-    leader, replicas = engine.leader(shard).node, engine.replicas(shard)
-    leads = leader != NO_NODE and not engine.is_read_only(shard)
+    leader, replicas = engine.topics.leader(shard).node, engine.topics.replicas(shard)
+    leads = leader != NO_NODE and not engine.topics.is_read_only(shard)
     if election is Election.UNCLEAN:
         return _Outcome.NOT_NEEDED if leads else _Outcome.NOBODY
     if leads and replicas[:1] == (leader,):
         return _Outcome.NOT_NEEDED
-    if not leads or not replicas or replicas[0] not in engine.alive():
+    if not leads or not replicas or replicas[0] not in engine.topics.alive():
         return _Outcome.NOT_UP
     cluster = context.board.cluster
     if cluster is None:
@@ -136,7 +136,7 @@ async def _hand_over(
 ) -> None:
     """Ask for it, again and again: a leader that is busy keeps its place, and so does one that
     was elected this moment."""
-    clock = context.engine.clock
+    clock = context.engine.topics.clock
     deadline = clock.monotonic_ms() + timeout_ms
     while True:
         again = min(deadline, clock.monotonic_ms() + AGAIN_MS)
@@ -154,8 +154,8 @@ async def _hand_over(
 
 
 async def _is_led(shard: ShardId, target: NodeId, until_ms: int, context: Context) -> bool:
-    while context.engine.leader(shard).node != target:
-        if context.engine.clock.monotonic_ms() >= until_ms:
+    while context.engine.topics.leader(shard).node != target:
+        if context.engine.topics.clock.monotonic_ms() >= until_ms:
             return False
         await asyncio.sleep(PAUSE_SECONDS)
     return True

@@ -38,13 +38,13 @@ def _row(name: str, asked: Message, context: Context) -> Row:
     engine, index = context.engine, asked.partition_index
     row: Row = {"partition_index": index, "error_message": None}
     try:
-        topic = engine.topic(name)
+        topic = engine.topics.topic(name)
         if not 0 <= index < len(topic.partitions):
             raise UnknownPartition(f"topic {name} has no partition {index}")
         if asked.replicas is None:
             text = "partitions are not moved one by one, so no move can be cancelled"
             return row | refused_with(context, _NO_REASSIGNMENT_IN_PROGRESS, text)
-        held_by = engine.replicas(engine.shard_of(topic.partitions[index]))
+        held_by = engine.topics.replicas(engine.topics.shard_of(topic.partitions[index]))
         if sorted(asked.replicas) != sorted(held_by):
             places = " ".join(map(str, held_by))
             raise InvalidAssignment(

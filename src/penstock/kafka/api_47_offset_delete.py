@@ -8,7 +8,7 @@ Not served  Nothing is left out.
 """
 
 from penstock.core.errors import PenstockError, UnknownPartition
-from penstock.engine.group_requests import OffsetKey
+from penstock.engine.groups.requests import OffsetKey
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
@@ -20,7 +20,7 @@ async def handle(request: Message, context: Context) -> Answer:
     keys = {topic.name: _keys(topic, context) for topic in request.topics}
     names = {key: name for name, rows in keys.items() for key in rows.values()}
     try:
-        coordinator = context.engine.coordinator(request.group_id)
+        coordinator = context.engine.groups.coordinator(request.group_id)
         outcomes = await coordinator.delete_offsets(request.group_id, names)
     except PenstockError as error:
         fields = refused(context, error, group_code)
@@ -46,7 +46,7 @@ async def handle(request: Message, context: Context) -> Answer:
 
 def _keys(asked: Message, context: Context) -> dict[int, OffsetKey]:
     """The partitions that are there, by index."""
-    topic = context.engine.catalog.topic(asked.name)
+    topic = context.engine.topics.catalog.topic(asked.name)
     if topic is None:
         return {}
     indexes = {one.partition_index for one in asked.partitions}

@@ -13,7 +13,7 @@ from typing import Final
 from penstock.kafka.api_03_metadata import CLUSTER_OPERATIONS, NO_OPERATIONS
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import NO_BROKER, brokers, endpoint
+from penstock.kafka.metadata import NO_BROKER, brokers, endpoint
 from penstock.kafka.row_errors import Row, refused_with
 
 BROKERS: Final = 1
@@ -29,7 +29,7 @@ async def handle(request: Message, context: Context) -> Answer:
     operations = request.include_cluster_authorized_operations
     answer: Row = {
         "endpoint_type": kind,
-        "cluster_id": engine.cluster_id,
+        "cluster_id": engine.topics.cluster_id,
         "brokers": [],
         "cluster_authorized_operations": CLUSTER_OPERATIONS if operations else NO_OPERATIONS,
     }
@@ -40,7 +40,7 @@ async def handle(request: Message, context: Context) -> Answer:
         text = f"there is no endpoint type {kind}; ask for endpoint type 1, brokers"
         return answer | refused_with(context, _UNSUPPORTED_ENDPOINT_TYPE, text)
     reachable = brokers(engine)
-    controller = engine.controller()
+    controller = engine.topics.controller()
     answer["controller_id"] = controller if controller in reachable else NO_BROKER
     answer["brokers"] = [
         {
@@ -50,7 +50,7 @@ async def handle(request: Message, context: Context) -> Answer:
             "rack": place.rack,
             "is_fenced": node not in reachable,
         }
-        for node, record in sorted(engine.catalog.nodes.items())
+        for node, record in sorted(engine.topics.catalog.nodes.items())
         if (place := endpoint(record)) is not None
         and (node in reachable or request.include_fenced_brokers)
     ]

@@ -24,7 +24,7 @@ async def handle(request: Message, context: Context) -> Answer:
     if unknown:
         raise UnsupportedVersion(f"there is no resource type {unknown[0]}")
     wanted = set(request.resource_types) or set(Resource)
-    catalog = context.engine.catalog
+    catalog = context.engine.topics.catalog
     names = {
         Resource.TOPIC: sorted(catalog.topics),
         Resource.BROKER: [str(node) for node in sorted(catalog.nodes)],

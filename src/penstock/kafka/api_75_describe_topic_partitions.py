@@ -19,9 +19,9 @@ from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
 from penstock.kafka.api_03_metadata import TOPIC_OPERATIONS
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import NO_BROKER, brokers
 from penstock.kafka.error_codes import LEADER_NOT_AVAILABLE
-from penstock.kafka.hot import Endpoint
+from penstock.kafka.fast_codec import Endpoint
+from penstock.kafka.metadata import NO_BROKER, brokers
 from penstock.kafka.row_errors import Row, refused
 from penstock.machines.topics import check_topic_name
 
@@ -37,7 +37,7 @@ async def handle(request: Message, context: Context) -> Answer:
         error = InvalidRequest(f"a cursor cannot be at partition {cursor.partition_index}")
         rows = [_missing(name, error, context) for name in sorted(names or {cursor.topic_name})]
         return {"topics": rows, "next_cursor": None}
-    wanted: Iterable[str] = names or context.engine.catalog.topics
+    wanted: Iterable[str] = names or context.engine.topics.catalog.topics
     if cursor is not None:
         wanted = [name for name in wanted if name >= cursor.topic_name]
     return _page(
@@ -56,7 +56,7 @@ def _page(names: list[str], start: tuple[str, int], room: int, context: Context)
     for name in names:
         try:
             check_topic_name(name)
-            topic = engine.topic(name)
+            topic = engine.topics.topic(name)
         except PenstockError as error:
             topics.append(_missing(name, error, context))
             continue
@@ -65,7 +65,7 @@ def _page(names: list[str], start: tuple[str, int], room: int, context: Context)
             return {"topics": topics, "next_cursor": _cursor(name, first)}
         partitions = []
         for index, partition in enumerate(topic.partitions[first : first + room], first):
-            shard = engine.shard_of(partition)
+            shard = engine.topics.shard_of(partition)
             if shard not in by_shard:
                 by_shard[shard] = _shard_row(context, shard, places)
             partitions.append(by_shard[shard] | {"partition_index": index})
@@ -97,7 +97,11 @@ def _missing(name: str, error: PenstockError, context: Context) -> Row:
 def _shard_row(context: Context, shard: ShardId, places: dict[NodeId, Endpoint]) -> Row:
     """What all partitions of a shard have in common."""
     engine = context.engine
-    leader, replicas, alive = engine.leader(shard), engine.replicas(shard), engine.alive()
+    leader, replicas, alive = (
+        engine.topics.leader(shard),
+        engine.topics.replicas(shard),
+        engine.topics.alive(),
+    )
     is_known = leader.node in places
     return {
         "error_code": 0 if is_known else LEADER_NOT_AVAILABLE,

@@ -12,7 +12,7 @@ Not served  Racks are noted and change nothing.
 """
 
 from penstock.core.errors import UnknownGroup
-from penstock.engine.share_groups import ShareHeartbeat
+from penstock.engine.groups.share_groups import ShareHeartbeat
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.share_directory import is_consumer_group
@@ -24,7 +24,7 @@ async def handle(request: Message, context: Context) -> Answer:
     topics = request.subscribed_topic_names
     if is_consumer_group(engine, group):
         raise UnknownGroup(f"{group} is a consumer group and no share group")
-    told = engine.share_groups.heartbeat(
+    told = engine.groups.share.heartbeat(
         ShareHeartbeat(
             group=group,
             member=request.member_id,

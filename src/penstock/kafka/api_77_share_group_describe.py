@@ -9,7 +9,7 @@ Not served  Access rights: everything is allowed, and said to be when asked.
 """
 
 from penstock.core.errors import PenstockError
-from penstock.engine.share_groups import ASSIGNOR, ShareMember
+from penstock.engine.groups.share_groups import ASSIGNOR, ShareMember
 from penstock.kafka.api_03_metadata import NO_OPERATIONS
 from penstock.kafka.api_15_describe_groups import DEAD, GROUP_OPERATIONS
 from penstock.kafka.codec import Answer, Message
@@ -38,7 +38,7 @@ async def handle(request: Message, context: Context) -> Answer:
 
 
 async def _describe(group: str, context: Context) -> Row:
-    found = context.engine.share_groups.get(group)
+    found = context.engine.groups.share.get(group)
     if found is None:
         await places_of(context.engine, group)
         return {"group_state": EMPTY, "assignor_name": ASSIGNOR}
@@ -52,7 +52,7 @@ async def _describe(group: str, context: Context) -> Row:
 
 
 def _member(member: ShareMember, context: Context) -> Row:
-    catalog = context.engine.catalog
+    catalog = context.engine.topics.catalog
     topics = ((catalog.topic_by_id(one), indexes) for one, indexes in member.assignment.items())
     return {
         "member_id": member.member,

@@ -21,11 +21,11 @@ from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset, TopicId
-from penstock.engine.stored_batches import StoredBatches, collect, measure, ready_ranges
+from penstock.engine.delivery.stored_batches import StoredBatches, collect, measure, ready_ranges
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import find_topic
 from penstock.kafka.error_codes import INVALID_REQUEST, share_fetch_code
+from penstock.kafka.metadata import find_topic
 from penstock.kafka.row_errors import Row
 from penstock.kafka.share_acknowledgements import Failure, acknowledge
 from penstock.kafka.share_answers import ShareRows
@@ -136,9 +136,9 @@ class _ShareFetch:
         wait_ms = min(self._request.max_wait, self._context.board.settings.connection_idle_ms)
         deadline = loop.time() + wait_ms / 1_000
         topics = {topic_id for topic_id, _ in self._session.partitions}
-        found = (self._engine.catalog.topic_by_id(topic_id) for topic_id in topics)
+        found = (self._engine.topics.catalog.topic_by_id(topic_id) for topic_id in topics)
         watches = [
-            self._engine.queues.watch(topic, self._session.group, self._woken.set)
+            self._engine.delivery.watch(topic, self._session.group, self._woken.set)
             for topic in found
             if topic is not None
         ]
@@ -198,11 +198,11 @@ class _ShareFetch:
         topic = find_topic(engine, topic_id)
         if not 0 <= index < len(topic.partitions):
             raise UnknownPartition(f"topic {topic.name} has no partition {index}")
-        engine.queues.here.askers.note(topic.topic_id, group, self._receiver)
-        work = engine.queues.work_here(topic, index, group)
+        engine.delivery.here.askers.note(topic.topic_id, group, self._receiver)
+        work = engine.delivery.work_here(topic, index, group)
         if work is None:
             await open_work(engine, topic, group)
-            work = engine.queues.work_here(topic, index, group)
+            work = engine.delivery.work_here(topic, index, group)
         if work is None or not work.has_ready():
             return False
         # One after the other: whoever comes second sees what is left, and asks for no more.
@@ -211,19 +211,19 @@ class _ShareFetch:
 
     async def _lease(self, topic: "Topic", key: PartitionKey) -> bool:
         index, engine, group = key[1], self._engine, self._session.group
-        work = engine.queues.work_here(topic, index, group)
+        work = engine.delivery.work_here(topic, index, group)
         if work is None or not work.has_ready() or self._session.is_closed:
             return False
-        batches = StoredBatches(lambda offset, size: engine.read(topic, index, offset, size))
+        batches = StoredBatches(lambda offset, size: engine.topics.read(topic, index, offset, size))
         messages = measure(
-            ready_ranges(work, engine.bounds(topic, index).high_watermark),
+            ready_ranges(work, engine.topics.bounds(topic, index).high_watermark),
             batches,
             min(self._messages_left, ACQUIRE_MESSAGES_MAX),
             self._bytes_left,
         )
         if not messages:
             return False
-        acquired = await engine.queues.acquire_here(
+        acquired = await engine.delivery.acquire_here(
             topic, index, group, messages, receiver=self._receiver
         )
         if not acquired.runs:
@@ -251,7 +251,7 @@ class _ShareFetch:
             raise
         sent_end = unsent[0][0] if unsent else ranges[-1][1]
         sent = [_up_to(run, sent_end) for run in runs if run.first < sent_end]
-        now_ms = self._engine.clock.wall_ms()
+        now_ms = self._engine.topics.clock.wall_ms()
         for lease in leases([(run.first, run.end) for run in sent]):
             session.has(key, lease, now_ms)
         messages = sum(run.end - run.first for run in sent)
@@ -281,7 +281,7 @@ class _ShareFetch:
                 "records": b"", "acquired_records": [], **self._rows.get(key, {}),
             }  # fmt: skip
             rows.add(key, row, code, ack_code)
-        lock_ms = self._engine.catalog.group_settings(session.group).work_rules.lease_ms
+        lock_ms = self._engine.topics.catalog.group_settings(session.group).work_rules.lease_ms
         return {"acquisition_lock_timeout": lock_ms, **rows.answer()}
 
 

@@ -60,5 +60,5 @@ async def _run(session: ShareSession, request: Message, context: Context) -> Non
     for key in dict.fromkeys(asked):
         code, text = acknowledged.get(key) or (0, None)
         rows.add(key, {"error_code": code, "error_message": text}, code)
-    lock_ms = context.engine.catalog.group_settings(session.group).work_rules.lease_ms
+    lock_ms = context.engine.topics.catalog.group_settings(session.group).work_rules.lease_ms
     context.answer({"acquisition_lock_timeout": lock_ms, **rows.answer()})

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.types import NO_TOPIC_ID, PartitionId
-from penstock.engine.queue_survey import QueuePlace
+from penstock.engine.delivery.requests import QueuePlace
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import (
@@ -50,7 +50,7 @@ async def handle(request: Message, context: Context) -> Answer:
 
 async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Context) -> list[Row]:
     engine = context.engine
-    topics = {name: engine.catalog.topic(name) for name in wanted}
+    topics = {name: engine.topics.catalog.topic(name) for name in wanted}
     numbers = [
         topic.partitions[index]
         for name, indexes in wanted.items()
@@ -89,7 +89,7 @@ def _partition(
         text = "the partition's leader cannot be reached; ask again"
         return row | refused_with(context, LEADER_NOT_AVAILABLE, text)
     engine = context.engine
-    row["leader_epoch"] = engine.leader(engine.shard_of(partition)).term
+    row["leader_epoch"] = engine.topics.leader(engine.topics.shard_of(partition)).term
     if group in place.starts:
         row["start_offset"] = place.starts[group]
         row["lag"] = place.end - place.starts[group]

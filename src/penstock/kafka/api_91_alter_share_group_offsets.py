@@ -22,7 +22,7 @@ async def handle(request: Message, context: Context) -> Answer:
     """Move the group in each partition; those that cannot be are answered with the reason."""
     group, engine = request.group_id, context.engine
     await places_of(engine, group)
-    if engine.share_groups.get(group) is not None:
+    if engine.groups.share.get(group) is not None:
         raise GroupNotEmpty(f"share group {group} has members; stop them first")
     asked = [(topic.topic_name, one) for topic in request.topics for one in topic.partitions]
 
@@ -30,7 +30,9 @@ async def handle(request: Message, context: Context) -> Answer:
         return await _move(group, *pair, context)
 
     rows = iter(await side_by_side(move, asked))
-    found = {topic.topic_name: engine.catalog.topic(topic.topic_name) for topic in request.topics}
+    found = {
+        topic.topic_name: engine.topics.catalog.topic(topic.topic_name) for topic in request.topics
+    }
     return {
         "error_message": None,
         "responses": [
@@ -49,15 +51,15 @@ async def handle(request: Message, context: Context) -> Answer:
 async def _move(group: str, name: str, asked: Message, context: Context) -> Row:
     engine, index, start = context.engine, asked.partition_index, asked.start_offset
     row: Row = {"partition_index": index, "error_message": None}
-    topic = engine.catalog.topic(name)
+    topic = engine.topics.catalog.topic(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         text = "there is no such partition"
         return row | refused_with(context, UNKNOWN_TOPIC_OR_PARTITION, text)
     try:
         if start < 0:
             raise InvalidRequest(f"{start} is no offset; 0 is the first there may be")
-        await engine.queues.open(topic, group, start=start, index=index)
-        await engine.queues.reset(topic, group, start=start, index=index)
+        await engine.delivery.open(topic, group, start=start, index=index)
+        await engine.delivery.reset(topic, group, start=start, index=index)
     except PenstockError as error:
         row |= refused(context, error, share_acknowledge_code)
     return row

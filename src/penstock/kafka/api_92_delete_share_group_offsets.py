@@ -21,12 +21,12 @@ async def handle(request: Message, context: Context) -> Answer:
     """Forget each topic; those that cannot be are answered with the reason."""
     group, engine = request.group_id, context.engine
     begun = await places_of(engine, group)
-    if engine.share_groups.get(group) is not None:
+    if engine.groups.share.get(group) is not None:
         raise GroupNotEmpty(f"share group {group} has members; stop them first")
 
     async def forget(asked: Message) -> Row:
         name = asked.topic_name
-        topic = engine.catalog.topic(name)
+        topic = engine.topics.catalog.topic(name)
         row: Row = {
             "topic_name": name,
             "topic_id": NO_TOPIC_ID if topic is None else topic.topic_id,

@@ -35,11 +35,15 @@ async def change_resources(request: Message, context: Context, changes_of: Chang
                 raise InvalidRequest("each resource may appear once in a request")
             _check_changeable(kind)
             if kind == Resource.GROUP:
-                changes = changes_of(resource, GROUP_CONFIGS, engine.group_configs(name))
-                await engine.configure_group(name, changes, validate_only=request.validate_only)
+                changes = changes_of(resource, GROUP_CONFIGS, engine.groups.group_configs(name))
+                await engine.groups.configure_group(
+                    name, changes, validate_only=request.validate_only
+                )
             else:
-                changes = changes_of(resource, TOPIC_CONFIGS, engine.topic(name).configs)
-                await engine.configure_topic(name, changes, validate_only=request.validate_only)
+                changes = changes_of(resource, TOPIC_CONFIGS, engine.topics.topic(name).configs)
+                await engine.topics.configure_topic(
+                    name, changes, validate_only=request.validate_only
+                )
         except PenstockError as error:
             row |= refused(context, error)
         return row

@@ -18,10 +18,11 @@ from penstock.core.configs import Config, ConfigKind
 from penstock.core.group_configs import GROUP_CONFIGS
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import ShardId
-from penstock.engine.engine import Engine, EngineSettings
-from penstock.engine.group_requests import GroupSettings
+from penstock.engine.engine import Engine
+from penstock.engine.groups.requests import GroupSettings
+from penstock.engine.topics.topics import EngineSettings
+from penstock.kafka.port_state import KafkaSettings
 from penstock.kafka.row_errors import Row
-from penstock.kafka.switchboard import KafkaSettings
 from penstock.machines.catalog import Topic
 
 _MINUTE_MS = 60_000
@@ -189,7 +190,7 @@ def broker_entries(
     entries = [
         *_identity(engine),
         *_topic_defaults(engine),
-        *_groups(engine.groups),
+        *_groups(engine.groups.settings),
         *_port(port),
     ]
     return sorted(
@@ -212,22 +213,22 @@ def _text(value: object) -> str:
 
 
 def _identity(engine: Engine) -> list[ConfigEntry]:
-    record = engine.node(engine.node_id)
+    record = engine.topics.node(engine.topics.node_id)
     listener = f"PLAINTEXT://{record.kafka}" if record is not None and record.kafka else ""
     rack = record.rack if record is not None else ""
     number, text = ConfigKind.INT, ConfigKind.STRING
     return [
         _entry("advertised.listeners", text, listener, "", "See advertise_kafka."),
-        _entry("broker.id", number, engine.node_id, -1, "See node_id."),
+        _entry("broker.id", number, engine.topics.node_id, -1, "See node_id."),
         _entry("broker.rack", text, rack, "", "See rack."),
-        _entry("log.dirs", text, engine.directory, "", "See data."),
-        _entry("node.id", number, engine.node_id, -1, "See node_id."),
+        _entry("log.dirs", text, engine.topics.directory, "", "See data."),
+        _entry("node.id", number, engine.topics.node_id, -1, "See node_id."),
     ]
 
 
 def _topic_defaults(engine: Engine) -> list[ConfigEntry]:
-    given, usual = engine.settings, EngineSettings()
-    replicas = len(engine.replicas(ShardId(1)))
+    given, usual = engine.topics.settings, EngineSettings()
+    replicas = len(engine.topics.replicas(ShardId(1)))
     number, boolean = ConfigKind.INT, ConfigKind.BOOLEAN
     entries = [
         _entry(

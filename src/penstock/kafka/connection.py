@@ -34,7 +34,7 @@ from penstock.core.errors import MalformedRequest, PenstockError
 from penstock.kafka.api import Api
 from penstock.kafka.codec import Message, skip_tags
 from penstock.kafka.context import Buffer, Context
-from penstock.kafka.switchboard import Switchboard
+from penstock.kafka.port_state import PortState
 
 log = logging.getLogger("penstock.kafka")
 
@@ -52,7 +52,7 @@ _JOINED_BYTES_MAX: Final = 16 * limits.KIB
 class Connection(asyncio.BufferedProtocol):
     """See the top of this module."""
 
-    def __init__(self, board: Switchboard) -> None:
+    def __init__(self, board: PortState) -> None:
         self.board = board
         self.client_host = ""
         self.requests = 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.kafka.api import Api
     from penstock.kafka.connection import Connection
-    from penstock.kafka.switchboard import Switchboard
+    from penstock.kafka.port_state import PortState
 
 Buffer = bytes | bytearray | memoryview
 
@@ -39,7 +39,7 @@ class Context:
         frame_bytes: int,
     ) -> None:
         self.connection = connection
-        self.board: Switchboard = connection.board
+        self.board: PortState = connection.board
         self.engine: Engine = connection.board.engine
         self.api = api
         self.version = version
@@ -86,12 +86,12 @@ class Context:
         ended = precise_seconds()
         took = ended - self.began - self.waited
         self.board.histograms[self.api.key].observe(took)
-        if took >= self.engine.slow_requests.seconds:
+        if took >= self.engine.topics.slow_requests.seconds:
             self._note_slow(ended)
         self.connection.send_finished(self)
 
     def _note_slow(self, ended: float) -> None:
-        self.engine.slow_requests.note(
+        self.engine.topics.slow_requests.note(
             "kafka",
             f"{self.api.name} v{self.version}",
             f"{self.client_id} at {self.client_host}",

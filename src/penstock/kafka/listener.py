@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from penstock.core.front_end import FrontEndStatistics
 from penstock.kafka.api import Api
 from penstock.kafka.connection import Connection
-from penstock.kafka.guests import Guests
-from penstock.kafka.switchboard import KafkaSettings, KafkaStatistics, Switchboard
+from penstock.kafka.port_guest import NativeListener
+from penstock.kafka.port_state import KafkaSettings, KafkaStatistics, PortState
 from penstock.kafka.table import TABLE
 
 if TYPE_CHECKING:
-    from penstock.engine.cluster import Cluster
+    from penstock.engine.cluster.administration import Cluster
     from penstock.engine.engine import Engine
 
 SWEEP_SECONDS = 0.5
@@ -41,11 +41,11 @@ class KafkaListener:
         *,
         table: Mapping[int, Api] = TABLE,
         cluster: "Cluster | None" = None,
-        guests: Guests | None = None,
+        guests: NativeListener | None = None,
     ) -> None:
         """Without a `cluster`, leaders cannot be elected by request."""
-        self._board = Switchboard(
-            engine, table, settings or KafkaSettings(), engine.clock, cluster, guests
+        self._board = PortState(
+            engine, table, settings or KafkaSettings(), engine.topics.clock, cluster, guests
         )
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class KafkaListener:
         self._board.share_sessions.sweep(now_ms)
         if self._board.guests is not None:
             self._board.guests.sweep(now_ms)
-        if not self._board.engine.is_cut_off():
+        if not self._board.engine.topics.is_cut_off():
             self._hang_up_wait_ms = HANG_UP_MS_MIN
         elif now_ms >= self._hang_up_ms:
             self._hang_up_ms = now_ms + self._hang_up_wait_ms

@@ -25,8 +25,8 @@ class MetadataCache:
 
     def find(self, engine: "Engine", question: Hashable) -> bytes | None:
         """The answer to the same question, if nothing has changed since."""
-        leaders = tuple(engine.leader(ShardId(shard)) for shard in engine.shards())
-        state = (engine.catalog.revision, leaders, engine.alive())
+        leaders = tuple(engine.topics.leader(ShardId(shard)) for shard in engine.topics.shards())
+        state = (engine.topics.catalog.revision, leaders, engine.topics.alive())
         if state != self._state:
             self._state = state
             self._bodies.clear()

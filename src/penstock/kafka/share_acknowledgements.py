@@ -23,11 +23,11 @@ from typing import Final
 from penstock.core.errors import InvalidRequest, PenstockError, UnknownPartition, UnknownWork
 from penstock.core.limits import KAFKA_ROWS_AT_ONCE, SETTLEMENTS_MAX
 from penstock.core.types import Offset, TopicId
-from penstock.engine.queue_duties import work_rules
+from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Context
-from penstock.kafka.directory import find_topic
 from penstock.kafka.error_codes import share_acknowledge_code
+from penstock.kafka.metadata import find_topic
 from penstock.kafka.share_sessions import PartitionKey, ShareSession
 from penstock.machines.queue_commands import Outcome, Settlement, Verdict
 
@@ -85,8 +85,8 @@ async def _settle(
         topic = find_topic(engine, key[0])
         if not 0 <= index < len(topic.partitions):
             raise UnknownPartition(f"topic {topic.name} has no partition {index}")
-        lease_ms = work_rules(engine.catalog, topic, session.group).lease_ms
-        log_start = engine.bounds(topic, index).log_start
+        lease_ms = work_rules(engine.topics.catalog, topic, session.group).lease_ms
+        log_start = engine.topics.bounds(topic, index).log_start
         spans = [
             (max(first, log_start), end, verdict)
             for first, end, verdict in spans
@@ -98,7 +98,7 @@ async def _settle(
         outcomes: list[Outcome] = []
         for place in range(0, len(settlements), SETTLEMENTS_MAX):
             portion = settlements[place : place + SETTLEMENTS_MAX]
-            outcomes += await engine.queues.settle_here(topic, index, session.group, portion)
+            outcomes += await engine.delivery.settle_here(topic, index, session.group, portion)
     except UnknownWork as error:
         session.leases.pop(key, None)
         return INVALID_RECORD_STATE, str(error)

@@ -7,9 +7,9 @@ answers have a place for both in every version.
 from penstock.core.types import NO_NODE, TopicId
 from penstock.kafka.codec import Answer
 from penstock.kafka.context import Context
-from penstock.kafka.directory import NO_BROKER, hint
 from penstock.kafka.error_codes import NOT_LEADER_OR_FOLLOWER
-from penstock.kafka.hot import Endpoint
+from penstock.kafka.fast_codec import Endpoint
+from penstock.kafka.metadata import NO_BROKER, hint
 from penstock.kafka.row_errors import Row
 from penstock.kafka.share_sessions import PartitionKey
 
@@ -33,7 +33,7 @@ class ShareRows:
     def _leader(self, key: PartitionKey, *, moved: bool) -> Answer:
         topic_id, index = key
         engine = self._context.engine
-        topic = engine.catalog.topic_by_id(topic_id)
+        topic = engine.topics.catalog.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
             return {"leader_id": NO_BROKER, "leader_epoch": -1}
         partition = topic.partitions[index]
@@ -41,7 +41,7 @@ class ShareRows:
             found = hint(engine, partition)
             if found is not None:
                 self._endpoints[found[1].node] = found[1]
-        leader = engine.leader(engine.shard_of(partition))
+        leader = engine.topics.leader(engine.topics.shard_of(partition))
         if leader.node == NO_NODE:
             return {"leader_id": NO_BROKER, "leader_epoch": -1}
         return {"leader_id": leader.node, "leader_epoch": leader.term}

@@ -28,7 +28,7 @@ Places = Mapping[str, list[int]]
 
 def is_consumer_group(engine: "Engine", group: str) -> bool:
     """Whether a name is taken by a group of the classic kind; raises `NotCoordinator`."""
-    return engine.coordinator(group).describe(group).state != GroupState.DEAD.value
+    return engine.groups.coordinator(group).describe(group).state != GroupState.DEAD.value
 
 
 async def share_groups(engine: "Engine") -> dict[str, str]:
@@ -38,9 +38,9 @@ async def share_groups(engine: "Engine") -> dict[str, str]:
         for groups in (await engine.survey.groups()).values()
         for group in groups
         if group != DEFAULT_WORK_GROUP
-        and engine.leader(engine.group_shard(group)).node == engine.node_id
+        and engine.topics.leader(engine.topics.group_shard(group)).node == engine.topics.node_id
     }
-    found = dict.fromkeys(engine.share_groups.names(), STABLE)
+    found = dict.fromkeys(engine.groups.share.names(), STABLE)
     for group in begun - found.keys():
         try:
             if not is_consumer_group(engine, group):
@@ -56,10 +56,10 @@ async def places_of(engine: "Engine", group: str) -> Places:
     if is_consumer_group(engine, group):
         raise UnknownGroup(f"{group} is a consumer group and no share group")
     for partition, groups in sorted((await engine.survey.groups()).items()):
-        owner = engine.catalog.owner(partition)
+        owner = engine.topics.catalog.owner(partition)
         if group in groups and owner is not None:
             places.setdefault(owner[0].name, []).append(owner[1])
-    known = engine.share_groups.get(group) is not None
+    known = engine.groups.share.get(group) is not None
     if not known and (not places or group == DEFAULT_WORK_GROUP):
         raise UnknownGroup(f"there is no share group {group}")
     return places
@@ -70,7 +70,7 @@ async def forget_topic(engine: "Engine", group: str, topic: "Topic", indexes: li
 
     async def close(index: int) -> None:
         try:
-            await engine.queues.close(topic, group, index=index)
+            await engine.delivery.close(topic, group, index=index)
         except UnknownWork:
             return  # It is forgotten.
 
@@ -80,9 +80,9 @@ async def forget_topic(engine: "Engine", group: str, topic: "Topic", indexes: li
 async def delete_share_group(engine: "Engine", group: str) -> None:
     """Forget all topics of a share group that has no members, and with them the group."""
     places = await places_of(engine, group)
-    if engine.share_groups.get(group) is not None:
+    if engine.groups.share.get(group) is not None:
         raise GroupNotEmpty(f"share group {group} has members; stop them first")
     for name, indexes in places.items():
-        topic = engine.catalog.topic(name)
+        topic = engine.topics.catalog.topic(name)
         if topic is not None:
             await forget_topic(engine, group, topic, indexes)

@@ -27,7 +27,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.core.limits import SETTLEMENTS_MAX, SHARE_SESSION_PARTITIONS_MAX, SHARE_SESSIONS_MAX
 from penstock.core.types import Offset, PartitionId, TopicId
-from penstock.engine.queue_requests import Receipt
+from penstock.engine.delivery.requests import Receipt
 from penstock.kafka.error_codes import INVALID_REQUEST
 from penstock.kafka.share_leases import Lease, Leases
 from penstock.machines.queue_commands import Verdict
@@ -184,7 +184,7 @@ class ShareSessions:
             raise SessionRefused(SHARE_SESSION_LIMIT_REACHED, text)
         if not self._hears:
             self._hears = True
-            self._engine.share_groups.on_gone(self.member_gone)
+            self._engine.groups.share.on_gone(self.member_gone)
         session = ShareSession(group, member, connection)
         if former is not None:
             session.leases, former.leases = former.leases, session.leases
@@ -279,7 +279,7 @@ class ShareSessions:
     ) -> None:
         """Release leased messages, for others to get at once, whoever leads the partition now."""
         topic_id, index = key
-        topic = self._engine.catalog.topic_by_id(topic_id)
+        topic = self._engine.topics.catalog.topic_by_id(topic_id)
         if topic is None:
             return
         partition = topic.partitions[index]
@@ -291,7 +291,7 @@ class ShareSessions:
         try:
             while portion := list(islice(receipts, SETTLEMENTS_MAX)):
                 verdicts = [(receipt, verdict, -1, "") for receipt in portion]
-                await self._engine.queues.settle(topic, verdicts)
+                await self._engine.delivery.settle(topic, verdicts)
         except PenstockError:
             return  # They end by themselves.
 

@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.engine.queue_duties import work_rules
+from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.machines.queues import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 async def open_work(engine: "Engine", topic: "Topic", group: str) -> None:
     """Let a share group begin with a topic; returns when its partitions can be read."""
-    settings = engine.catalog.group_settings(group)
-    rules = work_rules(engine.catalog, topic, group)
+    settings = engine.topics.catalog.group_settings(group)
+    rules = work_rules(engine.topics.catalog, topic, group)
     if group == DEFAULT_WORK_GROUP or settings.reset == "earliest":
-        await engine.queues.open(topic, group, start=EARLIEST, rules=rules)
+        await engine.delivery.open(topic, group, start=EARLIEST, rules=rules)
     elif settings.reset == "latest":
         places = await engine.survey.places(topic.partitions)
         is_known = any(group in place.starts for place in places.values())
         start = EARLIEST if is_known else LATEST
-        await engine.queues.open(topic, group, start=start, rules=rules)
+        await engine.delivery.open(topic, group, start=start, rules=rules)
     else:
-        since_ms = engine.clock.wall_ms() - settings.reset_ms
+        since_ms = engine.topics.clock.wall_ms() - settings.reset_ms
         places = await engine.survey.places(topic.partitions, time_ms=since_ms)
         await asyncio.gather(
             *(
-                engine.queues.open(topic, group, start=place.at_time, rules=rules, index=index)
+                engine.delivery.open(topic, group, start=place.at_time, rules=rules, index=index)
                 for index, partition in enumerate(topic.partitions)
                 if (place := places.get(partition)) is not None
             )

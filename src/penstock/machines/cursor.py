@@ -4,7 +4,7 @@ Everything from the cursor to the end of the partition waits and looks alike, ex
 skips: messages that have a run already, because of what they say, or that nobody is to get.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from sortedcontainers import SortedDict
 
@@ -58,6 +58,16 @@ class Cursor:
     def skips(self) -> list[tuple[Offset, Offset]]:
         """What will be skipped, in order: for a snapshot."""
         return list(self._skips.items())
+
+    def stretches(self) -> Iterator[tuple[Offset, Offset]]:
+        """The ranges of messages that nobody has looked at, in order."""
+        first, last = self.position, self._end()
+        for skip, end in self._skips.items():
+            if first < skip:
+                yield first, min(skip, last)
+            first = end
+        if first < last:
+            yield first, last
 
     def take(self, most: int) -> tuple[Offset, Offset]:
         """Look at the next messages: up to `most` of them, and up to the next skip."""

@@ -73,7 +73,7 @@ from penstock.machines.machine import (
     Request,
     WakeReaders,
 )
-from penstock.machines.planned import PlannedPartition
+from penstock.machines.plan_overlay import PlannedPartition
 from penstock.machines.producers import (
     Producer,
     check_sequence,

@@ -65,7 +65,6 @@ from penstock.machines.machine import (
     WakeReaders,
     refusal,
 )
-from penstock.machines.queue_cards import ReadCard, read_cards
 from penstock.machines.queue_commands import (
     Acquire,
     Bury,
@@ -85,6 +84,7 @@ from penstock.machines.queue_commands import (
     decode_queue_command,
     encode_queue_command,
 )
+from penstock.machines.queue_headers import DeliveryHeaders, read_cards
 from penstock.machines.recent_ids import IdColumns, RecentIds
 from penstock.machines.run import Run, State
 from penstock.machines.work import Work
@@ -234,6 +234,14 @@ class Queues:
                 work.alarm_ms = None  # What it was set for did not come to pass.
                 self._arm(partition, group, work)
         return None
+
+    def describe(self) -> str:
+        """`version 1 time 1700 queues 2 work groups 3`."""
+        groups = sum(len(queue.groups) for queue in self._queues.values())
+        return (
+            f"version {self._version} time {self._time_ms}"
+            f" queues {len(self._queues)} work groups {groups}"
+        )
 
     def dying(self) -> Iterator[tuple[PartitionId, str]]:
         """Work groups that have dead messages to be moved."""
@@ -487,7 +495,7 @@ class Queues:
         queue = self._queues[part.partition]
         self._forget_ids(queue)
         position = 0
-        found: list[ReadCard] = []
+        found: list[DeliveryHeaders] = []
         for _ in range(part.batch_count):
             base_offset, size, count, _, _ = read_outline(data, position)
             batch = bytes(data[position : position + size])
@@ -496,7 +504,7 @@ class Queues:
         if not found:
             return
         duplicates: list[Offset] = []
-        kept: list[ReadCard] = []
+        kept: list[DeliveryHeaders] = []
         for one in found:
             if self._is_duplicate(queue, one):
                 duplicates.append(one.run.first)
@@ -507,7 +515,7 @@ class Queues:
             work.add(runs, duplicates)
             self._arm(part.partition, name, work)
 
-    def _is_duplicate(self, queue: Queue, one: ReadCard) -> bool:
+    def _is_duplicate(self, queue: Queue, one: DeliveryHeaders) -> bool:
         first = one.run.first
         if one.origin is not None and not queue.origins.note(one.origin, first, self._time_ms):
             return True

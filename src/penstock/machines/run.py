@@ -59,9 +59,33 @@ class Run(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False)
         """The offset after its last message."""
         return Offset(self.first + self.length)
 
+    def describe(self) -> str:
+        """`3-5 leased until 31000 epoch 2 deliveries 1`: what differs from a new message."""
+        words = [describe_offsets(self.first, self.end), self.state.name.lower()]
+        if self.state in TIMED:
+            words.append(f"until {self.at_ms}")
+        if self.state is State.LEASED:
+            words.append(f"epoch {self.epoch}")
+        if self.deliveries:
+            words.append(f"deliveries {self.deliveries}")
+        if self.level != DEFAULT_PRIORITY:
+            words.append(f"priority {self.level}")
+        if self.lane is not None:
+            words.append(f"group {self.lane.decode(errors='replace') or '-'}")
+        if self.expire_ms >= 0:
+            words.append(f"expires {self.expire_ms}")
+        if self.reason:
+            words.append(f"({self.reason})")
+        return " ".join(words)
+
     def split_off(self, at: Offset) -> "Run":
         """Keep what is before `at`; returns the rest."""
         assert self.first < at < self.end, f"{at} is not inside {self}"
         rest = msgspec.structs.replace(self, first=at, length=self.end - at)
         self.length = at - self.first
         return rest
+
+
+def describe_offsets(first: Offset, end: Offset) -> str:
+    """`3` or `3-5`: the last offset is included, as people count."""
+    return str(first) if end - first == 1 else f"{first}-{end - 1}"

@@ -28,6 +28,7 @@ Long because whatever changes a run must keep sizes, timers, order and cursor in
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+import msgspec
 from sortedcontainers import SortedDict
 
 from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
@@ -41,8 +42,8 @@ from penstock.machines.activity import (
 )
 from penstock.machines.cursor import Cursor
 from penstock.machines.queue_commands import Outcome, Settlement, Verdict
-from penstock.machines.retries import retry_delay_ms
-from penstock.machines.run import WAITING, Run, State
+from penstock.machines.retry_delay import retry_delay_ms
+from penstock.machines.run import WAITING, Run, State, describe_offsets
 from penstock.machines.timers import Timers
 from penstock.machines.turn_order import Order, Turns, make_order
 from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkRecord
@@ -172,6 +173,35 @@ class Work:
             run: Run = self._runs[first]
             if run.end > offset:
                 yield run
+
+    def describe(self, pieces_max: int = 8) -> str:
+        """`start 0 cursor 3 end 9: [0-2 leased until 31000 epoch 1 deliveries 1] 3-8 ready`.
+
+        Each run is in brackets; messages without brackets are ready and cost nothing."""
+        stretches = list(self._cursor.stretches())
+        pieces = [
+            *(
+                (run.first, f"[{run.describe()}]")
+                for run in islice(self._runs.values(), pieces_max)
+            ),
+            *(
+                (first, f"{describe_offsets(first, end)} ready")
+                for first, end in stretches[:pieces_max]
+            ),
+        ]
+        texts = [text for _, text in sorted(pieces)[:pieces_max]] or ["nothing left"]
+        if (more := len(self._runs) + len(stretches) - len(texts)) > 0:
+            texts.append(f"and {more} more")
+        place = f"start {self.start} cursor {self.cursor} end {self._end()}"
+        done = "".join(
+            f", {count} {name}"
+            for name, count in msgspec.structs.asdict(self.tally).items()
+            if count
+        )
+        held = ", paused" if self.queue.paused else ""
+        if self.is_recalling:
+            held += f", must read {describe_offsets(self.recalled, self.recall_end)} first"
+        return f"{place}: {' '.join(texts)}{done}{held}"
 
     def dead_offsets(self, limit: int) -> list[DeadMessage]:
         """Messages that failed for good, those that died first first."""

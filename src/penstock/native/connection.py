@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.core import limits
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import InvalidFrame, PenstockError, Unavailable
-from penstock.engine.parking import begin_parking
-from penstock.native.handling import PROTOCOL, Buffer
+from penstock.engine.topics.poll_time import begin_parking
+from penstock.native.context import PROTOCOL, Buffer
 from penstock.native.messages import QUICK_HANDLERS, Quick
 from penstock.wire import codec
 from penstock.wire.failures import describe_error
@@ -32,7 +32,7 @@ from penstock.wire.requests import Request, Take
 from penstock.wire.stream import Frame, FrameStream
 
 if TYPE_CHECKING:
-    from penstock.native.guests import NativeGuests
+    from penstock.native.listener import NativeGuests
 
 log = logging.getLogger("penstock.native")
 

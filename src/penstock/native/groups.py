@@ -6,14 +6,14 @@ What concerns one group is answered by its coordinator; elsewhere the engine rai
 
 from penstock.core.errors import InconsistentGroupProtocol, MemberIdRequired
 from penstock.core.types import Offset, TopicId
-from penstock.engine.group_requests import (
+from penstock.engine.groups.requests import (
     CommitOffsets as OffsetsOfMember,
 )
-from penstock.engine.group_requests import JoinGroup as MemberJoins
-from penstock.engine.group_requests import LeavingMember, OffsetKey
-from penstock.engine.group_requests import OffsetToCommit as OffsetOfMember
-from penstock.engine.group_requests import SyncGroup as MemberSyncs
-from penstock.native.handling import Desk, Handlers, Reply
+from penstock.engine.groups.requests import JoinGroup as MemberJoins
+from penstock.engine.groups.requests import LeavingMember, OffsetKey
+from penstock.engine.groups.requests import OffsetToCommit as OffsetOfMember
+from penstock.engine.groups.requests import SyncGroup as MemberSyncs
+from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.failures import Described, describe_error
 from penstock.wire.group_requests import (
     AskCommitted,
@@ -46,20 +46,20 @@ PROTOCOL_TYPE = "consumer"
 """The one Kafka's consumers have: tools then know what the members read, and both kinds mix."""
 
 
-async def answer_coordinator(desk: Desk, request: AskCoordinator, _payload: memoryview) -> Reply:
+async def answer_coordinator(desk: Context, request: AskCoordinator, _payload: memoryview) -> Reply:
     """Who looks after a group, as far as this node knows."""
     engine = desk.engine
-    return CoordinatorInfo(engine.leader(engine.group_shard(request.group)).node), b""
+    return CoordinatorInfo(engine.topics.leader(engine.topics.group_shard(request.group)).node), b""
 
 
 # Members.
 
 
-async def answer_join(desk: Desk, request: JoinGroup, _payload: memoryview) -> Reply:
+async def answer_join(desk: Context, request: JoinGroup, _payload: memoryview) -> Reply:
     """Answered when the generation has begun, which may take minutes."""
     engine = desk.engine
-    coordinator = engine.coordinator(request.group)
-    if engine.share_groups.get(request.group) is not None:
+    coordinator = engine.groups.coordinator(request.group)
+    if engine.groups.share.get(request.group) is not None:
         raise InconsistentGroupProtocol(f"{request.group} is a share group")
     try:
         joined = await coordinator.join(
@@ -90,9 +90,9 @@ async def answer_join(desk: Desk, request: JoinGroup, _payload: memoryview) -> R
     return answer, b""
 
 
-async def answer_sync(desk: Desk, request: SyncGroup, _payload: memoryview) -> Reply:
+async def answer_sync(desk: Context, request: SyncGroup, _payload: memoryview) -> Reply:
     """Answered when the leader of the generation has shared out the work."""
-    synced = await desk.engine.coordinator(request.group).sync(
+    synced = await desk.engine.groups.coordinator(request.group).sync(
         MemberSyncs(
             group=request.group,
             member=request.member,
@@ -104,9 +104,9 @@ async def answer_sync(desk: Desk, request: SyncGroup, _payload: memoryview) -> R
     return GroupSynced(synced.assignment), b""
 
 
-async def answer_beat(desk: Desk, request: BeatGroup, _payload: memoryview) -> Reply:
+async def answer_beat(desk: Context, request: BeatGroup, _payload: memoryview) -> Reply:
     """The member is alive."""
-    desk.engine.coordinator(request.group).heartbeat(
+    desk.engine.groups.coordinator(request.group).heartbeat(
         request.group,
         member=request.member,
         generation=request.generation,
@@ -115,9 +115,9 @@ async def answer_beat(desk: Desk, request: BeatGroup, _payload: memoryview) -> R
     return Done(), b""
 
 
-async def answer_leave(desk: Desk, request: LeaveGroup, _payload: memoryview) -> Reply:
+async def answer_leave(desk: Context, request: LeaveGroup, _payload: memoryview) -> Reply:
     """The member goes; one that is gone already is told so."""
-    coordinator = desk.engine.coordinator(request.group)
+    coordinator = desk.engine.groups.coordinator(request.group)
     leaving = [LeavingMember(request.member, request.instance)]
     (outcome,) = await coordinator.leave(request.group, leaving)
     if outcome.error is not None:
@@ -128,13 +128,13 @@ async def answer_leave(desk: Desk, request: LeaveGroup, _payload: memoryview) ->
 # Offsets.
 
 
-async def answer_commit(desk: Desk, request: CommitOffsets, _payload: memoryview) -> Reply:
+async def answer_commit(desk: Context, request: CommitOffsets, _payload: memoryview) -> Reply:
     """Remember offsets; those of partitions that are gone are told apart from the others."""
-    catalog = desk.engine.catalog
+    catalog = desk.engine.topics.catalog
     failures: dict[OffsetKey, Described] = {}
     offsets: list[OffsetOfMember] = []
     keys: list[OffsetKey] = []
-    coordinator = desk.engine.coordinator(request.group)
+    coordinator = desk.engine.groups.coordinator(request.group)
     for one in request.offsets:
         topic_id = TopicId(one.topic_id)
         keys.append((topic_id, one.index))
@@ -160,11 +160,11 @@ async def answer_commit(desk: Desk, request: CommitOffsets, _payload: memoryview
     return OffsetsCommitted(tuple(failures.get(key) for key in keys)), b""
 
 
-async def answer_committed(desk: Desk, request: AskCommitted, _payload: memoryview) -> Reply:
+async def answer_committed(desk: Context, request: AskCommitted, _payload: memoryview) -> Reply:
     """How far the group has got, after a majority has confirmed that this node knows."""
     engine = desk.engine
-    coordinator = engine.coordinator(request.group)
-    await engine.confirm_group(request.group)
+    coordinator = engine.groups.coordinator(request.group)
+    await engine.groups.confirm_group(request.group)
     keys = [(TopicId(topic_id), index) for topic_id, index in request.parts] or None
     rows = (
         CommittedRow(topic_id, index, one.offset, one.commit_ms)
@@ -176,7 +176,7 @@ async def answer_committed(desk: Desk, request: AskCommitted, _payload: memoryvi
 # For people.
 
 
-async def answer_groups(desk: Desk, _request: AskGroups, _payload: memoryview) -> Reply:
+async def answer_groups(desk: Context, _request: AskGroups, _payload: memoryview) -> Reply:
     """All groups whose coordinators can be reached."""
     rows = (
         GroupRow(line.group, line.state, line.coordinator) for line in await desk.node.lag.groups()
@@ -184,7 +184,7 @@ async def answer_groups(desk: Desk, _request: AskGroups, _payload: memoryview) -
     return GroupRows(tuple(rows)), b""
 
 
-async def answer_group(desk: Desk, request: AskGroup, _payload: memoryview) -> Reply:
+async def answer_group(desk: Context, request: AskGroup, _payload: memoryview) -> Reply:
     """One group with its lag, wherever its coordinator is."""
     found = await desk.node.lag.group(request.group)
     answer = GroupInfo(
@@ -204,9 +204,9 @@ async def answer_group(desk: Desk, request: AskGroup, _payload: memoryview) -> R
     return answer, b""
 
 
-async def answer_delete(desk: Desk, request: DeleteGroup, _payload: memoryview) -> Reply:
+async def answer_delete(desk: Context, request: DeleteGroup, _payload: memoryview) -> Reply:
     """Forget an empty group."""
-    await desk.engine.coordinator(request.group).delete_group(request.group)
+    await desk.engine.groups.coordinator(request.group).delete_group(request.group)
     return Done(1), b""
 
 

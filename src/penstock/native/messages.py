@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from penstock.core.errors import InvalidRequest, UnknownPartition
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX, LEASE_MS_MAX, SETTLEMENTS_MAX
 from penstock.core.types import Offset
-from penstock.engine.engine import Acks, Produced
+from penstock.engine.topics.topics import Acks, Produced
 from penstock.machines import queues
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Settlement, Verdict
-from penstock.native.handling import PROTOCOL, Desk, Handlers, Reply
+from penstock.native.context import PROTOCOL, Context, Handlers, Reply
 from penstock.wire.requests import (
     Answer,
     Append,
@@ -27,10 +27,10 @@ _VERDICTS = {int(verdict): verdict for verdict in Verdict}
 _UNSENT_DELAY_MS = -1
 
 
-def begin_append(desk: Desk, request: Append, payload: memoryview) -> "asyncio.Future[Produced]":
+def begin_append(desk: Context, request: Append, payload: memoryview) -> "asyncio.Future[Produced]":
     """Append a batch, now: the order of calls is the order of offsets."""
     topic = desk.topic(request.topic_id)
-    return desk.engine.produce(topic, request.index, payload, Acks.ALL, desk.flow)
+    return desk.engine.topics.produce(topic, request.index, payload, Acks.ALL, desk.flow)
 
 
 def appended(produced: Produced) -> Appended:
@@ -38,24 +38,24 @@ def appended(produced: Produced) -> Appended:
     return Appended(produced.base_offset, produced.log_append_ms)
 
 
-async def answer_append(desk: Desk, request: Append, payload: memoryview) -> Reply:
+async def answer_append(desk: Context, request: Append, payload: memoryview) -> Reply:
     """Append a batch; there is no await before it is in its place."""
     return appended(await begin_append(desk, request, payload)), b""
 
 
-async def answer_send(desk: Desk, request: Send, _payload: memoryview) -> Reply:
+async def answer_send(desk: Context, request: Send, _payload: memoryview) -> Reply:
     """Append messages whose ids count."""
     topic = _checked(desk.topic(request.topic_id), request.index)
     if not request.messages:
         return SentOnes(()), b""
-    sent = await desk.engine.queues.send(
+    sent = await desk.engine.delivery.send(
         topic, request.messages, index=request.index, protocol=PROTOCOL
     )
     return SentOnes(tuple((one.offset, one.duplicate) for one in sent)), b""
 
 
 def begin_settle(
-    desk: Desk, request: Settle, _payload: memoryview
+    desk: Context, request: Settle, _payload: memoryview
 ) -> "asyncio.Future[queues.Settled]":
     """Say what became of leased messages."""
     topic = _checked(desk.topic(request.topic_id), request.index)
@@ -64,7 +64,7 @@ def begin_settle(
             f"{len(request.settlements)} verdicts in one request; {SETTLEMENTS_MAX} may be"
         )
     settlements = [_settlement(*one) for one in request.settlements]
-    here = desk.engine.queues.here
+    here = desk.engine.delivery.here
     return here.begin_settle(topic, request.index, request.group, settlements)
 
 
@@ -73,7 +73,7 @@ def settled(reply: queues.Settled) -> Settled:
     return Settled(tuple(map(int, reply.outcomes)))
 
 
-async def answer_settle(desk: Desk, request: Settle, payload: memoryview) -> Reply:
+async def answer_settle(desk: Context, request: Settle, payload: memoryview) -> Reply:
     """Say what became of leased messages."""
     return settled(await begin_settle(desk, request, payload)), b""
 
@@ -103,7 +103,7 @@ MESSAGE_HANDLERS: Handlers = {Append: answer_append, Send: answer_send, Settle: 
 class Quick(NamedTuple):
     """A request that waits for one thing only, once it is begun: for its shard to say so."""
 
-    begin: Callable[[Desk, Any, memoryview], "asyncio.Future[Any]"]
+    begin: Callable[[Context, Any, memoryview], "asyncio.Future[Any]"]
     """Raises what is wrong with the request, or tells it by the future."""
     answer: Callable[[Any], Answer]
     """What the client is told of the future's result."""

@@ -7,9 +7,9 @@ from penstock.core.limits import BROWSE_STEPS_MAX
 from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import Offset
-from penstock.engine.queues import ALL_STATES
+from penstock.engine.delivery.service import ALL_STATES
 from penstock.machines.catalog import Topic
-from penstock.native.handling import Desk, Handlers, Reply
+from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AskMove,
     AskWorkGroups,
@@ -29,14 +29,14 @@ from penstock.wire.requests import (
 BROWSE_MESSAGES_MAX = 1_000
 
 
-async def answer_browse(desk: Desk, request: Browse, _payload: memoryview) -> Reply:
+async def answer_browse(desk: Context, request: Browse, _payload: memoryview) -> Reply:
     """Messages as they lie there."""
-    topic = _partition(desk.engine.topic(request.name), request.index)
+    topic = _partition(desk.engine.topics.topic(request.name), request.index)
     states = frozenset(request.states) or ALL_STATES
     if not states <= ALL_STATES:
         odd = ", ".join(sorted(states - ALL_STATES))
         raise InvalidRequest(f"no message is ever {odd}; the states are {sorted(ALL_STATES)}")
-    found = await desk.engine.queues.browse(
+    found = await desk.engine.delivery.browse(
         topic,
         group=request.group,
         index=request.index,
@@ -58,37 +58,37 @@ async def answer_browse(desk: Desk, request: Browse, _payload: memoryview) -> Re
     return Browsed(tuple(rows)), b""
 
 
-async def answer_count(desk: Desk, request: Count, _payload: memoryview) -> Reply:
+async def answer_count(desk: Context, request: Count, _payload: memoryview) -> Reply:
     """Messages by state."""
     engine = desk.engine
-    counts = await engine.queues.counts(engine.topic(request.name), request.group)
-    return Counted(msgspec.structs.asdict(counts), engine.clock.wall_ms()), b""
+    counts = await engine.delivery.counts(engine.topics.topic(request.name), request.group)
+    return Counted(msgspec.structs.asdict(counts), engine.topics.clock.wall_ms()), b""
 
 
-async def answer_work_groups(desk: Desk, request: AskWorkGroups, _payload: memoryview) -> Reply:
+async def answer_work_groups(desk: Context, request: AskWorkGroups, _payload: memoryview) -> Reply:
     """Who works on a queue."""
-    partitions = set(desk.engine.topic(request.name).partitions)
+    partitions = set(desk.engine.topics.topic(request.name).partitions)
     found = await desk.engine.survey.groups()
     names = {name for one, groups in found.items() if one in partitions for name in groups}
     return WorkGroups(tuple(sorted(names))), b""
 
 
-async def answer_purge(desk: Desk, request: Purge, _payload: memoryview) -> Reply:
+async def answer_purge(desk: Context, request: Purge, _payload: memoryview) -> Reply:
     """Drop what is left to do."""
-    count = await desk.engine.queues.purge(desk.engine.topic(request.name), request.group)
+    count = await desk.engine.delivery.purge(desk.engine.topics.topic(request.name), request.group)
     return Done(count), b""
 
 
-async def answer_redrive(desk: Desk, request: Redrive, _payload: memoryview) -> Reply:
+async def answer_redrive(desk: Context, request: Redrive, _payload: memoryview) -> Reply:
     """Deliver dead messages anew. Those that stayed in the queue come back at once; the others are
     in a dead-letter queue, and that is what was named: they are moved."""
     engine = desk.engine
-    topic = engine.topic(request.name)
+    topic = engine.topics.topic(request.name)
     group = request.group or DEFAULT_WORK_GROUP
     wanted = None
     if request.places:
         wanted = MoveFilter(places=tuple((index, Offset(at)) for index, at in request.places))
-    counts = await engine.queues.counts(topic, group)
+    counts = await engine.delivery.counts(topic, group)
     if counts.dead and not request.to:
         if request.dry_run and wanted is None:
             return Redriven(counts.dead), b""
@@ -96,7 +96,7 @@ async def answer_redrive(desk: Desk, request: Redrive, _payload: memoryview) -> 
             topic, group=group, filter=wanted, dry_run=request.dry_run
         )
         return Redriven(count), b""
-    destination = engine.topic(request.to) if request.to else None
+    destination = engine.topics.topic(request.to) if request.to else None
     move = await engine.moves.start(
         topic,
         destination,
@@ -107,9 +107,9 @@ async def answer_redrive(desk: Desk, request: Redrive, _payload: memoryview) -> 
     return Redriven(move.to_move, move.move_id), b""
 
 
-async def answer_move(desk: Desk, request: AskMove, _payload: memoryview) -> Reply:
+async def answer_move(desk: Context, request: AskMove, _payload: memoryview) -> Reply:
     """How far a move is."""
-    for move in await desk.engine.moves.list(desk.engine.topic(request.name)):
+    for move in await desk.engine.moves.list(desk.engine.topics.topic(request.name)):
         if move.move_id == request.move_id:
             state = move.state.name.lower()
             return MoveInfo(state, move.moved, move.to_move, move.failure), b""

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.core.errors import InvalidRequest, PenstockError
-from penstock.engine.node import Node
-from penstock.engine.slow_requests import SlowRequests
-from penstock.native.covering import COVER_HANDLERS
+from penstock.engine.cluster.node import Node
+from penstock.engine.topics.slow_requests import SlowRequests
+from penstock.native.context import Buffer, Context, Handler, Reply
+from penstock.native.cumulative_acks import COVER_HANDLERS
 from penstock.native.groups import GROUP_HANDLERS
-from penstock.native.handling import Buffer, Desk, Handler, Reply
+from penstock.native.log_reads import READ_HANDLERS
 from penstock.native.messages import MESSAGE_HANDLERS, Quick
-from penstock.native.publishing import PUBLISH_HANDLERS
+from penstock.native.publications import PUBLISH_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
-from penstock.native.reading import READ_HANDLERS
-from penstock.native.taking import Taking
+from penstock.native.receive import ReceiveService
 from penstock.native.topics import TOPIC_HANDLERS
-from penstock.native.tracing import TRACE_HANDLERS
+from penstock.native.traces import TRACE_HANDLERS
 from penstock.wire.requests import Answer, Request, Take, Taken
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
@@ -39,13 +39,13 @@ class Service:
     """Answers native requests; one per node."""
 
     def __init__(self, node: Node) -> None:
-        self._desk = Desk(node)
-        self._taking = Taking(self._desk)
+        self._desk = Context(node)
+        self._taking = ReceiveService(self._desk)
 
     @property
     def slow_requests(self) -> SlowRequests:
         """Who tells of requests that took long."""
-        return self._desk.engine.slow_requests
+        return self._desk.engine.topics.slow_requests
 
     async def answer(self, request: Request, payload: Buffer = b"", *, address: str = "") -> Reply:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.

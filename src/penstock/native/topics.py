@@ -5,7 +5,7 @@ from penstock.core.queue_rules import Deduplication
 from penstock.core.version import __version__
 from penstock.engine.engine import Engine
 from penstock.machines.catalog import Topic
-from penstock.native.handling import Desk, Handlers, Reply
+from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AddPartitions,
     AskCluster,
@@ -30,31 +30,33 @@ says none of it costs nothing."""
 NEW_QUEUE_PARTITIONS = 1
 
 
-async def answer_cluster(desk: Desk, _request: AskCluster, _payload: memoryview) -> Reply:
+async def answer_cluster(desk: Context, _request: AskCluster, _payload: memoryview) -> Reply:
     """All nodes, and where clients reach them."""
     engine = desk.engine
-    alive = engine.alive()
+    alive = engine.topics.alive()
     nodes = tuple(
         NodeInfo(node, record.kafka, node in alive)
-        for node, record in sorted(engine.catalog.nodes.items())
+        for node, record in sorted(engine.topics.catalog.nodes.items())
     )
-    controller = engine.controller()
-    info = ClusterInfo(engine.cluster_id, engine.node_id, controller, __version__, nodes)
+    controller = engine.topics.controller()
+    info = ClusterInfo(
+        engine.topics.cluster_id, engine.topics.node_id, controller, __version__, nodes
+    )
     return info, b""
 
 
-async def answer_producer(desk: Desk, _request: AskProducer, _payload: memoryview) -> Reply:
+async def answer_producer(desk: Context, _request: AskProducer, _payload: memoryview) -> Reply:
     """A new producer's id."""
-    return ProducerInfo(await desk.engine.new_producer_id()), b""
+    return ProducerInfo(await desk.engine.topics.new_producer_id()), b""
 
 
-async def answer_topic(desk: Desk, request: AskTopic, _payload: memoryview) -> Reply:
+async def answer_topic(desk: Context, request: AskTopic, _payload: memoryview) -> Reply:
     """A topic by name; it is made if the client wants it and the broker lets it."""
     engine = desk.engine
-    topic = engine.catalog.topic(request.name)
+    topic = engine.topics.catalog.topic(request.name)
     if topic is None:
-        if not request.create or not engine.settings.auto_create_topics:
-            topic = engine.topic(request.name)  # Says that there is none.
+        if not request.create or not engine.topics.settings.auto_create_topics:
+            topic = engine.topics.topic(request.name)  # Says that there is none.
         else:
             topic = await _make(engine, request)
     return describe(engine, topic), b""
@@ -63,52 +65,56 @@ async def answer_topic(desk: Desk, request: AskTopic, _payload: memoryview) -> R
 async def _make(engine: Engine, request: AskTopic) -> Topic:
     is_queue = request.create == "queue"
     try:
-        return await engine.create_topic(
+        return await engine.topics.create_topic(
             request.name,
             NEW_QUEUE_PARTITIONS if is_queue else None,
             NEW_QUEUE_CONFIGS if is_queue else {},
         )
     except TopicExists:  # Somebody else was quicker.
-        return engine.topic(request.name)
+        return engine.topics.topic(request.name)
 
 
-async def answer_topics(desk: Desk, _request: AskTopics, _payload: memoryview) -> Reply:
+async def answer_topics(desk: Context, _request: AskTopics, _payload: memoryview) -> Reply:
     """All topics in a line each."""
     rows = (
         TopicRow(topic.name, topic.topic_id, len(topic.partitions), topic.settings.queue.is_queue)
-        for _, topic in sorted(desk.engine.catalog.topics.items())
+        for _, topic in sorted(desk.engine.topics.catalog.topics.items())
     )
     return TopicRows(tuple(rows)), b""
 
 
-async def answer_create(desk: Desk, request: CreateTopic, _payload: memoryview) -> Reply:
+async def answer_create(desk: Context, request: CreateTopic, _payload: memoryview) -> Reply:
     """Make a topic."""
-    topic = await desk.engine.create_topic(request.name, request.partitions, request.configs)
+    topic = await desk.engine.topics.create_topic(request.name, request.partitions, request.configs)
     return describe(desk.engine, topic), b""
 
 
-async def answer_configure(desk: Desk, request: ConfigureTopic, _payload: memoryview) -> Reply:
+async def answer_configure(desk: Context, request: ConfigureTopic, _payload: memoryview) -> Reply:
     """Change configs."""
-    topic = await desk.engine.configure_topic(request.name, request.changes)
+    topic = await desk.engine.topics.configure_topic(request.name, request.changes)
     return describe(desk.engine, topic), b""
 
 
-async def answer_add_partitions(desk: Desk, request: AddPartitions, _payload: memoryview) -> Reply:
+async def answer_add_partitions(
+    desk: Context, request: AddPartitions, _payload: memoryview
+) -> Reply:
     """More partitions."""
-    topic = await desk.engine.add_partitions(request.name, request.total)
+    topic = await desk.engine.topics.add_partitions(request.name, request.total)
     return describe(desk.engine, topic), b""
 
 
-async def answer_delete(desk: Desk, request: DeleteTopic, _payload: memoryview) -> Reply:
+async def answer_delete(desk: Context, request: DeleteTopic, _payload: memoryview) -> Reply:
     """Remove a topic."""
-    await desk.engine.delete_topic(request.name)
+    await desk.engine.topics.delete_topic(request.name)
     return Done(), b""
 
 
 def describe(engine: Engine, topic: Topic) -> TopicInfo:
     """What a client has to know of a topic."""
     rules = topic.settings.queue.queue_rules
-    leaders = tuple(engine.leader(engine.shard_of(one)).node for one in topic.partitions)
+    leaders = tuple(
+        engine.topics.leader(engine.topics.shard_of(one)).node for one in topic.partitions
+    )
     return TopicInfo(
         name=topic.name,
         topic_id=topic.topic_id,

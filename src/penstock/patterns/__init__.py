@@ -14,7 +14,7 @@ Each module opens with its theory. They need the client and nothing else of Pens
 
 from penstock.patterns.batch_processor import Batch, BatchProcessor
 from penstock.patterns.event_projection import EventProjection
-from penstock.patterns.event_sourcing import Aggregate, AggregateStore, VersionConflict
+from penstock.patterns.event_store import Aggregate, AggregateStore, VersionConflict
 from penstock.patterns.fan_out import FanOut, copy_to
 from penstock.patterns.outbox import Outbox
 from penstock.patterns.outbox_relay import OutboxRelay

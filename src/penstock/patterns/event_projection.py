@@ -15,7 +15,7 @@ from penstock.client.client import Client
 from penstock.client.database import Connection, Cursor, ParamStyle, run, table_name
 from penstock.client.record import Record
 from penstock.core.decoders import json_decoder
-from penstock.patterns.event_sourcing import StoredEvent
+from penstock.patterns.event_store import StoredEvent
 from penstock.patterns.projection import Projection
 
 E = TypeVar("E")

@@ -15,7 +15,7 @@ change, and a relay sends what it finds there:
 
 A relay that dies after sending and before it has marked the row sends it again. Every row has an
 id, and it is the message's `dedup_id`: the queue drops the second one, and a consumer with a store
-of processed ids (`penstock.client.processed`) drops it however late it is. So destinations must
+of processed ids (`penstock.client.processed_ids`) drops it however late it is. So destinations must
 remember ids, as queues do that were made by being used, or by `create_queue(deduplication="id")`.
 
 Rows are sent in the order in which they were added; messages of one key therefore arrive in the
@@ -35,7 +35,7 @@ import msgspec
 
 from penstock.client.codecs import codec_for
 from penstock.client.database import Connection, Cursor, ParamStyle, run, table_name
-from penstock.client.outgoing import Outgoing
+from penstock.client.producer.outgoing_message import Outgoing
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.decoders import json_decoder

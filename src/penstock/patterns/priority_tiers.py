@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 from penstock.client.client import Client
 from penstock.client.message import Message
 from penstock.client.queue import Queue
-from penstock.client.sent import Sent
+from penstock.client.sent_message import Sent
 from penstock.core.errors import InvalidRequest
 
 TIERS_MAX = 20

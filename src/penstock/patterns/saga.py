@@ -20,7 +20,7 @@ This module is the definition and the state, pure; `penstock.patterns.saga_runne
 - An action may run more than once: the worker may die after it and before the event is written. So
   every call carries a `key`, `saga name/saga id/step`, the same at every attempt, to be handed on
   to the other system. Where that is a database, `with store.once(call)` does it
-  (`penstock.client.processed`).
+  (`penstock.client.processed_ids`).
 - `StepRefused` says that a step did nothing and never will (the card is declined): what came before
   is compensated. Any other exception leaves open what happened: the step is tried again, and when
   that has failed often enough, it is compensated too. A compensation must therefore bear that there

@@ -40,7 +40,7 @@ from penstock.core.entries import EntryKind, HardState, Membership, SnapshotMark
 from penstock.core.errors import NotLeader
 from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Term
 from penstock.raft.election import ElectionNotes
-from penstock.raft.following import Following
+from penstock.raft.follower import Following
 from penstock.raft.leadership import Leadership
 from penstock.raft.log import LogReader, RaftLog
 from penstock.raft.membership import MembershipHistory

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.request_times import RequestTimes
+from penstock.engine.cluster.node import Node
 from penstock.engine.engine import Engine
-from penstock.engine.node import Node
 from penstock.server.config import Config
 from penstock.server.notation import Address
 from penstock.sqs.endpoint import Endpoint
@@ -52,7 +52,7 @@ class HttpFront:
         if self._sqs is None:
             return
         settings = self._config.sqs
-        self._sqs.slow_requests = engine.slow_requests
+        self._sqs.slow_requests = engine.topics.slow_requests
         self._sqs.service = Service(
             engine,
             SqsSettings(

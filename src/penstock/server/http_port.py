@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.clock import precise_seconds
 from penstock.server.notation import Address
-from penstock.web.binding import bind
+from penstock.web.port import bind
 
 if TYPE_CHECKING:
     from penstock.server.http_front import HttpFront
@@ -33,8 +33,8 @@ PIECES = (
     "wsgiref.simple_server",
     "prometheus_client",
     "penstock.web.metrics",
-    "penstock.web.dashboard.queue_page",
-    "penstock.web.dashboard.pages",
+    "penstock.web.dashboard.pages.queue_page",
+    "penstock.web.dashboard.routes",
     "penstock.web.app",
     "logging.config",
     "click",

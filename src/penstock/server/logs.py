@@ -21,7 +21,7 @@ from typing import TextIO
 
 import msgspec
 
-from penstock.engine.events import kind_of
+from penstock.engine.inspection.events import kind_of
 from penstock.server.config import Log
 
 _LEVELS = {

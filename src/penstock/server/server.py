@@ -35,14 +35,14 @@ from penstock.core.errors import LocalError, PenstockError
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.pauses import growing_pauses
 from penstock.core.types import NodeId
-from penstock.engine.engine import EngineSettings
-from penstock.engine.group_requests import GroupSettings
-from penstock.engine.moved_time import MovedTime
-from penstock.engine.node import Node
-from penstock.engine.node_settings import NodeSettings
+from penstock.engine.cluster.movable_clock import ClockMover
+from penstock.engine.cluster.node import Node
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.groups.requests import GroupSettings
+from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka.listener import KafkaListener
-from penstock.kafka.switchboard import KafkaSettings
-from penstock.native.guests import NativeGuests
+from penstock.kafka.port_state import KafkaSettings
+from penstock.native.listener import NativeGuests
 from penstock.native.service import Service
 from penstock.server.checks import advertised
 from penstock.server.config import Config
@@ -111,7 +111,7 @@ class Server:
         self._guest = guest
         self._disk = disk
         self._clock = clock or SystemClock()
-        self._time: MovedTime | None = None
+        self._time: ClockMover | None = None
         self._loaded = loaded
         self._config: Config = loaded.config
         self._on_ready = on_ready
@@ -394,9 +394,9 @@ class Server:
                 raise refusal("peer", peer, error) from error
             raise
         self._node = node
-        self._time = MovedTime(node, self._clock)
+        self._time = ClockMover(node, self._clock)
         slow_ms = self._config.log.slow_request_ms
-        node.engine.slow_requests.seconds = slow_ms / 1_000 if slow_ms else math.inf
+        node.engine.topics.slow_requests.seconds = slow_ms / 1_000 if slow_ms else math.inf
         self._follow_node()
         if self._http_port is not None:
             asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._http_port.want)
@@ -455,7 +455,7 @@ def _unready(node: Node, kafka: str) -> str:
     problems = node.health().problems
     if problems:
         return problems[0]
-    record = node.engine.node(node.engine.node_id)
+    record = node.engine.topics.node(node.engine.topics.node_id)
     if record is None or record.kafka != kafka:
         return "the cluster does not know yet where this node is"
     return ""

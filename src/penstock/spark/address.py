@@ -11,7 +11,7 @@ inside this process (`file:`, `memory:`) cannot be read or written by Spark.
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.client.urls import Remote, parse_url
+from penstock.client.connection.urls import Remote, parse_url
 from penstock.core.errors import InvalidRequest, InvalidUrl
 
 SERVERS: Final = "kafka.bootstrap.servers"

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from penstock.client.blocking.loop_thread import LoopThread, close_at_exit
 from penstock.client.client import Client
 from penstock.core.errors import DeadlinePassed, OutcomeUnknown, Unavailable
-from penstock.embedded.connecting import connect
+from penstock.embedded.connector import connect
 
 T = TypeVar("T")
 

@@ -18,17 +18,17 @@ import msgspec
 
 from penstock.core.errors import PenstockError
 from penstock.core.message import NewMessage
+from penstock.engine.delivery.coalescer import Coalescer, CoalescingGate
+from penstock.engine.delivery.requests import Delivery, Receipt, Sent, Wanted
+from penstock.engine.delivery.service import Queues
 from penstock.engine.engine import Engine
-from penstock.engine.gathering import Crowd, Gathering
-from penstock.engine.queue_requests import Delivery, Receipt, Sent, Wanted
-from penstock.engine.queues import Queues
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import Answer
 from penstock.sqs.cooldowns import Cooldowns
 from penstock.sqs.errors import QueueDoesNotExist, SqsError
-from penstock.sqs.lanes import Lane
 from penstock.sqs.names import name_of_url
+from penstock.sqs.queue_profiles import QueueProfile
 from penstock.sqs.receive_attempts import ReceiveAttempts
 
 PROTOCOL: Final = "sqs"
@@ -72,15 +72,15 @@ class Context:
     def __init__(self, engine: Engine, settings: SqsSettings) -> None:
         self.engine = engine
         self.settings = settings
-        self.deleted: Cooldowns[str] = Cooldowns(engine.clock, settings.delete_cooldown_ms)
-        self.purged: Cooldowns[bytes] = Cooldowns(engine.clock, settings.purge_cooldown_ms)
-        self.attempts = ReceiveAttempts(engine.clock)
-        self.flow = engine.traffic.of(PROTOCOL)
-        crowd = Crowd()
-        self.sends: Gathering[NewMessage, Sent] = Gathering(self._send, crowd)
-        self.deletions: Gathering[Settled, Outcome] = Gathering(self._settle, crowd)
-        self.receives: Gathering[Wanted, list[Delivery]] = Gathering(self._receive, crowd)
-        self._lanes: dict[str, Lane] = {}
+        self.deleted: Cooldowns[str] = Cooldowns(engine.topics.clock, settings.delete_cooldown_ms)
+        self.purged: Cooldowns[bytes] = Cooldowns(engine.topics.clock, settings.purge_cooldown_ms)
+        self.attempts = ReceiveAttempts(engine.topics.clock)
+        self.flow = engine.topics.traffic.of(PROTOCOL)
+        crowd = CoalescingGate()
+        self.sends: Coalescer[NewMessage, Sent] = Coalescer(self._send, crowd)
+        self.deletions: Coalescer[Settled, Outcome] = Coalescer(self._settle, crowd)
+        self.receives: Coalescer[Wanted, list[Delivery]] = Coalescer(self._receive, crowd)
+        self._lanes: dict[str, QueueProfile] = {}
         self.changing = asyncio.Lock()
         """Held while a queue's attributes or tags are read, changed and written back."""
 
@@ -102,23 +102,23 @@ class Context:
     @property
     def queues(self) -> Queues:
         """The engine's."""
-        return self.engine.queues
+        return self.engine.delivery
 
     def queue(self, url: str | None) -> Topic:
         """The queue that a request is about."""
-        topic = self.engine.catalog.topic(name_of_url(url)) if url else None
+        topic = self.engine.topics.catalog.topic(name_of_url(url)) if url else None
         if topic is None:
             raise QueueDoesNotExist
         return topic
 
-    def lane(self, url: str | None) -> Lane:
+    def lane(self, url: str | None) -> QueueProfile:
         """The same, as senders and receivers see it."""
         lane = self._lanes.get(url) if url else None
-        if lane is not None and self.engine.catalog.topic(lane.topic.name) is lane.topic:
+        if lane is not None and self.engine.topics.catalog.topic(lane.topic.name) is lane.topic:
             return lane
         topic = self.queue(url)
         assert url, "a queue without a URL was found"
         if len(self._lanes) >= LANES_MAX:
             self._lanes.clear()
-        lane = self._lanes[url] = Lane(topic)
+        lane = self._lanes[url] = QueueProfile(topic)
         return lane

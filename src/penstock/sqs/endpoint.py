@@ -25,8 +25,8 @@ from penstock.core.decoders import json_decoder
 from penstock.core.errors import PenstockError
 from penstock.core.receiver import receiver_name
 from penstock.core.request_times import RequestTimes
-from penstock.engine.parking import begin_parking
-from penstock.engine.slow_requests import SlowRequests
+from penstock.engine.topics.poll_time import begin_parking
+from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.sqs.answers import Answer, MessagesReceived
 from penstock.sqs.context import PROTOCOL
 from penstock.sqs.credential import form_scope, header_scope, read_credential

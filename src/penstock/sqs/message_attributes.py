@@ -24,7 +24,7 @@ from hashlib import md5
 
 import msgspec
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.decoders import json_decoder
 from penstock.core.message import Header
 from penstock.sqs.errors import FORBIDDEN_CHARACTERS, InvalidParameterValue, UnsupportedOperation

@@ -110,9 +110,9 @@ async def _set(context: Context, url: str | None, attributes: Mapping[str, str])
     async with context.changing:
         topic = context.queue(url)
         check_redrive(context, topic.name, checked, fifo=fifo)
-        now_s = context.engine.clock.wall_ms() // 1_000
+        now_s = context.engine.topics.clock.wall_ms() // 1_000
         changes = queue_configs(checked, topic, now_s=now_s)
-        await context.engine.configure_topic(topic.name, changes)
+        await context.engine.topics.configure_topic(topic.name, changes)
 
 
 # The policy.

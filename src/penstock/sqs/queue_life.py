@@ -55,7 +55,7 @@ async def create_queue(context: Context, request: CreateQueue, call: Call) -> Qu
     check_tags(request.tags or {}, name)
     checked = check_queue_attributes(attributes, fifo=fifo)
     found = QueueLocated(queue_url=queue_url(call.base_url, name))
-    existing = context.engine.catalog.topic(name)
+    existing = context.engine.topics.catalog.topic(name)
     if existing is not None:
         _check_same(checked, existing, call)
         return found
@@ -66,11 +66,11 @@ async def create_queue(context: Context, request: CreateQueue, call: Call) -> Qu
         )
     check_redrive(context, name, checked, fifo=fifo)
     try:
-        await context.engine.create_topic(
+        await context.engine.topics.create_topic(
             name, _partitions(context, checked), _new_configs(context, checked, request.tags)
         )
     except TopicExists:  # Somebody was faster.
-        _check_same(checked, context.engine.topic(name), call)
+        _check_same(checked, context.engine.topics.topic(name), call)
     return found
 
 
@@ -80,7 +80,7 @@ def _new_configs(
     wanted = dict(checked)
     if FIFO in wanted:
         wanted.setdefault(CONTENT_BASED, "false")
-    now_s = context.engine.clock.wall_ms() // 1_000
+    now_s = context.engine.topics.clock.wall_ms() // 1_000
     configs: dict[str, str | None] = {**NEW_QUEUE, **queue_configs(wanted, None, now_s=now_s)}
     if tags:
         configs["queue.sqs"] = add_tags(read_document(configs["queue.sqs"] or ""), tags).write()
@@ -107,7 +107,7 @@ def check_redrive(context: Context, source: str, checked: Mapping[str, str], *, 
     if not text:
         return
     name = read_redrive(text).target
-    target = context.engine.catalog.topic(name)
+    target = context.engine.topics.catalog.topic(name)
     queue = target.settings.queue if target is not None else None
     check_target(
         text,
@@ -122,7 +122,7 @@ def check_redrive(context: Context, source: str, checked: Mapping[str, str], *, 
 async def delete_queue(context: Context, request: DeleteQueue, _: Call) -> None:
     """Remove a queue with all its messages."""
     topic = context.queue(request.queue_url)
-    await context.engine.delete_topic(topic.name, topic.topic_id)
+    await context.engine.topics.delete_topic(topic.name, topic.topic_id)
     context.deleted.begin(topic.name)
 
 
@@ -145,7 +145,7 @@ async def get_queue_url(context: Context, request: GetQueueUrl, call: Call) -> Q
         raise InvalidParameterValue(
             "Value for parameter QueueName is invalid. Reason: Must specify a queue name."
         )
-    if context.engine.catalog.topic(name) is None:
+    if context.engine.topics.catalog.topic(name) is None:
         raise QueueDoesNotExist
     return QueueLocated(queue_url=queue_url(call.base_url, name))
 
@@ -158,7 +158,7 @@ async def list_queues(context: Context, request: ListQueues, call: Call) -> Queu
     prefix = request.queue_name_prefix or ""
     names = (
         name
-        for name, topic in context.engine.catalog.topics.items()
+        for name, topic in context.engine.topics.catalog.topics.items()
         if name.startswith(prefix) and topic.settings.queue.is_queue
     )
     page, token = _page(names, request.max_results, request.next_token)
@@ -182,7 +182,7 @@ def dead_letter_sources(context: Context, target: str) -> list[str]:
     """Names of queues that send their dead letters to this one."""
     return [
         name
-        for name, topic in context.engine.catalog.topics.items()
+        for name, topic in context.engine.topics.catalog.topics.items()
         if topic.settings.queue.dead_letter_topic == target
     ]
 

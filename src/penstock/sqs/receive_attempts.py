@@ -15,7 +15,7 @@ import msgspec
 from penstock.core.clock import Clock
 from penstock.core.limits import MIB
 from penstock.core.types import TopicId
-from penstock.engine.queue_requests import Delivery
+from penstock.engine.delivery.requests import Delivery
 
 ATTEMPT_MS = 5 * 60 * 1_000
 ATTEMPTS_MAX = 10_000

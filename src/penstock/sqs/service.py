@@ -12,7 +12,7 @@ from penstock.engine.engine import Engine
 from penstock.sqs import requests
 from penstock.sqs.answers import Answer
 from penstock.sqs.context import AGAIN, Call, Context, SqsSettings, Told
-from penstock.sqs.moving import (
+from penstock.sqs.move_tasks import (
     cancel_message_move_task,
     list_message_move_tasks,
     start_message_move_task,
@@ -31,15 +31,15 @@ from penstock.sqs.queue_life import (
     list_queues,
     purge_queue,
 )
-from penstock.sqs.receiving import begin_receive_message, receive_message
+from penstock.sqs.receive import begin_receive_message, receive_message
 from penstock.sqs.requests import Request
-from penstock.sqs.sending import (
+from penstock.sqs.send import (
     begin_send_message,
     begin_send_message_batch,
     send_message,
     send_message_batch,
 )
-from penstock.sqs.settling import (
+from penstock.sqs.settle import (
     begin_delete_message,
     begin_delete_message_batch,
     change_message_visibility,

@@ -73,8 +73,8 @@ def _check_keys(keys: Iterable[str]) -> None:
 
 def _document(context: Context, topic: Topic) -> QueueDocument:
     """As it is now: somebody may have changed it while we waited."""
-    return read_document(context.engine.topic(topic.name).settings.queue.sqs)
+    return read_document(context.engine.topics.topic(topic.name).settings.queue.sqs)
 
 
 async def _write(context: Context, topic: Topic, document: QueueDocument) -> None:
-    await context.engine.configure_topic(topic.name, {"queue.sqs": document.write()})
+    await context.engine.topics.configure_topic(topic.name, {"queue.sqs": document.write()})

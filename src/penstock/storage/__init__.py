@@ -1,9 +1,9 @@
 """The log of one shard on disk: see `storage.log`."""
 
-from penstock.storage.cleaning import CompactionPolicy
+from penstock.storage.cleaner import CompactionPolicy
 from penstock.storage.disk import Disk, File, Lock, RealDisk
 from penstock.storage.identity import Identity
-from penstock.storage.incoming import Incoming
+from penstock.storage.incoming_snapshot import Incoming
 from penstock.storage.job import Job, LogJob, Step, run
 from penstock.storage.log import ShardLog
 from penstock.storage.quarantine import Quarantine

@@ -25,9 +25,9 @@ from penstock.storage.disk import Buffer
 from penstock.storage.index import GrowingIndex
 from penstock.storage.index_file import IndexFile, encode_index, load_index, write_index
 from penstock.storage.job import Step
+from penstock.storage.log_writer import LogWriter
 from penstock.storage.manifest import SnapshotRow
 from penstock.storage.marker import Marker
-from penstock.storage.pen import Pen
 from penstock.storage.record import RECORD_HEADER_BYTES, decode_header, encode_header
 from penstock.storage.segment import SEGMENT_HEADER_BYTES, Segment
 from penstock.storage.segments import SegmentList, growing
@@ -52,7 +52,7 @@ class Appender:
         self,
         home: LogDirectory,
         segments: SegmentList,
-        pen: Pen,
+        pen: LogWriter,
         *,
         durable_index: Index,
         committed: Index,

@@ -22,11 +22,11 @@ from penstock.core.errors import DiskFull
 from penstock.core.limits import COMPACTED_PARTITIONS_MAX
 from penstock.core.types import NO_INDEX, Index, Offset, PartitionId
 from penstock.storage.appender import Appender, adopt_index
-from penstock.storage.cleaning import Cleaning, CompactionPolicy, Replacement
+from penstock.storage.cleaner import Cleaning, CompactionPolicy, Replacement
 from penstock.storage.directory import LogDirectory
 from penstock.storage.index_file import IndexFile
 from penstock.storage.job import LogJob
-from penstock.storage.sealed import SealedReader
+from penstock.storage.sealed_segment import SealedReader
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentList
 

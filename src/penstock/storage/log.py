@@ -30,18 +30,18 @@ from penstock.core.spans import Spans
 from penstock.core.types import NO_INDEX, Index, Offset, PartitionId
 from penstock.storage.appender import Appender, adopt_index, index_step
 from penstock.storage.ballast import Ballast
-from penstock.storage.cleaning import CompactionPolicy
+from penstock.storage.cleaner import CompactionPolicy
 from penstock.storage.compaction import Compactor
 from penstock.storage.directory import LOCK_NAME, LogDirectory
 from penstock.storage.disk import Disk, Lock
 from penstock.storage.identity import Identity
-from penstock.storage.incoming import Incoming, plan_installation
+from penstock.storage.incoming_snapshot import Incoming, plan_installation
 from penstock.storage.index import GrowingIndex
 from penstock.storage.job import LogJob, Step
 from penstock.storage.log_view import LogView
+from penstock.storage.log_writer import LogWriter
 from penstock.storage.marker import Marker
-from penstock.storage.opening import OpenedLog, make_directory, open_directory
-from penstock.storage.pen import Pen
+from penstock.storage.opener import OpenedLog, make_directory, open_directory
 from penstock.storage.quarantine import Quarantine, lift_quarantine, store_quarantine
 from penstock.storage.reclaim import Reclaimer
 from penstock.storage.scrub import Scrubber
@@ -59,7 +59,7 @@ class ShardLog(LogView):
         hidden = opened.quarantine is not None and not opened.quarantine.repaired
         row = None if hidden else opened.manifest.snapshot
         segments = SegmentList(opened.segments)
-        self._pen = Pen(home, opened.marker, ballast)
+        self._pen = LogWriter(home, opened.marker, ballast)
         appender = Appender(
             home,
             segments,

@@ -44,7 +44,7 @@ from penstock.storage.manifest import (
 )
 from penstock.storage.marker import MARKER_NAME, Marker, MarkerFile
 from penstock.storage.names import segment_name
-from penstock.storage.opening import make_directory
+from penstock.storage.opener import make_directory
 from penstock.storage.quarantine import load_quarantine
 from penstock.storage.segment import SEGMENT_HEADER_BYTES, Segment, decode_segment_header
 from penstock.storage.vote import VoteFile, read_vote

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from penstock.core.errors import DiskFull
 from penstock.core.types import Index, Offset, PartitionId
 from penstock.storage.appender import Appender, adopt_index
-from penstock.storage.copying import copy_records
+from penstock.storage.copier import copy_records
 from penstock.storage.directory import LogDirectory
 from penstock.storage.files import Files, PageDamaged, Pages
 from penstock.storage.index import first_row_after

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from penstock.core.types import NO_INDEX, Index
 from penstock.storage.appender import adopt_index, index_step
-from penstock.storage.copying import check_scan
+from penstock.storage.copier import check_scan
 from penstock.storage.directory import BROKEN_SUFFIX, LogDirectory
 from penstock.storage.disk import File
 from penstock.storage.files import PageDamaged

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from penstock.core.entries import HardState
 from penstock.core.errors import DirectoryRefused, DiskFailed
 from penstock.core.types import NO_INDEX, NO_NODE, NO_TERM, Index, Term
-from penstock.storage.copying import copy_records
+from penstock.storage.copier import copy_records
 from penstock.storage.directory import DAMAGED_SUFFIX, LOCK_NAME, LogDirectory
 from penstock.storage.disk import Disk, Lock
 from penstock.storage.envelope import read_whole, replace_whole, seal, sealed_format, unseal

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from penstock.core.errors import DamagedFile, DiskFailed
 from penstock.core.types import Index
-from penstock.storage.copying import check_scan
+from penstock.storage.copier import check_scan
 from penstock.storage.directory import LogDirectory
 from penstock.storage.job import LogJob
 from penstock.storage.segment import Segment

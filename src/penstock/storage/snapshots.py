@@ -14,8 +14,8 @@ from penstock.storage.appender import Appender
 from penstock.storage.directory import LogDirectory
 from penstock.storage.disk import File
 from penstock.storage.job import LogJob
+from penstock.storage.log_writer import LogWriter
 from penstock.storage.manifest import SnapshotRow
-from penstock.storage.pen import Pen
 from penstock.storage.snapshot import (
     SnapshotLayout,
     find_snapshot_damage,
@@ -29,7 +29,7 @@ class Snapshots:
     """The published snapshot and the one before it."""
 
     def __init__(
-        self, home: LogDirectory, appender: Appender, pen: Pen, row: SnapshotRow | None
+        self, home: LogDirectory, appender: Appender, pen: LogWriter, row: SnapshotRow | None
     ) -> None:
         self._home = home
         self._appender = appender

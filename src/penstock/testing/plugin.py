@@ -49,7 +49,7 @@ def penstock_clock() -> "ManualClock":
 def penstock_client(request: pytest.FixtureRequest) -> "Iterator[Client]":
     """A client of an engine of its own, in memory. In an async test it is open; in a plain one,
     open it on a loop: `async with penstock_client as client`."""
-    from penstock.embedded.connecting import connect  # noqa: PLC0415
+    from penstock.embedded.connector import connect  # noqa: PLC0415
     from penstock.embedded.open_engines import OPEN_ENGINES  # noqa: PLC0415
 
     yield connect(f"memory:test-{uuid.uuid4().hex}", clock=_clock(request))
@@ -61,7 +61,7 @@ def penstock_client(request: pytest.FixtureRequest) -> "Iterator[Client]":
 def penstock_blocking_client(request: pytest.FixtureRequest) -> "Iterator[BlockingClient]":
     """A client for plain code without a loop, open, of an engine of its own, in memory."""
     from penstock.client.blocking.client import BlockingClient  # noqa: PLC0415
-    from penstock.embedded.connecting import connect  # noqa: PLC0415
+    from penstock.embedded.connector import connect  # noqa: PLC0415
 
     with BlockingClient(connect("memory:", clock=_clock(request))) as client:
         yield client

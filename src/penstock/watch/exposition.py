@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from penstock.core.clock import precise_seconds
 from penstock.core.front_end import FrontEndStatistics
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
 from penstock.watch.alert import Alert
 from penstock.watch.families import Families
 from penstock.watch.node_metrics import add_alerts, add_front_ends, add_node, add_shards
@@ -99,7 +99,7 @@ class Exposition:
 
     async def _collect(self, detail: bool) -> Families:
         node, page = self._node, Families()
-        sample = await node.sampling.here()
+        sample = await node.sampler.here()
         self._slice_began = precise_seconds()
         add_node(page, node, sample.machine)
         add_shards(page, node)

@@ -8,9 +8,9 @@ from penstock.core.front_end import FrontEndStatistics
 from penstock.core.limits import TICK_MS
 from penstock.core.types import ShardId
 from penstock.core.version import __version__
-from penstock.engine.node import Node
-from penstock.engine.replica import Replica
-from penstock.engine.samples import MachineSample
+from penstock.engine.cluster.node import Node
+from penstock.engine.inspection.samples import MachineSample
+from penstock.engine.replica.replica import Replica
 from penstock.watch.alert import Alert
 from penstock.watch.build import commit
 from penstock.watch.families import Families
@@ -21,17 +21,17 @@ def add_node(page: Families, node: Node, machine: MachineSample) -> None:
     engine = node.engine
     python = platform.python_version()
     page.add("penstock_build_info", 1, __version__, commit(), python)
-    page.add("penstock_node_info", 1, str(engine.node_id), engine.cluster_id)
+    page.add("penstock_node_info", 1, str(engine.topics.node_id), engine.topics.cluster_id)
     page.add("penstock_uptime_seconds", machine.up_ms / 1_000)
-    page.add("penstock_peers_connected", len(engine.alive()) - 1)
-    page.add("penstock_topics", len(engine.catalog.topics))
-    page.add("penstock_partitions", engine.catalog.partition_count)
+    page.add("penstock_peers_connected", len(engine.topics.alive()) - 1)
+    page.add("penstock_topics", len(engine.topics.catalog.topics))
+    page.add("penstock_partitions", engine.topics.catalog.partition_count)
     page.add("penstock_memory_bytes", machine.memory_bytes, "resident")
     page.add("penstock_memory_bytes", machine.memory_bytes_max, "limit")
     if machine.disk_bytes:
         page.add("penstock_disk_size_bytes", machine.disk_bytes)
         page.add("penstock_disk_free_bytes", machine.disk_free_bytes)
-    page.add("penstock_slow_requests_total", engine.slow_requests.count)
+    page.add("penstock_slow_requests_total", engine.topics.slow_requests.count)
 
 
 def add_shards(page: Families, node: Node) -> None:
@@ -76,7 +76,7 @@ def _add_replica(page: Families, shard: ShardId, replica: Replica) -> tuple[int,
 
 def add_alerts(page: Families, node: Node, firing: Iterable[Alert]) -> None:
     """Every node knows all alerts; one of them tells."""
-    if node.engine.controller() == node.engine.node_id:
+    if node.engine.topics.controller() == node.engine.topics.node_id:
         for (rule, level), count in Counter((one.rule, one.level.value) for one in firing).items():
             page.add("penstock_alerts", count, rule, level)
 

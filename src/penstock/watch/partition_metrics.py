@@ -7,9 +7,9 @@ as the partition does not change.
 from penstock.core.errors import UnknownPartition
 from penstock.core.limits import SCRAPED_GROUPS_MAX, SCRAPED_PARTITIONS_MAX
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.lag import GroupOffsets
-from penstock.engine.node import Node
-from penstock.engine.shard import Shard
+from penstock.engine.cluster.node import Node
+from penstock.engine.groups.lag import GroupOffsets
+from penstock.engine.replica.shard import Shard
 from penstock.machines.catalog import Topic
 from penstock.watch.families import Families
 from penstock.watch.queue_metrics import Pause
@@ -26,8 +26,8 @@ class PartitionMetrics:
     async def add(self, page: Families, *, detail: bool) -> None:
         """What this node holds of topics, and, of those it leads, where their partitions stand."""
         node = self._node
-        catalog = node.engine.catalog
-        if node.engine.controller() == node.engine.node_id:
+        catalog = node.engine.topics.catalog
+        if node.engine.topics.controller() == node.engine.topics.node_id:
             for name in sorted(catalog.topics)[:SCRAPED_PARTITIONS_MAX]:
                 page.add("kafka_topic_partitions", len(catalog.topics[name].partitions), name)
         if not detail and catalog.partition_count > SCRAPED_PARTITIONS_MAX:
@@ -83,7 +83,7 @@ class PartitionMetrics:
         """How far the groups that this node coordinates are behind, partition by partition."""
         node = self._node
         groups: list[GroupOffsets] = []
-        for coordinator in node.engine.led_coordinators():
+        for coordinator in node.engine.groups.led_coordinators():
             groups += node.lag.offsets_of(coordinator)
             await self._pause()
         groups = sorted(groups, key=lambda one: one.group)[:SCRAPED_GROUPS_MAX]

@@ -12,9 +12,9 @@ from penstock.core.histogram import WORK_BOUNDS, Histogram
 from penstock.core.limits import COUNTED_TOPICS_MAX, SCRAPED_GROUPS_MAX, SCRAPED_HISTOGRAMS_MAX
 from penstock.core.request_times import OTHER
 from penstock.core.types import TopicId
-from penstock.engine.node import Node
-from penstock.engine.samples import GroupSample, NodeSample, QueueSample
-from penstock.engine.traffic import FlowReading
+from penstock.engine.cluster.node import Node
+from penstock.engine.inspection.samples import GroupSample, NodeSample, QueueSample
+from penstock.engine.topics.traffic import FlowReading
 from penstock.machines.activity import Activity
 from penstock.watch.families import Families
 from penstock.watch.last_minute import LastMinute, QueueCounters, QueueRates
@@ -62,10 +62,12 @@ class QueueMetrics:
         """All of it."""
         if self._last_minute is None:  # Everything was 0 when the node started.
             self._last_minute = LastMinute(now - sample.machine.up_ms / 1_000)
-        catalog = self._node.engine.catalog
+        catalog = self._node.engine.topics.catalog
         names = {one.topic_id: one.name for one in catalog.topics.values()}
-        flows = self._node.engine.traffic.statistics(lambda name: catalog.topic(name) is not None)
-        activity = self._node.ledger.activity()
+        flows = self._node.engine.topics.traffic.statistics(
+            lambda name: catalog.topic(name) is not None
+        )
+        activity = self._node.delivery_counters.activity()
         await self._pause()
         await self._add_traffic(page, flows)
         await self._add_activity(page, activity)
@@ -158,7 +160,7 @@ class QueueMetrics:
     def _sources(self) -> dict[str, list[str]]:
         """By dead-letter queue: the queues whose dead letters go there."""
         found: dict[str, list[str]] = {}
-        for topic in self._node.engine.catalog.topics.values():
+        for topic in self._node.engine.topics.catalog.topics.values():
             queue = topic.settings.queue
             if queue.dead_letter_topic and queue.is_queue:
                 found.setdefault(queue.dead_letter_topic, []).append(topic.name)

@@ -9,7 +9,7 @@ out or None, and never guessed; a queue of which some partitions could not be as
 
 import msgspec
 
-from penstock.engine.samples import MachineSample
+from penstock.engine.inspection.samples import MachineSample
 
 
 class QueueReading(msgspec.Struct, frozen=True, kw_only=True):

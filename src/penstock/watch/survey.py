@@ -1,6 +1,6 @@
 """A survey: what all nodes say, put together into readings.
 
-Every node is asked for a sample of what it leads (see `engine.sampling`); what is led by nobody is
+Every node is asked for a sample of what it leads (see `engine.sampler`); what is led by nobody is
 missing, and said to be. Counters become rates here, leader by leader (see `meter`). What no single
 sample tells is remembered from one survey to the next: since when a queue has not been asked for
 messages, and a group has had no members.
@@ -13,15 +13,15 @@ import msgspec
 
 from penstock.core.internal_topics import is_internal
 from penstock.core.types import NO_NODE, NodeId, PartitionId, ShardId, TopicId
-from penstock.engine.node import Node
-from penstock.engine.samples import (
+from penstock.engine.cluster.node import Node
+from penstock.engine.inspection.samples import (
     GroupSample,
     NodeSample,
     QueueSample,
     ShardSample,
     WorkCounts,
 )
-from penstock.engine.time_slices import TimeSlices
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.machines.catalog import Topic
 from penstock.watch.meter import MINUTE_MS, Meter
 from penstock.watch.readings import (
@@ -66,9 +66,9 @@ class Survey:
 
     async def take(self) -> Readings:
         """Ask everybody, and put together what they say."""
-        heard, silent = await self._node.sampling.everywhere()
+        heard, silent = await self._node.sampler.everywhere()
         self._slices.begin()
-        now_ms = self._engine.clock.monotonic_ms()
+        now_ms = self._engine.topics.clock.monotonic_ms()
         samples = self._with_late(heard, silent, now_ms)
         silent = [node for node in silent if all(one.node != node for one in samples)]
         queues = await self._queues(samples, now_ms)
@@ -80,8 +80,8 @@ class Survey:
         totals = _totals(queues, groups, topics)
         self._slices.end()
         return Readings(
-            at_ms=self._engine.clock.wall_ms(),
-            node=self._engine.node_id,
+            at_ms=self._engine.topics.clock.wall_ms(),
+            node=self._engine.topics.node_id,
             health=health,
             healthy=healthy,
             totals=totals,
@@ -104,20 +104,20 @@ class Survey:
         led = {shard.shard for one in heard for shard in one.shards}
         for node in silent:
             at_ms, last = self._last.get(node, (now_ms - LATE_MS - 1, None))
-            if last is None or now_ms - at_ms > LATE_MS or node not in self._engine.alive():
+            if last is None or now_ms - at_ms > LATE_MS or node not in self._engine.topics.alive():
                 continue
             if not led & {shard.shard for shard in last.shards}:
                 samples.append(last)
         return (
             samples
             if len(led) == sum(len(one.shards) for one in heard)
-            else _settled(samples, self._engine.shard_of)
+            else _settled(samples, self._engine.topics.shard_of)
         )
 
     def _is_complete(self, samples: Iterable[NodeSample]) -> bool:
         """Every shard was heard of: what is missing is gone."""
         return len({one.shard for sample in samples for one in sample.shards}) == len(
-            self._engine.shards()
+            self._engine.topics.shards()
         )
 
     # Queues.
@@ -131,7 +131,7 @@ class Survey:
         found: list[QueueReading] = []
         met: set[tuple[NodeId, TopicId, str]] = set()
         for key, some in parts.items():
-            topic = self._engine.catalog.topic_by_id(key[0])
+            topic = self._engine.topics.catalog.topic_by_id(key[0])
             if topic is not None:
                 met |= {(sample.node, *key) for sample, _ in some}
                 found.append(self._queue(topic, key, some, letters.get(topic.name, ()), now_ms))
@@ -145,7 +145,7 @@ class Survey:
 
     def _letters(self) -> dict[str, tuple[str, ...]]:
         """The dead-letter queues, and whose they are."""
-        catalog = self._engine.catalog
+        catalog = self._engine.topics.catalog
         if self._letters_known[0] != catalog.revision:
             found: dict[str, tuple[str, ...]] = {}
             for name, topic in catalog.topics.items():
@@ -266,7 +266,7 @@ class Survey:
         topics: list[TopicLag] = []
         heard = one.members > 0 or one.group not in self._peopled_ms
         for topic_id, lag, committed, partitions, complete in one.topics:
-            topic = self._engine.catalog.topic_by_id(topic_id)
+            topic = self._engine.topics.catalog.topic_by_id(topic_id)
             if topic is None:
                 continue
             meter = self._group_meters.setdefault((one.group, topic_id), Meter(1))
@@ -309,7 +309,7 @@ class Survey:
             _keep(self._topic_meters, sums.keys())
         found: list[TopicReading] = []
         for topic_id, (partitions, starts, ends) in sums.items():
-            topic = self._engine.catalog.topic_by_id(topic_id)
+            topic = self._engine.topics.catalog.topic_by_id(topic_id)
             if topic is not None:
                 meter = self._topic_meters.setdefault(topic_id, Meter(1))
                 meter.note(now_ms, (ends,), partitions)
@@ -335,15 +335,15 @@ class Survey:
                 known = led.get(one.shard)
                 if known is None or one.term > known[1].term:
                     led[one.shard] = sample.node, one
-        return tuple(self._shard(ShardId(shard), led) for shard in self._engine.shards())
+        return tuple(self._shard(ShardId(shard), led) for shard in self._engine.topics.shards())
 
     def _shard(
         self, shard: ShardId, led: Mapping[ShardId, tuple[NodeId, ShardSample]]
     ) -> ShardReading:
         known = led.get(shard)
-        read_only = self._engine.is_read_only(shard)
+        read_only = self._engine.topics.is_read_only(shard)
         if known is None:
-            term = self._engine.leader(shard).term
+            term = self._engine.topics.leader(shard).term
             return ShardReading(shard=shard, leader=NO_NODE, term=term, read_only=read_only)
         node, one = known
         return ShardReading(
@@ -374,7 +374,7 @@ class Survey:
         for shard in shards:
             leads[shard.leader] = leads.get(shard.leader, 0) + 1
         found = []
-        for node, record in sorted(self._engine.catalog.nodes.items()):
+        for node, record in sorted(self._engine.topics.catalog.nodes.items()):
             machine = machines.get(node)
             base = NodeReading(
                 node=node,

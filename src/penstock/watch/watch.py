@@ -20,13 +20,12 @@ import msgspec
 from penstock.core.alert_levels import Level
 from penstock.core.errors import PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.core.types import NO_NODE, ShardId
-from penstock.engine.node import Node
-from penstock.engine.placement import CATALOG_SHARD
-from penstock.engine.time_slices import TimeSlices
+from penstock.core.types import CATALOG_SHARD, NO_NODE, ShardId
+from penstock.engine.cluster.node import Node
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.watch.alert import Alert, AlertState, Subject
 from penstock.watch.alerts import Alerts, Finding
-from penstock.watch.expected import ExpectedRates
+from penstock.watch.expected_rate import ExpectedRates
 from penstock.watch.history import History
 from penstock.watch.inspection import inspect, unknown_keys
 from penstock.watch.readings import Readings
@@ -52,7 +51,7 @@ class Watch:
 
     def __init__(self, node: Node, settings: AlertSettings | None = None) -> None:
         self._node = node
-        self._clock = node.engine.clock
+        self._clock = node.engine.topics.clock
         self.settings = settings or AlertSettings()
         self.readings: Readings | None = None
         """The latest; None until the first survey is done."""
@@ -118,10 +117,10 @@ class Watch:
         """Who is there, and who leads what; nothing while the catalog is being opened."""
         engine = self._node.engine
         try:
-            leaders = [engine.leader(ShardId(shard)) for shard in engine.shards()]
+            leaders = [engine.topics.leader(ShardId(shard)) for shard in engine.topics.shards()]
         except PenstockError:
             return ()
-        return frozenset(engine.alive()), leaders
+        return frozenset(engine.topics.alive()), leaders
 
     # Looking.
 
@@ -147,7 +146,7 @@ class Watch:
 
     def _took_ms(self) -> float:
         """What was spent since the last survey, on it and on samples for others."""
-        spent = self._slices.spent_seconds + self._node.sampling.spent_seconds
+        spent = self._slices.spent_seconds + self._node.sampler.spent_seconds
         before, self._spent_seconds = self._spent_seconds, spent
         return 1_000 * (spent - before)
 
@@ -159,7 +158,7 @@ class Watch:
             if one.rule == "processing_rate"
         }
         self._expected.learn(readings.queues, self.history, slow, now_ms)
-        catalog = self._node.engine.catalog
+        catalog = self._node.engine.topics.catalog
         findings: list[Finding] = []
         for found in inspect(readings, catalog, self.settings):
             findings += found
@@ -174,7 +173,7 @@ class Watch:
 
     def _expected_rate(self, queue: str, group: str) -> float | None:
         """What was asked for, or what is usual."""
-        topic = self._node.engine.catalog.topic(queue)
+        topic = self._node.engine.topics.catalog.topic(queue)
         asked = None if topic is None else topic.settings.alerts.expected_rate
         return asked or self._expected.usual(queue, group)
 
@@ -182,9 +181,9 @@ class Watch:
 
     def _tell(self, changes: list[Alert]) -> None:
         """Whoever leads the catalog speaks for all."""
-        leader = self._node.engine.leader(CATALOG_SHARD).node
+        leader = self._node.engine.topics.leader(CATALOG_SHARD).node
         now_ms = self._clock.monotonic_ms()
-        leads = leader == self._node.engine.node_id
+        leads = leader == self._node.engine.topics.node_id
         if leads and not self._led:
             changes = [alert for at_ms, alert in self._late if now_ms - at_ms <= LATE_MS] + changes
         self._led = leads
@@ -225,8 +224,8 @@ class Watch:
     def _notice(self, alert: Alert) -> Notice:
         engine = self._node.engine
         return Notice(
-            cluster=engine.cluster_id,
-            node=engine.node_id,
+            cluster=engine.topics.cluster_id,
+            node=engine.topics.node_id,
             sent_ms=self._clock.wall_ms(),
             alert=alert,
         )

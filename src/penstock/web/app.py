@@ -39,29 +39,29 @@ from starlette.types import ASGIApp
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.request_times import RequestTimes
 from penstock.core.types import NodeId, ShardId
-from penstock.engine.node import Node as EngineNode
-from penstock.engine.slow_requests import SlowRequests
+from penstock.engine.cluster.node import Node as EngineNode
+from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.web.answers import error_answer, json_answer, penstock_error_answer
+from penstock.web.audited_actions import OrderNotes
 from penstock.web.broker import Broker, Cluster, Node, Phase, node_of
 from penstock.web.cuts import cut_routes
-from penstock.web.dashboard.pages import page_routes
-from penstock.web.dashboard.rendering import is_for_people, problem_view, render
+from penstock.web.dashboard.renderer import is_for_people, problem_view, render
+from penstock.web.dashboard.routes import page_routes
 from penstock.web.door import Endpoint
 from penstock.web.guard import Guard
 from penstock.web.health import missing_replicas, needed_here
 from penstock.web.metrics import metric_routes
-from penstock.web.orders import OrderNotes
 from penstock.web.queue_moves import move_routes
 from penstock.web.queue_work import work_routes
 from penstock.web.queues import queue_routes
+from penstock.web.readings import watch_routes
+from penstock.web.request_timer import Timing
 from penstock.web.requests import bounded, read_body, whole_number
 from penstock.web.side_door import SideDoor
-from penstock.web.timing import Timing
 from penstock.web.tokens import is_token
 from penstock.web.topic_messages import MessageBrowser
 from penstock.web.topics import topic_routes
 from penstock.web.traces import trace_routes
-from penstock.web.watching import watch_routes
 
 AUDIT_LINES = 1_000
 HEALTH_PATHS = ("/livez", "/startupz", "/readyz", "/healthz")
@@ -138,7 +138,7 @@ def make_app(
 
 def _slow_requests(broker: Broker) -> SlowRequests | None:
     node = broker.node
-    return node.engine.slow_requests if isinstance(node, EngineNode) else None
+    return node.engine.topics.slow_requests if isinstance(node, EngineNode) else None
 
 
 class _Endpoints:

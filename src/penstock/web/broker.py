@@ -17,9 +17,9 @@ from penstock.core.errors import Unavailable
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import NodeId, ShardId
-from penstock.engine.lag import GroupLag, GroupLine
-from penstock.engine.node import Node as EngineNode
-from penstock.engine.status import ClusterStatus
+from penstock.engine.cluster.node import Node as EngineNode
+from penstock.engine.cluster.status import ClusterStatus
+from penstock.engine.groups.lag import GroupLag, GroupLine
 
 if TYPE_CHECKING:
     from penstock.watch.watch import Watch
@@ -88,8 +88,8 @@ class GroupKeeper(Protocol):
     def groups(self) -> Sequence[GroupRow]: ...
 
 
-class Engine(Protocol):
-    """What the page shows is read from here."""
+class Topics(Protocol):
+    """Topics, nodes and leaders, as this node knows them."""
 
     node_id: NodeId
     cluster_id: str
@@ -100,7 +100,21 @@ class Engine(Protocol):
     def alive(self) -> Callable[[], Collection[NodeId]]: ...
     def shards(self) -> Iterable[int]: ...
     def leader(self, shard: ShardId) -> Leading: ...
+
+
+class Groups(Protocol):
+    """Consumer groups of the shards that this node leads."""
+
     def led_coordinators(self) -> Sequence[GroupKeeper]: ...
+
+
+class Engine(Protocol):
+    """What the pages show is read from here."""
+
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def groups(self) -> Groups: ...
 
 
 class Cluster(Protocol):

@@ -10,7 +10,7 @@ knows that.
 """
 
 from penstock.core.types import NO_NODE, NodeId
-from penstock.engine.status import ClusterStatus, ShardStatus
+from penstock.engine.cluster.status import ClusterStatus, ShardStatus
 
 SILENT_MS_MAX = 2_000
 LAG_ENTRIES_MAX = 10_000

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.core.limits import KIB
-from penstock.web.binding import BACKLOG, bind
 from penstock.web.connection import Connection
 from penstock.web.door import Door
+from penstock.web.port import BACKLOG, bind
 
 HEAD_BYTES_MAX = 64 * KIB
 HEAD_SECONDS_MAX = 10.0

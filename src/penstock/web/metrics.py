@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
 from penstock.watch.alert import Alert
 from penstock.watch.exposition import Exposition
 from penstock.web.answers import SAFE_HEADERS

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.queue_rules import PRIORITIES
-from penstock.engine.queue_requests import BrowsedMessage, Delivery
+from penstock.engine.delivery.requests import BrowsedMessage, Delivery
 
 _TIME_MS_MAX = 1 << 53
 """JSON's numbers are exact up to here."""

@@ -24,8 +24,8 @@ from starlette.routing import Route
 from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_TOPIC_ID, Offset
+from penstock.engine.cluster.node import Node
 from penstock.engine.engine import Engine
-from penstock.engine.node import Node
 from penstock.machines.moves import Move
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
@@ -104,7 +104,7 @@ class _Moves:
         move = await bounded(
             node.engine.moves.start(
                 topic,
-                None if wanted.to is None else node.engine.topic(wanted.to),
+                None if wanted.to is None else node.engine.topics.topic(wanted.to),
                 rate=wanted.rate,
                 filter=wanted.filter.filter(),
                 dry_run=wanted.dry_run,
@@ -147,18 +147,18 @@ class _Moves:
     async def archive(self, request: Request) -> Response:
         node, topic = self._asked(request)
         changes = {"queue.dead.letter.policy": "archive"}
-        topic = await bounded(node.engine.configure_topic(topic.name, changes))
-        counts = await node.queues.counts(topic)
+        topic = await bounded(node.engine.topics.configure_topic(topic.name, changes))
+        counts = await node.delivery.counts(topic)
         return json_answer({"messages": counts.dead})
 
     def _asked(self, request: Request) -> tuple[Node, Topic]:
         node = node_of(self._broker)
-        return node, node.engine.topic(request.path_params["name"])
+        return node, node.engine.topics.topic(request.path_params["name"])
 
     async def _dead(self, request: Request) -> tuple[Node, Topic, DeadMessages]:
         wanted = await read_body(request, DeadMessages)
         node, topic = self._asked(request)
-        await node.queue_survey.require(topic, wanted.group)
+        await node.survey.require(topic, wanted.group)
         return node, topic, wanted
 
 
@@ -186,5 +186,5 @@ def move_line(engine: Engine, move: Move) -> MoveLine:
 def _name(engine: Engine, move: Move) -> str:
     if move.destination == NO_TOPIC_ID:
         return ""
-    found = engine.catalog.topic_by_id(move.destination)
+    found = engine.topics.catalog.topic_by_id(move.destination)
     return "a queue that is deleted" if found is None else found.name

@@ -35,14 +35,14 @@ from penstock.core.limits import (
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorities
 from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset
-from penstock.engine.led_queues import ALL_STATES
-from penstock.engine.node import Node
-from penstock.engine.queue_requests import Delivery, Receipt
+from penstock.engine.cluster.node import Node
+from penstock.engine.delivery.leader import ALL_STATES
+from penstock.engine.delivery.requests import Delivery, Receipt
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.machines.topics import Topic
 from penstock.web.answers import error_answer, json_answer
 from penstock.web.broker import Broker, node_of
-from penstock.web.queue_browsing import (
+from penstock.web.queue_browser import (
     BROWSE_MAX,
     BROWSE_STEP,
     BrowseWanted,
@@ -56,8 +56,8 @@ from penstock.web.queue_messages import (
     new_message,
 )
 from penstock.web.queue_moves import Conditions
+from penstock.web.request_timer import PROTOCOL
 from penstock.web.requests import bounded, read_body, unless_gone, whole_number
-from penstock.web.timing import PROTOCOL
 
 RECEIVE_MAX = 100
 SEND_MAX = 1_000
@@ -154,7 +154,7 @@ class _Work:
         _check_heard(topic, wanted)
         fifo = topic.settings.queue.fifo
         messages = [new_message(one, fifo=fifo) for one in wanted]
-        sent = await bounded(node.queues.send(topic, messages, protocol=PROTOCOL))
+        sent = await bounded(node.delivery.send(topic, messages, protocol=PROTOCOL))
         lines = [
             SentMessage(partition=one.index, offset=one.offset, duplicate=one.duplicate)
             for one in sent
@@ -167,7 +167,7 @@ class _Work:
         check_partition(topic, index)
         group = request.query_params.get("group", DEFAULT_WORK_GROUP)
         places = [(index, Offset(min(offset, _OFFSET_MAX)))]
-        cancelled = await bounded(node.queues.cancel(topic, places, group))
+        cancelled = await bounded(node.delivery.cancel(topic, places, group))
         if not cancelled:
             return error_answer(
                 409,
@@ -193,8 +193,8 @@ class _Work:
             request, _receive(node, topic, wanted, wait_ms, _receiver(request))
         )
         if deliveries:
-            node.engine.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
-        sign = node.queues.sign
+            node.engine.topics.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
+        sign = node.delivery.sign
         return json_answer(
             {"messages": [delivered(one, sign(one.receipt)) for one in deliveries or ()]}
         )
@@ -208,12 +208,12 @@ class _Work:
         verdicts = [_verdict(node, topic, one, lease_ms) for one in wanted.verdicts]
         outcomes: Sequence[Outcome] = ()
         if verdicts:
-            outcomes = await bounded(node.queues.settle(topic, verdicts))
+            outcomes = await bounded(node.delivery.settle(topic, verdicts))
         return json_answer({"outcomes": [one.name.lower() for one in outcomes]})
 
     def _asked(self, request: Request) -> tuple[Node, Topic]:
         node = node_of(self._broker)
-        return node, node.engine.topic(request.path_params["name"])
+        return node, node.engine.topics.topic(request.path_params["name"])
 
 
 def _receiver(request: Request) -> str:
@@ -228,7 +228,7 @@ async def _receive(
 ) -> list[Delivery]:
     """A work group that is named and not there begins with the first message."""
     ask = partial(
-        node.queues.receive,
+        node.delivery.receive,
         topic,
         group=wanted.group,
         messages_max=wanted.max,
@@ -239,7 +239,7 @@ async def _receive(
     try:
         return await ask()
     except UnknownWork:
-        await node.queues.open(topic, wanted.group)
+        await node.delivery.open(topic, wanted.group)
         return await ask()
 
 
@@ -280,7 +280,7 @@ def _deaf(topic: Topic, name: str, cure: str) -> InvalidRequest:
 def _verdict(
     node: Node, topic: Topic, said: WorkerVerdict, lease_ms: int
 ) -> tuple[Receipt, Verdict, int, str]:
-    receipt = node.queues.read_receipt(said.receipt)
+    receipt = node.delivery.read_receipt(said.receipt)
     if receipt.partition not in topic.partitions:
         raise InvalidReceipt(f"this receipt is not for a message of {topic.name}")
     verdict = Verdict[said.verdict.upper()]

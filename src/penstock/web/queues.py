@@ -27,10 +27,11 @@ from starlette.routing import Route
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.dead_letters import dead_letter_configs
+from penstock.engine.cluster.node import Node
+from penstock.engine.delivery.dead_letters import dead_letter_configs
+from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.engine import Engine
-from penstock.engine.node import Node
-from penstock.engine.queue_survey import NO_TIME, QueuePlace
+from penstock.engine.inspection.queue_survey import NO_TIME
 from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
@@ -114,10 +115,10 @@ class _Queues:
         node = node_of(self._broker)
         limit = whole_number(request, "limit", LIST_MAX, least=1, most=LIST_MAX)
         prefix, after = (request.query_params.get(name, "") for name in ("prefix", "after"))
-        groups = await node.queue_survey.groups()
+        groups = await node.survey.groups()
         chosen = sorted(
             (name, _groups(topic, groups))
-            for name, topic in node.engine.catalog.topics.items()
+            for name, topic in node.engine.topics.catalog.topics.items()
             if name.startswith(prefix)
             and name > after
             and (is_queue(topic.configs) or _groups(topic, groups))
@@ -126,7 +127,7 @@ class _Queues:
 
         async def line(name: str, names: Sequence[str]) -> QueueLine | None:
             async with slots:
-                topic = node.engine.catalog.topic(name)
+                topic = node.engine.topics.catalog.topic(name)
                 return None if topic is None else await _line(node.engine, topic, names)
 
         lines = await asyncio.gather(*(line(*one) for one in chosen[:limit]))
@@ -147,7 +148,7 @@ class _Queues:
         topic = await bounded(_make(engine, wanted.name, wanted.partitions, configs))
         created = [wanted.name]
         letters = topic.settings.queue.dead_letter_topic
-        if letters and engine.catalog.topic(letters) is None:
+        if letters and engine.topics.catalog.topic(letters) is None:
             await bounded(_make(engine, letters, wanted.partitions, dead_letter_configs(topic)))
             created.append(letters)
         answer = {
@@ -160,8 +161,8 @@ class _Queues:
 
     async def describe(self, request: Request) -> Response:
         node = node_of(self._broker)
-        topic = node.engine.topic(request.path_params["name"])
-        places = await node.queue_survey.places(topic.partitions)
+        topic = node.engine.topics.topic(request.path_params["name"])
+        places = await node.survey.places(topic.partitions)
         groups = sorted({group for place in places.values() for group in place.starts})
         line = await _line(node.engine, topic, groups)
         return json_answer(
@@ -179,16 +180,16 @@ class _Queues:
 
     async def delete(self, request: Request) -> Response:
         engine = node_of(self._broker).engine
-        topic = engine.topic(request.path_params["name"])
-        await bounded(engine.delete_topic(topic.name, topic.topic_id))
+        topic = engine.topics.topic(request.path_params["name"])
+        await bounded(engine.topics.delete_topic(topic.name, topic.topic_id))
         return json_answer({"name": topic.name, "deleted": True})
 
     async def purge(self, request: Request) -> Response:
         wanted = await read_body(request, WorkGroup)
         node = node_of(self._broker)
-        topic = node.engine.topic(request.path_params["name"])
-        await node.queue_survey.require(topic, wanted.group)
-        count = await bounded(node.queues.purge(topic, wanted.group))
+        topic = node.engine.topics.topic(request.path_params["name"])
+        await node.survey.require(topic, wanted.group)
+        count = await bounded(node.delivery.purge(topic, wanted.group))
         return json_answer({"name": topic.name, "group": wanted.group, "purged": count})
 
     async def pause(self, request: Request) -> Response:
@@ -200,13 +201,15 @@ class _Queues:
     async def reset(self, request: Request) -> Response:
         wanted = await read_body(request, ResetQueue)
         node = node_of(self._broker)
-        topic = node.engine.topic(request.path_params["name"])
+        topic = node.engine.topics.topic(request.path_params["name"])
         places = await _reset_places(node, topic, wanted)
         if not wanted.dry_run:
             for one in places:
                 start = _ENDS.get(wanted.start, Offset(one.start))
                 await bounded(
-                    node.engine.queues.reset(topic, wanted.group, index=one.partition, start=start)
+                    node.engine.delivery.reset(
+                        topic, wanted.group, index=one.partition, start=start
+                    )
                 )
         return json_answer(
             {
@@ -219,13 +222,13 @@ class _Queues:
 
     async def _configure(self, request: Request, changes: Mapping[str, str | None]) -> Response:
         engine = node_of(self._broker).engine
-        topic = await bounded(engine.configure_topic(request.path_params["name"], changes))
+        topic = await bounded(engine.topics.configure_topic(request.path_params["name"], changes))
         return json_answer({"name": topic.name, "settings": queue_settings(topic.configs)})
 
 
 async def _make(engine: Engine, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-    topic = await engine.create_topic(name, partitions, configs)
-    await engine.queues.open(topic, DEFAULT_WORK_GROUP)
+    topic = await engine.topics.create_topic(name, partitions, configs)
+    await engine.delivery.open(topic, DEFAULT_WORK_GROUP)
     return topic
 
 
@@ -248,10 +251,12 @@ async def _line(engine: Engine, topic: Topic, groups: Sequence[str]) -> QueueLin
 
 async def _counts(engine: Engine, topic: Topic, group: str) -> GroupCounts | None:
     try:
-        found = await engine.queues.counts(topic, group)
+        found = await engine.delivery.counts(topic, group)
     except UnknownWork:
         return None  # Closed since.
-    age_ms = None if found.oldest_ms < 0 else max(0, engine.clock.wall_ms() - found.oldest_ms)
+    age_ms = (
+        None if found.oldest_ms < 0 else max(0, engine.topics.clock.wall_ms() - found.oldest_ms)
+    )
     states = {state: getattr(found, state) for state in _STATES}
     return GroupCounts(
         group=group,
@@ -276,7 +281,7 @@ async def _reset_places(node: Node, topic: Topic, wanted: ResetQueue) -> list[Re
         indexes = range(wanted.partition, wanted.partition + 1)
     time_ms = NO_TIME if wanted.time_ms is None else wanted.time_ms
     partitions = [topic.partitions[index] for index in indexes]
-    found = await node.queue_survey.places(partitions, time_ms=time_ms)
+    found = await node.survey.places(partitions, time_ms=time_ms)
     if len(found) < len(partitions):
         raise Unavailable(f"not all partitions of {topic.name} can be reached now; try again")
     places = []

@@ -13,7 +13,7 @@ import hmac
 import secrets
 
 from penstock.core.errors import PenstockError
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.broker import Broker
 
@@ -27,7 +27,7 @@ def page_token(broker: Broker) -> str:
     if not isinstance(node, Node):
         return _OWN
     try:
-        secret = node.engine.catalog.secrets.get(RECEIPTS)
+        secret = node.engine.topics.catalog.secrets.get(RECEIPTS)
     except PenstockError:  # The catalog is being opened.
         return _OWN
     return _OWN if secret is None else hmac.new(secret, _PURPOSE, hashlib.sha256).hexdigest()[:32]

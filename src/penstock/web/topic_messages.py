@@ -38,13 +38,20 @@ from penstock.core.log_place import Anchor, Place
 from penstock.core.message import Message
 from penstock.core.move_filter import id_of
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.engine import Engine, partition_of
-from penstock.engine.group_resets import offset_at
-from penstock.engine.log_looks import PARTS_MAX, THE_END, VALUE_BYTES_MAX, PartSeen, Seen
-from penstock.engine.log_sieve import SeenMessage
-from penstock.engine.node import Node
-from penstock.engine.parking import parked
-from penstock.engine.topic_survey import NO_TIME
+from penstock.engine.cluster.node import Node
+from penstock.engine.engine import Engine
+from penstock.engine.inspection.log_browser import (
+    PARTS_MAX,
+    THE_END,
+    VALUE_BYTES_MAX,
+    PartSeen,
+    Seen,
+)
+from penstock.engine.inspection.log_scan import SeenMessage
+from penstock.engine.inspection.offset_resets import offset_at
+from penstock.engine.inspection.topic_survey import NO_TIME
+from penstock.engine.topics.poll_time import parked
+from penstock.engine.topics.topics import partition_of
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
@@ -98,7 +105,7 @@ class MessageBrowser:
     async def answer(self, request: Request) -> Response:
         """One look, as JSON."""
         node = node_of(self._broker)
-        topic = node.engine.topic(request.path_params["name"])
+        topic = node.engine.topics.topic(request.path_params["name"])
         page = await unless_gone(request, self.look(node, topic, look_wanted(request)))
         return json_answer(page)
 
@@ -162,7 +169,7 @@ async def _places(node: Node, topic: Topic, wanted: LookWanted) -> Places:
         indexes = range(count)
     if "," in wanted.written:
         return _read_cursor(wanted.written, indexes)
-    place = read_place(wanted.written, node.engine.clock.wall_ms())
+    place = read_place(wanted.written, node.engine.topics.clock.wall_ms())
     if place.anchor is Anchor.ZERO:
         return dict.fromkeys(indexes, Offset(place.number))
     if place == Place(anchor=Anchor.START):
@@ -170,7 +177,7 @@ async def _places(node: Node, topic: Topic, wanted: LookWanted) -> Places:
     if place == Place(anchor=Anchor.END) and wanted.back:
         return dict.fromkeys(indexes, THE_END)
     time_ms = place.number if place.anchor is Anchor.TIME else NO_TIME
-    found = await node.reading_room.survey.places(
+    found = await node.log_queries.survey.places(
         [topic.partitions[index] for index in indexes], time_ms=time_ms
     )
     missing = [index for index in indexes if topic.partitions[index] not in found]
@@ -201,9 +208,9 @@ async def _look(
     node: Node, topic: Topic, wanted: LookWanted, places: Places
 ) -> tuple[LogPage, Places]:
     """Look until something is found, there is nothing more, or it has taken long enough."""
-    deadline_ms = node.engine.clock.monotonic_ms() + int(LOOK_SECONDS * 1_000)
+    deadline_ms = node.engine.topics.clock.monotonic_ms() + int(LOOK_SECONDS * 1_000)
     while True:
-        seen = await node.reading_room.looks.look(
+        seen = await node.log_queries.looks.look(
             topic,
             places,
             back=wanted.back,
@@ -215,7 +222,7 @@ async def _look(
         if found or all(part.is_over for part in seen.parts):
             break
         places = places | {part.index: part.next for part in seen.parts}
-        if node.engine.clock.monotonic_ms() >= deadline_ms:
+        if node.engine.topics.clock.monotonic_ms() >= deadline_ms:
             break
     return _page(topic, wanted, places, seen)
 
@@ -279,7 +286,7 @@ async def _tail(
     engine = node.engine
     partitions = [topic.partitions[index] for index in places]
     woken = asyncio.Event()
-    watch = engine.watch(partitions, woken.set)
+    watch = engine.topics.watch(partitions, woken.set)
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(wanted.wait_ms / 1_000):
@@ -294,7 +301,10 @@ async def _tail(
 
 
 async def _wait(engine: Engine, partitions: Sequence[PartitionId], woken: asyncio.Event) -> None:
-    here = all(engine.leader(engine.shard_of(one)).node == engine.node_id for one in partitions)
+    here = all(
+        engine.topics.leader(engine.topics.shard_of(one)).node == engine.topics.node_id
+        for one in partitions
+    )
     with parked(), suppress(TimeoutError):
         async with asyncio.timeout(None if here else ELSEWHERE_SECONDS):
             await woken.wait()

@@ -22,8 +22,8 @@ from penstock.core.errors import InvalidRequest
 from penstock.core.internal_topics import is_internal
 from penstock.core.log_place import ALLOWED, Place, parse_place
 from penstock.core.types import PartitionId
-from penstock.engine.node import Node
-from penstock.engine.topic_survey import LogPlace, TopicReader
+from penstock.engine.cluster.node import Node
+from penstock.engine.inspection.topic_survey import LogPlace, TopicReader
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
@@ -82,7 +82,7 @@ class _Topics:
 
     async def describe(self, request: Request) -> Response:
         node = node_of(self._broker)
-        topic = node.engine.topic(request.path_params["name"])
+        topic = node.engine.topics.topic(request.path_params["name"])
         last = len(topic.partitions) - 1
         first = 0
         if "after_partition" in request.query_params:
@@ -93,11 +93,11 @@ class _Topics:
         wanted = await read_body(request, ResetGroup)
         node = node_of(self._broker)
         group = request.path_params["group"]
-        resets = node.reading_room.resets
+        resets = node.log_queries.resets
         changes = await bounded(
             resets.plan(
                 group,
-                read_place(str(wanted.to), node.engine.clock.wall_ms()),
+                read_place(str(wanted.to), node.engine.topics.clock.wall_ms()),
                 topics=() if wanted.topic is None else (wanted.topic,),
                 partitions=wanted.partitions,
             )
@@ -115,7 +115,7 @@ class _Topics:
 
     async def delete_group(self, request: Request) -> Response:
         group = request.path_params["group"]
-        await bounded(node_of(self._broker).reading_room.resets.forget(group))
+        await bounded(node_of(self._broker).log_queries.resets.forget(group))
         return json_answer({"group": group, "deleted": True})
 
 
@@ -140,18 +140,18 @@ async def topic_lines(
     """Topics by name, and the name after which there are more."""
     chosen = sorted(
         name
-        for name in node.engine.catalog.topics
+        for name in node.engine.topics.catalog.topics
         if name.startswith(prefix)
         and contains in name
         and name > after
         and (internal or not is_internal(name))
     )
-    topics = [topic for name in chosen[:limit] if (topic := node.engine.catalog.topic(name))]
+    topics = [topic for name in chosen[:limit] if (topic := node.engine.topics.catalog.topic(name))]
     asked: list[PartitionId] = []
     for topic in topics:
         if len(asked) + len(topic.partitions) <= PARTITIONS_ASKED_MAX:
             asked += topic.partitions
-    places = await node.reading_room.survey.places(asked)
+    places = await node.log_queries.survey.places(asked)
     lines = [topic_line(topic, places) for topic in topics]
     return lines, chosen[limit - 1] if len(chosen) > limit else None
 
@@ -174,20 +174,20 @@ def topic_line(topic: Topic, places: dict[PartitionId, LogPlace]) -> TopicLine:
 async def topic_detail(node: Node, topic: Topic, *, first: int = 0) -> TopicDetail:
     """All about a topic, with its partitions from one on."""
     engine = node.engine
-    places = await node.reading_room.survey.places(topic.partitions[:PARTITIONS_ASKED_MAX])
-    readers = await node.reading_room.survey.readers(topic)
+    places = await node.log_queries.survey.places(topic.partitions[:PARTITIONS_ASKED_MAX])
+    readers = await node.log_queries.survey.readers(topic)
     count = len(topic.partitions)
     stop = min(count, first + PARTITIONS_SHOWN_MAX)
     rows = []
     for index in range(first, stop):
-        shard = engine.shard_of(topic.partitions[index])
+        shard = engine.topics.shard_of(topic.partitions[index])
         place = places.get(topic.partitions[index])
         rows.append(
             PartitionLine(
                 partition=index,
                 shard=shard,
-                leader=engine.leader(shard).node,
-                replicas=list(engine.replicas(shard)),
+                leader=engine.topics.leader(shard).node,
+                replicas=list(engine.topics.replicas(shard)),
                 log_start=None if place is None else place.log_start,
                 end=None if place is None else place.end,
                 size_bytes=None if place is None else place.size_bytes,

@@ -18,8 +18,8 @@ from penstock.workers.cron import Cron
 from penstock.workers.default import default_app, worker
 from penstock.workers.pools import Pool
 from penstock.workers.retry import Retry, broker, dead, exponential, fixed, jittered, linear
-from penstock.workers.running import AppStatistics
-from penstock.workers.scaling import Scaling
+from penstock.workers.runner import AppStatistics
+from penstock.workers.scale import Scaling
 from penstock.workers.schedules import Every, Missed, Schedule
 from penstock.workers.statistics import WorkerStatistics
 from penstock.workers.task import Task

@@ -26,20 +26,20 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from penstock.client.backoff import Backoff
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.client.call_options import SendManyOptions, SendOptions
 from penstock.client.client import Client
+from penstock.client.connection.backoff import Backoff
 from penstock.client.database import Connection
 from penstock.client.guarantees import Guarantee
-from penstock.client.processed import ProcessedStore
+from penstock.client.processed_ids import ProcessedStore
 from penstock.client.queue import Queue
 from penstock.client.queue_admin import QueueOptions
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.client.sent import Sent, SentMany
+from penstock.client.sent_message import Sent, SentMany
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import InvalidRequest, Unavailable
-from penstock.embedded.connecting import connect
+from penstock.embedded.connector import connect
 from penstock.workers.breaker import CircuitBreaker
 from penstock.workers.cron import Cron
 from penstock.workers.options import (
@@ -50,8 +50,8 @@ from penstock.workers.options import (
 )
 from penstock.workers.pools import Pool
 from penstock.workers.retry import Retry
-from penstock.workers.running import AnyTask, AppStatistics, Running, Scheduled, tick_queue
-from penstock.workers.scaling import Scaling
+from penstock.workers.runner import AnyTask, AppStatistics, Running, Scheduled, tick_queue
+from penstock.workers.scale import Scaling
 from penstock.workers.schedules import Every, Missed, Schedule
 from penstock.workers.signature import signature_of
 from penstock.workers.task import Task

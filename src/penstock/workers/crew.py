@@ -32,18 +32,18 @@ from penstock.client.client import Client
 from penstock.client.message import Message
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
+from penstock.workers.attempt import Attempt, Ended, Outcome
 from penstock.workers.breaker import State
+from penstock.workers.exclusive_slot import ExclusiveSlot
 from penstock.workers.options import POOL, PREFETCH_PER_WORKER
 from penstock.workers.pauses import Item, Pauses
-from penstock.workers.performance import Ended, Outcome, Performance
 from penstock.workers.poison import Suspicion
 from penstock.workers.pools import SUSPECTS, level_of
 from penstock.workers.retry import Retry, broker
-from penstock.workers.scaling import Gauge, Scaler
-from penstock.workers.shares import Shares, Taken
-from penstock.workers.solitude import Solitude
+from penstock.workers.scale import Gauge, Scaler
 from penstock.workers.source import Source
 from penstock.workers.statistics import Tally, WorkerStatistics, add_up
+from penstock.workers.steal_queues import StealQueues, Stolen
 from penstock.workers.task import Task
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Crew:
         task: Task[Callable[..., object]],
         client: Client,
         *,
-        solitude: Solitude,
+        solitude: ExclusiveSlot,
         clock: Clock,
         chance: Random,
     ) -> None:
@@ -93,8 +93,8 @@ class Crew:
         self._threads = None
         if not task.is_async:
             self._threads = ThreadPoolExecutor(self._options.workers_max, f"penstock-{task.name}")
-        self._performance: Performance | None = None
-        self._shares: Shares[Item] = Shares()
+        self._performance: Attempt | None = None
+        self._shares: StealQueues[Item] = StealQueues()
         self._workers: dict[int, _Worker] = {}
         self._retired: list[WorkerStatistics] = []
         self._numbers = count(1)
@@ -125,7 +125,7 @@ class Crew:
                 self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _work_until_stopped(self) -> None:
-        self._performance = Performance(
+        self._performance = Attempt(
             self.task,
             threads=self._threads,
             solitude=self._solitude,
@@ -236,7 +236,7 @@ class Crew:
             worker.held = taken.item
             await self._perform(worker, taken)
 
-    async def _perform(self, worker: _Worker, taken: Taken[Item]) -> None:
+    async def _perform(self, worker: _Worker, taken: Stolen[Item]) -> None:
         assert self._performance is not None, "the crew is at work"
         message, source = taken.item
         breaker = self._options.breaker

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 from penstock.client.database import Connection
 from penstock.client.guarantees import Guarantee
-from penstock.client.processed import ProcessedStore
+from penstock.client.processed_ids import ProcessedStore
 from penstock.client.queue_admin import QueueOptions
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import LEASE_MS_MAX
 from penstock.workers.breaker import CircuitBreaker
 from penstock.workers.pools import Layout, Pool
 from penstock.workers.retry import Retry
-from penstock.workers.scaling import WORKERS_MAX, Scaling
+from penstock.workers.scale import WORKERS_MAX, Scaling
 
 CONCURRENCY = 10
 PREFETCH_PER_WORKER = 4

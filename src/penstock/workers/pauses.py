@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from penstock.client.message import Message
 from penstock.core.errors import PenstockError
-from penstock.workers.shares import Shares
 from penstock.workers.source import Source
+from penstock.workers.steal_queues import StealQueues
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Pauses:
     """Of one crew; `on_resume` is called whenever there may be something to do again."""
 
     def __init__(
-        self, sources: Sequence[Source], shares: Shares[Item], on_resume: Callable[[], None]
+        self, sources: Sequence[Source], shares: StealQueues[Item], on_resume: Callable[[], None]
     ) -> None:
         self._sources = sources
         self._shares = shares

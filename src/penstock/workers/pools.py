@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from penstock.core.errors import InvalidRequest
 from penstock.core.queue_rules import PRIORITIES
-from penstock.workers.scaling import WORKERS_MAX
+from penstock.workers.scale import WORKERS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

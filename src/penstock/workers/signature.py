@@ -1,7 +1,7 @@
 """What a worker function is called with.
 
 One rule, by the names of its parameters: `message` gets the `Message`, `transaction` gets the open
-transaction of exactly-once processing (see `penstock.client.processed`), and the one other
+transaction of exactly-once processing (see `penstock.client.processed_ids`), and the one other
 parameter, whatever it is called, gets the body.
 
     async def charge(order: Order) -> None: ...

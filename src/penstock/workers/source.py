@@ -18,10 +18,10 @@ from typing import Any
 from penstock.client.client import Client
 from penstock.client.codecs import Codec
 from penstock.client.descriptions import QueueDescription, QueueStats
-from penstock.client.lease_keeper import LeaseKeeper
 from penstock.client.message import Message
 from penstock.client.queue import Queue
-from penstock.client.settler import Settler
+from penstock.client.worker.lease_keeper import LeaseKeeper
+from penstock.client.worker.settler import Settler
 from penstock.core.errors import UnknownPartition, UnknownTopic
 from penstock.workers.task import Task
 

@@ -27,7 +27,7 @@ import msgspec
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.decoders import decode_json
 from penstock.core.errors import PenstockError
-from penstock.workers.scaling import Gauge, Scaler, Scaling
+from penstock.workers.scale import Gauge, Scaler, Scaling
 from penstock.workers.signals import NUMBER_VARIABLE
 from penstock.workers.statistics import WorkerStatistics, add_up
 

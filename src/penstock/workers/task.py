@@ -29,7 +29,7 @@ from typing import (
 
 from penstock.client.call_options import SendManyOptions, SendOptions
 from penstock.client.message import Message
-from penstock.client.sent import Sent, SentMany
+from penstock.client.sent_message import Sent, SentMany
 from penstock.workers.options import WorkerOptions
 from penstock.workers.signature import Signature
 

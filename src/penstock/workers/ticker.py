@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.workers.schedules import Missed, Schedule, latest_before
-from penstock.workers.waiting import wait_until_ms
+from penstock.workers.wall_clock import wait_until_ms
 
 _log = logging.getLogger(__name__)
 

@@ -168,8 +168,9 @@ def test_others_are_compared_with_ours_of_as_many_nodes() -> None:
 
 def test_a_flame_is_as_wide_as_its_share() -> None:
     stacks = (
-        "main (x.py:1);Runner.run (asyncio/runners.py:118);a (penstock/engine/shard.py:3) 6\n"
-        "main (x.py:1);Runner.run (asyncio/runners.py:118);a (penstock/engine/shard.py:9);"
+        "main (x.py:1);Runner.run (asyncio/runners.py:118);a (penstock/engine/replica/shard.py:3) "
+        "6\n"
+        "main (x.py:1);Runner.run (asyncio/runners.py:118);a (penstock/engine/replica/shard.py:9);"
         "b<c> (penstock/core/records.py:2) 2\n"
         "nonsense\n"
     )

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.cli.compose import compose_text
-from penstock.cli.grafana import ROWS, WIDTH, board
-from penstock.cli.kubernetes import kubernetes_text
+from penstock.cli.generate.compose import compose_text
+from penstock.cli.generate.grafana import ROWS, WIDTH, board
+from penstock.cli.generate.kubernetes import kubernetes_text
 from penstock.cli.main import run
 from penstock.watch.metric_table import METRICS, Kind
 

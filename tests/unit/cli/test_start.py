@@ -29,8 +29,9 @@ LATER = (
 )
 PROGRAM = """
 import os, signal, sys
-from penstock.cli import broker, main
-from penstock.cli.plain_serve import read_plainly
+from penstock.cli import main
+from penstock.cli.broker import broker
+from penstock.cli.broker.plain_serve import read_plainly
 
 def tell(places):
     print(*sorted(set(sys.argv[2:]) & sys.modules.keys()), flush=True)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock import ClientSettings
-from penstock.client.asking import Asking
-from penstock.client.channel import Buffer, Ended, Late, Make
-from penstock.client.directory import Directory
+from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.metadata import Directory
+from penstock.client.connection.request_router import RequestRouter
 from penstock.wire.requests import (
     Answer,
     AskCluster,
@@ -54,9 +54,9 @@ class PlayedChannel:
         """There is nothing to let go of."""
 
 
-def asking_through(channel: PlayedChannel) -> Asking:
+def asking_through(channel: PlayedChannel) -> RequestRouter:
     """What the parts of a client ask with."""
-    return Asking(channel, Directory(channel), ClientSettings(seed=1))
+    return RequestRouter(channel, Directory(channel), ClientSettings(seed=1))
 
 
 def topic_info(*leaders: int, name: str = "orders", topic_id: bytes = b"1") -> TopicInfo:

@@ -154,6 +154,7 @@ def test_a_generator_of_bodies_runs_on_the_callers_thread(client: BlockingClient
             yield b"%d" % number
 
     assert len(client.send_many("orders", bodies())) == 3
+    client.open_stage().send_many("orders", bodies())
     assert threads == {threading.get_ident()}
 
 

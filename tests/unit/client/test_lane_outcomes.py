@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.client.channel import Buffer, Ended, Late, Make
 from penstock.client.client import Client
+from penstock.client.connection.channel import Buffer, Ended, Late, Make
 from penstock.client.settings import ClientSettings
 from penstock.core.errors import (
     BatchTooLarge,

@@ -9,8 +9,8 @@ from itertools import count
 import pytest
 
 from penstock import Client, ClientSettings, Outgoing
-from penstock.client.compression import Compression
-from penstock.client.positions import TopicPartition
+from penstock.client.producer.compression import Compression
+from penstock.client.reader.positions import TopicPartition
 from penstock.client.record import Record
 from penstock.client.subscription import Subscription
 from penstock.core.errors import (

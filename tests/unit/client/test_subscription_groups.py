@@ -11,8 +11,8 @@ from typing import Unpack
 import pytest
 
 from penstock import Client, Guarantee
-from penstock.client.group_link import GroupLink
-from penstock.client.positions import TopicPartition
+from penstock.client.connection.group_link import GroupLink
+from penstock.client.reader.positions import TopicPartition
 from penstock.client.record import Record
 from penstock.client.subscription import Subscription
 from penstock.client.subscription_options import SubscribeOptions

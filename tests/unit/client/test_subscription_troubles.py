@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from penstock import Client, ClientSettings
-from penstock.client.channel import Buffer, Ended, Late, Make
-from penstock.client.positions import TopicPartition
+from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.urls import Memory
+from penstock.client.reader.positions import TopicPartition
 from penstock.client.subscription import Subscription
-from penstock.client.urls import Memory
 from penstock.core.errors import (
     IllegalGeneration,
     NotCoordinator,

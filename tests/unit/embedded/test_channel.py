@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.client.channel import Channel
-from penstock.client.urls import Memory
+from penstock.client.connection.channel import Channel
+from penstock.client.connection.urls import Memory
 from penstock.core.errors import ClientClosed, OutcomeUnknown, Overloaded, UnknownTopic
 from penstock.core.limits import NATIVE_REQUESTS_MAX
 from penstock.core.message import NewMessage

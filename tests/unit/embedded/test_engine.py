@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.urls import File, Memory
-from penstock.core import card
+from penstock.client.connection.urls import File, Memory
+from penstock.core import delivery_headers as card
 from penstock.core.errors import (
     DirectoryRefused,
     DiskFailed,
@@ -25,8 +25,8 @@ from penstock.embedded.channel import EmbeddedChannel
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.embedded.open_engines import Hold, OpenEngines
 from penstock.embedded.settings import MEMORY_SETTINGS, EmbeddedSettings
-from penstock.engine.moved_time import MovableClock
-from penstock.engine.node_file import NodeFile, store_node_file
+from penstock.engine.cluster.movable_clock import MovableClock
+from penstock.engine.cluster.node_file import NodeFile, store_node_file
 from penstock.storage import RealDisk, memory_disk
 from penstock.storage.memory_disk import MemoryDisk, MemoryFile
 from penstock.testing.clock import ManualClock

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.urls import File, Memory
+from penstock.client.connection.urls import File, Memory
 from penstock.core.errors import DirectoryInUse, InvalidRequest
 from penstock.embedded.channel import EmbeddedChannel
 from penstock.embedded.engine import EmbeddedEngine
@@ -31,7 +31,7 @@ asyncio.run(hold())
 
 FORKER = """
 import asyncio, os, sys
-from penstock.client.urls import File
+from penstock.client.connection.urls import File
 from penstock.core.errors import DirectoryInUse
 from penstock.embedded.channel import EmbeddedChannel
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from penstock.core.message import Message
-from penstock.engine.node import Node
-from penstock.engine.queue_requests import QueueCounts
+from penstock.engine.cluster.node import Node
+from penstock.engine.delivery.requests import QueueCounts
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Verdict
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes
@@ -31,8 +31,8 @@ async def kill(node: Node, topic: Topic, *, count: int, reason: str = "") -> Non
     """Let so many messages fail for good: for a reason, or for want of tries."""
     verdict = Verdict.REJECT if reason else Verdict.RELEASE
     while count:
-        leased = await node.queues.receive(topic, messages_max=count, wait_ms=5_000)
-        await node.queues.settle(topic, [(one.receipt, verdict, 0, reason) for one in leased])
+        leased = await node.delivery.receive(topic, messages_max=count, wait_ms=5_000)
+        await node.delivery.settle(topic, [(one.receipt, verdict, 0, reason) for one in leased])
         count -= len(leased)
 
 
@@ -42,7 +42,7 @@ async def counts_until(
     """Wait until a queue looks so."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            counts = await node.queues.counts(topic)
+            counts = await node.delivery.counts(topic)
             if holds(counts):
                 return counts
             await asyncio.sleep(0)
@@ -50,10 +50,10 @@ async def counts_until(
 
 async def letters(node: Node, name: str = "orders_dlq") -> list[Message]:
     """What is in a queue, as its workers see it."""
-    topic = node.engine.topic(name)
+    topic = node.engine.topics.topic(name)
     found: list[Message] = []
     for index in range(len(topic.partitions)):
-        page = await node.queues.browse(topic, index=index, messages_max=1_000)
+        page = await node.delivery.browse(topic, index=index, messages_max=1_000)
         found += [one.message for one in page]
     return found
 

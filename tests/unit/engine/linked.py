@@ -11,7 +11,7 @@ import uvloop
 from penstock.core.clock import Clock
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, NodeId, ShardId, Term
-from penstock.engine.frames import (
+from penstock.engine.peers.frames import (
     FORMAT_NEWEST,
     FORMAT_OLDEST,
     HELLO_DECODER,
@@ -24,9 +24,9 @@ from penstock.engine.frames import (
     decode_payload,
     encode_frame,
 )
-from penstock.engine.link import LinkSettings
-from penstock.engine.links import Links
-from penstock.engine.peers import PeerMessage
+from penstock.engine.peers.link import LinkSettings
+from penstock.engine.peers.links import Links
+from penstock.engine.replica.network import PeerMessage
 from penstock.raft.messages import AppendRequest, Heartbeat
 
 HOST = "127.0.0.1"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId
-from penstock.engine.engine import Acks, Produced
-from penstock.engine.node import Node
-from penstock.engine.node_settings import NodeSettings
+from penstock.engine.cluster.node import Node
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.topics.topics import Acks, Produced
 from penstock.machines.catalog import Topic
 from penstock.storage import LogSettings
 from tests.batches import build_batch
@@ -90,6 +90,6 @@ class Nodes:
                 for node in list(self.running.values()):
                     try:
                         batch = build_batch(1, value=value)
-                        return await node.engine.produce(topic, index, batch, Acks.ALL)
+                        return await node.engine.topics.produce(topic, index, batch, Acks.ALL)
                     except PenstockError:
                         await asyncio.sleep(0)

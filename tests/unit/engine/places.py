@@ -7,10 +7,10 @@ from random import Random
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
 from penstock.core.types import NodeId, PartitionId, ShardId
-from penstock.engine.peers import PeerMessage
-from penstock.engine.replica import Replica
-from penstock.engine.surroundings import ReplicaSettings, Surroundings
-from penstock.engine.worker import Done
+from penstock.engine.replica.environment import Environment, ReplicaSettings
+from penstock.engine.replica.network import PeerMessage
+from penstock.engine.replica.replica import Replica
+from penstock.engine.replica.worker import Done
 from penstock.machines.commands import CreatePartition
 from penstock.machines.machine import Reply
 from penstock.machines.partitions import Partitions
@@ -68,7 +68,7 @@ class Place:
             log=log,
             machine=Partitions(),
             settings=ReplicaSettings(raft=RaftSettings(node=NodeId(number)), **options),
-            world=Surroundings(
+            world=Environment(
                 clock=ManualClock(),
                 random=Random(number),
                 network=self,

@@ -10,11 +10,11 @@ from penstock.core.errors import PenstockError
 from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.message_batches import iter_batches, read_messages
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.node import Node
-from penstock.engine.node_settings import NodeSettings
-from penstock.engine.publications import PublishOutcome, PublishRequest
-from penstock.engine.shard import Shard
-from penstock.engine.staging import StagedBatch
+from penstock.engine.cluster.node import Node
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.publications import PublishOutcome, PublishRequest
+from penstock.engine.topics.staging import StagedBatch
 from penstock.machines.catalog import Topic
 from penstock.machines.commands import ExpireProducers
 from penstock.machines.publication_commands import PublishedPart
@@ -106,11 +106,11 @@ async def publish_until(
 
 def values(node: Node, topic: Topic, index: int) -> list[bytes]:
     """What a partition holds, on the node that leads it."""
-    start, end = node.engine.bounds(topic, index)
+    start, end = node.engine.topics.bounds(topic, index)
     found: list[bytes] = []
     position = start
     while position < end:
-        data = node.engine.read(topic, index, position, 1 << 20)
+        data = node.engine.topics.read(topic, index, position, 1 << 20)
         for batch in iter_batches(data):
             found += [message.value or b"" for message in read_messages(batch)]
         position = Offset(start + len(found))
@@ -123,7 +123,7 @@ async def led_values(nodes: Callable[[], Sequence[Node]], topic: Topic, index: i
         while True:
             for node in nodes():
                 try:
-                    await node.engine.led_shard(topic.partitions[index]).wait_current()
+                    await node.engine.topics.led_shard(topic.partitions[index]).wait_current()
                     return values(node, topic, index)
                 except PenstockError:
                     await asyncio.sleep(0)
@@ -132,12 +132,12 @@ async def led_values(nodes: Callable[[], Sequence[Node]], topic: Topic, index: i
 async def orders(node: Node, partitions: int = 3, **configs: str) -> Topic:
     """A topic to publish in."""
     named = {name.replace("_", "."): value for name, value in configs.items()}
-    return await node.engine.create_topic("orders", partitions, named)
+    return await node.engine.topics.create_topic("orders", partitions, named)
 
 
 def shard_for(node: Node, application: str = "app") -> Shard:
     """The shard that decides."""
-    shard = node.engine.group_shard(application)
+    shard = node.engine.topics.group_shard(application)
     return next(running for running in _shards(node) if running.shard == shard)
 
 
@@ -148,14 +148,14 @@ def _shards(node: Node) -> list[Shard]:
 
 def staging_index(node: Node, partition: PartitionId) -> int:
     """Which of the staging partitions it is."""
-    return node.engine.topic(STAGING_TOPIC).partitions.index(partition)
+    return node.engine.topics.topic(STAGING_TOPIC).partitions.index(partition)
 
 
 async def trimmed(node: Node, partition: PartitionId) -> tuple[int, int]:
     """Where a staging partition begins and ends after a look at it."""
     for _ in range(10):
         node.engine.publications.staging.tick()
-    running = node.engine.led_shard(partition)
+    running = node.engine.topics.led_shard(partition)
     await running.change(ExpireProducers(before_ms=0))  # Everything before it is applied.
     return running.machine.partitions.bounds(partition)
 

@@ -10,11 +10,11 @@ from penstock.core.entries import Membership
 from penstock.core.errors import DirectoryRefused, InvalidRequest
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, ShardId
+from penstock.engine.cluster.movable_clock import ClockMover
+from penstock.engine.cluster.node import NOWHERE, Node
+from penstock.engine.cluster.node_checks import check_cluster
+from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.engine import Engine
-from penstock.engine.moved_time import MovedTime
-from penstock.engine.node import NOWHERE, Node
-from penstock.engine.node_checks import check_cluster
-from penstock.engine.node_settings import NodeSettings
 from penstock.machines.catalog_commands import AddNode
 from penstock.storage import LogSettings
 from penstock.storage.memory_disk import MemoryDisk
@@ -55,13 +55,13 @@ def test_it_keeps_everything_on_the_disk_it_was_given() -> None:
 
     async def first(node: Node) -> None:
         assert node.peer_address == NOWHERE
-        topic = await node.engine.create_topic("work", 1, {})
-        await node.queues.send(topic, [NewMessage(b"kept")])
+        topic = await node.engine.topics.create_topic("work", 1, {})
+        await node.delivery.send(topic, [NewMessage(b"kept")])
 
     async def second(node: Node) -> None:
-        topic = node.engine.topic("work")
-        await node.queues.open(topic, "queue", start=-2)
-        (delivery,) = await node.queues.receive(topic)
+        topic = node.engine.topics.topic("work")
+        await node.delivery.open(topic, "queue", start=-2)
+        (delivery,) = await node.delivery.receive(topic)
         assert delivery.message.value == b"kept"
 
     play(first, disk)
@@ -75,13 +75,13 @@ def test_it_can_be_abandoned_and_opened_again() -> None:
     async def forgetful() -> Node:
         node = await Node.open(SETTINGS, disk=disk)
         await until(lambda: _hurried(node).health().ready)
-        await node.engine.create_topic("work", 1, {})
+        await node.engine.topics.create_topic("work", 1, {})
         return node
 
     asyncio.run(forgetful()).abandon()
 
     async def careful(node: Node) -> None:
-        assert node.engine.topic("work").name == "work"
+        assert node.engine.topics.topic("work").name == "work"
 
     play(careful, disk)
 
@@ -98,7 +98,7 @@ def test_others_are_refused() -> None:
 
 def test_a_directory_that_has_come_to_several_nodes_is_refused() -> None:
     async def story(node: Node) -> None:
-        await node.engine.change_catalog(AddNode(node=NodeId(2), peer="127.0.0.1:9"))
+        await node.engine.topics.change_catalog(AddNode(node=NodeId(2), peer="127.0.0.1:9"))
         node.hurry()
         assert "belongs to a cluster of several nodes" in str(await node.failed)
 
@@ -123,15 +123,15 @@ def test_whoever_moves_the_clock_elsewhere_waits_for_the_node() -> None:
     clock = ManualClock()
 
     async def story(node: Node) -> None:
-        time = MovedTime(node, clock)
+        time = ClockMover(node, clock)
         engine: Engine = node.engine
-        topic = await engine.create_topic("work", 1, {"queue.delay.ms": "60000"})
-        await node.queues.send(topic, [NewMessage(b"later")])
-        assert (await node.queues.counts(topic)).delayed == 1
+        topic = await engine.topics.create_topic("work", 1, {"queue.delay.ms": "60000"})
+        await node.delivery.send(topic, [NewMessage(b"later")])
+        assert (await node.delivery.counts(topic)).delayed == 1
         found: list[int] = []
 
         async def look() -> int:
-            return (await node.queues.counts(topic)).visible
+            return (await node.delivery.counts(topic)).visible
 
         def move() -> None:
             clock.advance(60_000)

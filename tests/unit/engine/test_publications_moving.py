@@ -11,11 +11,11 @@ import pytest
 
 from penstock.core.errors import NotLeader, PenstockError, Unavailable
 from penstock.core.types import NodeId, ShardId
-from penstock.engine import part_copy
-from penstock.engine.node import Node
-from penstock.engine.part_copy import PartCopy, Promotion
-from penstock.engine.promotion import Promoting
-from penstock.engine.staging import StagedBatch
+from penstock.engine.cluster.node import Node
+from penstock.engine.topics import part_copy
+from penstock.engine.topics.part_copy import PartCopy, Promotion
+from penstock.engine.topics.promotion import PartPromotion
+from penstock.engine.topics.staging import StagedBatch
 from penstock.machines.catalog import Topic
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 from tests.unit.engine.publishing import (
@@ -82,7 +82,7 @@ async def hand_over(nodes: Nodes, shard: ShardId, heir: Node | None = None) -> N
             running = now.shards.get(shard)
             assert running is not None
             if running.replica.leads:
-                running.replica.transfer(after.engine.node_id)
+                running.replica.transfer(after.engine.topics.node_id)
             await asyncio.sleep(0)
     return after
 
@@ -103,7 +103,7 @@ async def _last(node: Node) -> int:
 def test_any_node_can_be_asked(tmp_path: Path) -> None:
     async def story() -> None:
         async with three(tmp_path) as nodes:
-            topic = await nodes[1].engine.create_topic("orders", 4, {})
+            topic = await nodes[1].engine.topics.create_topic("orders", 4, {})
             for batch, node in enumerate(everybody(nodes)):
                 staged = [
                     await stage_anywhere(nodes, topic, index, b"%d" % batch) for index in range(4)
@@ -131,9 +131,9 @@ def test_leader_of_a_partition_moves_in_the_middle(
 
     async def story() -> None:
         async with three(tmp_path) as nodes:
-            topic = await nodes[1].engine.create_topic("orders", 2, {})
+            topic = await nodes[1].engine.topics.create_topic("orders", 2, {})
             staged = [await stage_anywhere(nodes, topic, n % 2, b"%d" % n, 3) for n in range(40)]
-            shard = nodes[1].engine.shard_of(topic.partitions[0])
+            shard = nodes[1].engine.topics.shard_of(topic.partitions[0])
             original = PartCopy.next_piece
             moved = [0]
 
@@ -143,7 +143,7 @@ def test_leader_of_a_partition_moves_in_the_middle(
                     for node in everybody(nodes):
                         running = node.shards.get(shard)
                         if running is not None and running.replica.leads:
-                            running.replica.transfer(NodeId(node.engine.node_id % 3 + 1))
+                            running.replica.transfer(NodeId(node.engine.topics.node_id % 3 + 1))
                 return original(self, *arguments)
 
             monkeypatch.setattr(PartCopy, "next_piece", next_piece)
@@ -161,24 +161,24 @@ def test_coordinator_dies_after_the_decision(
 ) -> None:
     async def story() -> None:
         async with three(tmp_path) as nodes:
-            topic = await nodes[1].engine.create_topic("orders", 4, {})
+            topic = await nodes[1].engine.topics.create_topic("orders", 4, {})
             staged = [await stage_anywhere(nodes, topic, n % 4, b"%d" % n) for n in range(12)]
             given = parts(topic, staged)
-            deciding = nodes[1].engine.group_shard("app")
+            deciding = nodes[1].engine.topics.group_shard("app")
             coordinator = await leader(nodes, deciding)
-            original = Promoting._promote
+            original = PartPromotion._promote
 
-            async def refuse(self: Promoting, asked: Promotion, *rest: object) -> None:
+            async def refuse(self: PartPromotion, asked: Promotion, *rest: object) -> None:
                 if asked.part.partition != topic.partitions[0]:
                     raise Unavailable("not now")
                 await original(self, asked, *rest)  # type: ignore[arg-type]
 
             with monkeypatch.context() as patch:
-                patch.setattr(Promoting, "_promote", refuse)
+                patch.setattr(PartPromotion, "_promote", refuse)
                 asked = asyncio.create_task(publish(coordinator, 1, *given))
                 while len(await led_values(lambda: everybody(nodes), topic, 0)) < 3:
                     pass
-                await nodes.stop(coordinator.engine.node_id)
+                await nodes.stop(coordinator.engine.topics.node_id)
             with pytest.raises(PenstockError):
                 await asked
             await nodes.ready()
@@ -196,8 +196,8 @@ def test_coordinator_dies_after_the_decision(
 def test_leader_that_comes_back_does_not_trim_what_was_staged_meanwhile(tmp_path: Path) -> None:
     async def story() -> None:
         async with three(tmp_path) as nodes:
-            topic = await nodes[1].engine.create_topic("orders", 1, {})
-            shard = nodes[1].engine.shard_of(topic.partitions[0])
+            topic = await nodes[1].engine.topics.create_topic("orders", 1, {})
+            shard = nodes[1].engine.topics.shard_of(topic.partitions[0])
             first = await leader(nodes, shard)
             mine = await stage(first, topic, 0, b"mine")
             await hand_over(nodes, shard)
@@ -216,8 +216,8 @@ def test_leader_that_comes_back_does_not_trim_what_was_staged_meanwhile(tmp_path
 def test_staged_with_one_leader_and_published_with_the_next(tmp_path: Path) -> None:
     async def story() -> None:
         async with three(tmp_path) as nodes:
-            topic = await nodes[1].engine.create_topic("orders", 1, {})
-            shard = nodes[1].engine.shard_of(topic.partitions[0])
+            topic = await nodes[1].engine.topics.create_topic("orders", 1, {})
+            shard = nodes[1].engine.topics.shard_of(topic.partitions[0])
             staged = []
             for number in range(4):
                 staged.append(await stage_anywhere(nodes, topic, 0, b"%d" % number))

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from penstock.client.urls import Memory
+from penstock.client.connection.urls import Memory
 from penstock.core.message import NewMessage
 from penstock.embedded.channel import EmbeddedChannel
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Verdict
 from penstock.native.service import Service
@@ -24,8 +24,8 @@ PATIENCE_SECONDS = 20.0
 
 
 async def receive_one(node: Node, topic: Topic) -> int:
-    found = await node.queues.receive(topic, messages_max=1, wait_ms=WAIT_MS)
-    await node.queues.settle(topic, [(one.receipt, Verdict.ACK, -1, "") for one in found])
+    found = await node.delivery.receive(topic, messages_max=1, wait_ms=WAIT_MS)
+    await node.delivery.settle(topic, [(one.receipt, Verdict.ACK, -1, "") for one in found])
     return len(found)
 
 
@@ -39,7 +39,7 @@ async def take_one(node: Node, topic: Topic) -> int:
 async def send_later(node: Node, topic: Topic, steps: int) -> None:
     for _ in range(steps):
         await asyncio.sleep(0)
-    await node.queues.send(topic, [NewMessage(b"x")])
+    await node.delivery.send(topic, [NewMessage(b"x")])
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
@@ -52,7 +52,7 @@ def test_everybody_gets_one_of_as_many_messages(receive: object, partitions: int
         channel = await EmbeddedChannel.open(Memory(""))
         node = channel.engine.node
         await channel.ask(None, CreateTopic("work", partitions, {}), timeout=PATIENCE_SECONDS)
-        topic = node.engine.topic("work")
+        topic = node.engine.topics.topic("work")
         for number in range(ROUNDS):
             receiving = [asyncio.create_task(receive(node, topic)) for _ in range(RECEIVERS)]
             for _ in range(random.randrange(12)):

@@ -20,7 +20,7 @@ def test_a_topic_and_its_broker(ask: Asker, version: int) -> None:
     (broker,) = answer.brokers
     assert (broker.node_id, broker.host, broker.port) == (1, ask.broker.host, ask.broker.port)
     engine = ask.broker.node.engine
-    assert answer.cluster_id == (engine.cluster_id if version >= 2 else None)
+    assert answer.cluster_id == (engine.topics.cluster_id if version >= 2 else None)
     assert answer.controller_id == (1 if version >= 1 else -1)
     (topic,) = answer.topics
     assert (topic.error_code, topic.name) == (0, name)
@@ -36,7 +36,7 @@ def test_a_topic_and_its_broker(ask: Asker, version: int) -> None:
 def test_all_topics(ask: Asker, version: int) -> None:
     ask.create_topic(f"meta-all-{version}")
     answer = ask(3, version, {"topics": [] if version == 0 else None})
-    assert names(answer).keys() == ask.broker.node.engine.catalog.topics.keys()
+    assert names(answer).keys() == ask.broker.node.engine.topics.catalog.topics.keys()
     assert set(names(answer).values()) == {0}
     if version > 0:
         assert ask(3, version, {"topics": []}).topics == ()
@@ -45,7 +45,7 @@ def test_all_topics(ask: Asker, version: int) -> None:
 @pytest.mark.parametrize("version", ALL)
 def test_topics_of_the_cluster_itself_are_internal(ask: Asker, version: int) -> None:
     for name in ("__meta", "_meta", "meta"):
-        if ask.broker.node.engine.catalog.topic(name) is None:
+        if ask.broker.node.engine.topics.catalog.topic(name) is None:
             ask.create_topic(name)
     answer = ask(3, version, {"topics": [] if version == 0 else None})
     internal = {row.name for row in answer.topics if row.is_internal}
@@ -59,10 +59,10 @@ def test_an_unknown_topic_is_made_if_the_client_wants_it(ask: Asker, version: in
     if version >= 4:
         refused = ask(3, version, {"topics": wanted, "allow_auto_topic_creation": False})
         assert names(refused) == {name: 3}
-        assert ask.broker.node.engine.catalog.topic(name) is None
+        assert ask.broker.node.engine.topics.catalog.topic(name) is None
     (topic,) = ask(3, version, {"topics": wanted, "allow_auto_topic_creation": True}).topics
     assert topic.error_code == 0
-    assert len(topic.partitions) == ask.broker.node.engine.settings.default_partitions
+    assert len(topic.partitions) == ask.broker.node.engine.topics.settings.default_partitions
     ask.produce(name, 3)
 
 

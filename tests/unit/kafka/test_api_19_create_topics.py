@@ -22,7 +22,7 @@ def test_topics_of_one_request_are_all_made_and_described(ask: Asker) -> None:
     assert {row.replication_factor for row in rows} == {1}
     assert len({row.topic_id for row in rows} - {NO_TOPIC_ID}) == 150
     for row in rows:
-        topic = ask.broker.node.engine.topic(row.name)
+        topic = ask.broker.node.engine.topics.topic(row.name)
         assert topic.topic_id == row.topic_id
         assert len(topic.partitions) == row.num_partitions
 
@@ -31,7 +31,7 @@ def test_defaults_are_the_brokers(ask: Asker) -> None:
     (row,) = create(ask, 4, new_topic("by-default"))
     assert row.error_code == 0
     (described,) = create(ask, 5, new_topic("by-default-5"))
-    assert described.num_partitions == ask.broker.node.engine.settings.default_partitions
+    assert described.num_partitions == ask.broker.node.engine.topics.settings.default_partitions
 
 
 def test_all_configs_come_back_with_their_source(ask: Asker) -> None:
@@ -45,14 +45,14 @@ def test_all_configs_come_back_with_their_source(ask: Asker) -> None:
 def test_validating_makes_nothing(ask: Asker) -> None:
     (row,) = create(ask, 7, new_topic("only-looked-at", 3), validate_only=True)
     assert (row.error_code, row.num_partitions, row.topic_id) == (0, 3, NO_TOPIC_ID)
-    assert ask.broker.node.engine.catalog.topic("only-looked-at") is None
+    assert ask.broker.node.engine.topics.catalog.topic("only-looked-at") is None
 
 
 def test_the_others_are_made_when_one_is_refused(ask: Asker) -> None:
     good, bad = create(ask, 2, new_topic("sound", 1), new_topic("not sound", 1))
     assert (good.error_code, good.error_message) == (0, None)
     assert (bad.error_code, "letters" in bad.error_message) == (17, True)
-    assert ask.broker.node.engine.catalog.topic("sound") is not None
+    assert ask.broker.node.engine.topics.catalog.topic("sound") is not None
 
 
 @pytest.mark.parametrize(

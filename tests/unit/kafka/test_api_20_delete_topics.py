@@ -9,7 +9,7 @@ def test_topics_go_by_name(ask: Asker) -> None:
     gone, missing = ask(20, 1, {"topic_names": ["goes", "never-was"], "timeout": 1_000}).responses
     assert (gone.name, gone.error_code) == ("goes", 0)
     assert (missing.name, missing.error_code) == ("never-was", 3)
-    assert ask.broker.node.engine.catalog.topic("goes") is None
+    assert ask.broker.node.engine.topics.catalog.topic("goes") is None
     (row,) = ask(20, 5, {"topic_names": ["goes"], "timeout": 1_000}).responses
     assert (row.error_code, row.error_message) == (3, "there is no topic 'goes'")
 
@@ -22,7 +22,7 @@ def test_an_id_is_that_very_topic(ask: Asker) -> None:
     ask.create_topic("renewed")
     (row,) = ask(20, 6, {"topics": topics, "timeout": 1_000}).responses
     assert (row.name, row.topic_id, row.error_code) == (None, first, 100)
-    assert ask.broker.node.engine.catalog.topic("renewed") is not None
+    assert ask.broker.node.engine.topics.catalog.topic("renewed") is not None
 
 
 def test_a_topic_is_named_once_and_in_one_way(ask: Asker) -> None:
@@ -38,4 +38,4 @@ def test_a_topic_is_named_once_and_in_one_way(ask: Asker) -> None:
         "give the name of a topic or its id, and not both",
         "give the name of a topic or its id, and not both",
     ]
-    assert ask.broker.node.engine.catalog.topic("stays") is not None
+    assert ask.broker.node.engine.topics.catalog.topic("stays") is not None

@@ -21,7 +21,7 @@ def test_what_is_before_an_offset_goes(ask: Asker) -> None:
     assert trim(ask, 0, "trimmed", {0: 4, 1: -1}) == {0: (4, 0), 1: (10, 0)}
     assert trim(ask, 2, "trimmed", {0: 2, 2: 0}) == {0: (4, 0), 2: (0, 0)}
     engine = ask.broker.node.engine
-    assert engine.bounds(engine.topic("trimmed"), 0).log_start == 4
+    assert engine.topics.bounds(engine.topics.topic("trimmed"), 0).log_start == 4
 
 
 def test_what_is_not_there_cannot_go(ask: Asker) -> None:

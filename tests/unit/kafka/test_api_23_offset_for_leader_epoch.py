@@ -19,7 +19,9 @@ def end(
 
 def term(ask: Asker, topic: str) -> int:
     engine = ask.broker.node.engine
-    return engine.leader(engine.shard_of(engine.topic(topic).partitions[0])).term
+    return engine.topics.leader(
+        engine.topics.shard_of(engine.topics.topic(topic).partitions[0])
+    ).term
 
 
 @pytest.mark.parametrize("version", [2, 4])

@@ -68,7 +68,7 @@ def test_a_broker_shows_its_settings(ask: Asker) -> None:
     assert configs["log.retention.ms"].value == "604800000"
     assert configs["offsets.retention.minutes"].value == "10080"
     assert configs["broker.id"].value == "1"
-    assert configs["log.dirs"].value == ask.broker.node.engine.directory
+    assert configs["log.dirs"].value == ask.broker.node.engine.topics.directory
     assert configs["advertised.listeners"].value == f"PLAINTEXT://{ask.broker.address}"
     changed = configs["group.initial.rebalance.delay.ms"]
     assert (changed.value, changed.config_source) == ("0", 4)

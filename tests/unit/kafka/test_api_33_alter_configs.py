@@ -26,7 +26,7 @@ def alter(
 
 
 def configs_of(ask: Asker, name: str) -> dict[str, str]:
-    return ask.broker.node.engine.topic(name).configs
+    return ask.broker.node.engine.topics.topic(name).configs
 
 
 def test_all_configs_are_set_anew(ask: Asker) -> None:
@@ -65,7 +65,7 @@ def test_validating_changes_nothing(ask: Asker) -> None:
 def test_what_cannot_be_set_is_refused_and_loses_nothing(
     ask: Asker, kind: int, name: str, configs: list[tuple[str, str | None]], code: int, words: str
 ) -> None:
-    if ask.broker.node.engine.catalog.topic("kept") is None:
+    if ask.broker.node.engine.topics.catalog.topic("kept") is None:
         ask.create_topic("kept", configs={"retention.ms": "1"})
     for version in (0, 2):
         row = alter(ask, name, configs, kind=kind, version=version)
@@ -85,7 +85,7 @@ def test_a_groups_configs_are_set_anew(ask: Asker) -> None:
     engine = ask.broker.node.engine
     configs: list[tuple[str, str | None]] = [("share.delivery.count.limit", "3")]
     assert alter(ask, "anew", configs, kind=GROUP).error_code == 0
-    assert engine.group_configs("anew") == {"share.delivery.count.limit": "3"}
+    assert engine.groups.group_configs("anew") == {"share.delivery.count.limit": "3"}
     configs = [("share.isolation.level", "read_committed")]
     assert alter(ask, "anew", configs, kind=GROUP).error_code == 0
-    assert engine.group_configs("anew") == {"share.isolation.level": "read_committed"}
+    assert engine.groups.group_configs("anew") == {"share.isolation.level": "read_committed"}

@@ -13,12 +13,12 @@ def test_partitions_and_their_sizes(ask: Asker, version: int) -> None:
     answer = ask(35, version, {"topics": None})
     assert answer.error_code == 0
     (row,) = answer.results
-    assert (row.error_code, row.log_dir) == (0, ask.broker.node.engine.directory)
+    assert (row.error_code, row.log_dir) == (0, ask.broker.node.engine.topics.directory)
     if version == 5:
         assert 0 < row.usable_bytes <= row.total_bytes
         assert not row.is_cordoned
     topics = {topic.name: topic.partitions for topic in row.topics}
-    assert topics.keys() == ask.broker.node.engine.catalog.topics.keys()
+    assert topics.keys() == ask.broker.node.engine.topics.catalog.topics.keys()
     empty, full = topics[name]
     assert (empty.partition_index, empty.partition_size) == (0, 0)
     assert full.partition_size > 50

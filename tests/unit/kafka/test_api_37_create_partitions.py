@@ -22,13 +22,13 @@ def test_a_topic_grows_and_can_be_written_at_once(ask: Asker) -> None:
     assert (row.name, row.error_code, row.error_message) == ("grows", 0, None)
     ask.produce("grows", 4)
     engine = ask.broker.node.engine
-    assert engine.bounds(engine.topic("grows"), 1).high_watermark == 1
+    assert engine.topics.bounds(engine.topics.topic("grows"), 1).high_watermark == 1
 
 
 def test_validating_changes_nothing(ask: Asker) -> None:
     ask.create_topic("watched", 2)
     assert grow(ask, "watched", 5, validate_only=True).error_code == 0
-    assert len(ask.broker.node.engine.topic("watched").partitions) == 2
+    assert len(ask.broker.node.engine.topics.topic("watched").partitions) == 2
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_validating_changes_nothing(ask: Asker) -> None:
 def test_what_cannot_be_is_refused(
     ask: Asker, name: str, count: int, assignments: list[list[int]] | None, code: int, words: str
 ) -> None:
-    if ask.broker.node.engine.catalog.topic("three") is None:
+    if ask.broker.node.engine.topics.catalog.topic("three") is None:
         ask.create_topic("three", 3)
     rows = None if assignments is None else [{"broker_ids": row} for row in assignments]
     row = grow(ask, name, count, rows)
     assert (row.error_code, words in row.error_message) == (code, True)
-    assert len(ask.broker.node.engine.topic("three").partitions) == 3
+    assert len(ask.broker.node.engine.topics.topic("three").partitions) == 3
 
 
 def test_assignments_have_a_row_for_each_new_partition(ask: Asker) -> None:

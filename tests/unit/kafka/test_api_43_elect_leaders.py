@@ -14,7 +14,7 @@ def elect(ask: Asker, version: int, topics: dict[str, list[int]] | None, kind: i
 
 @pytest.mark.parametrize(("version", "kind"), [(0, 0), (2, 0), (2, 1)])
 def test_who_leads_goes_on(ask: Asker, version: int, kind: int) -> None:
-    if ask.broker.node.engine.catalog.topic("elected") is None:
+    if ask.broker.node.engine.topics.catalog.topic("elected") is None:
         ask.create_topic("elected", 2)
     answer = elect(ask, version, {"elected": [0, 5], "missing": [0]}, kind)
     assert answer.error_code == 0

@@ -29,7 +29,7 @@ def alter(
 
 
 def configs_of(ask: Asker, name: str) -> dict[str, str]:
-    return ask.broker.node.engine.topic(name).configs
+    return ask.broker.node.engine.topics.topic(name).configs
 
 
 def test_the_rest_stays_as_it_is(ask: Asker) -> None:
@@ -79,7 +79,7 @@ def test_validating_changes_nothing(ask: Asker) -> None:
 def test_a_change_is_made_as_a_whole_or_not_at_all(
     ask: Asker, changes: list[tuple[str, int, str | None]], code: int, words: str
 ) -> None:
-    if ask.broker.node.engine.catalog.topic("whole") is None:
+    if ask.broker.node.engine.topics.catalog.topic("whole") is None:
         ask.create_topic("whole", configs={"retention.ms": "1"})
     for version in (0, 1):
         row = alter(ask, "whole", *changes, version=version)
@@ -97,7 +97,7 @@ def test_a_group_is_configured_before_it_exists(ask: Asker) -> None:
     reset = "share.auto.offset.reset"
     for value in ("earliest", "by_duration:PT1H", "latest"):
         assert alter(ask, "to come", (reset, SET, value), kind=GROUP).error_code == 0
-        assert engine.group_configs("to come") == {reset: value}
+        assert engine.groups.group_configs("to come") == {reset: value}
     row = alter(ask, "to come", (reset, SET, "sometime"), kind=GROUP)
     assert (row.error_code, "by_duration" in row.error_message) == (40, True)
     row = alter(ask, "to come", ("share.locks", SET, "1"), kind=GROUP)
@@ -105,6 +105,6 @@ def test_a_group_is_configured_before_it_exists(ask: Asker) -> None:
     row = alter(ask, "to come", (reset, APPEND, "earliest"), kind=GROUP)
     assert (row.error_code, "is no list" in row.error_message) == (40, True)
     row = alter(ask, "to come", (reset, DELETE, None), kind=GROUP, validate_only=True)
-    assert (row.error_code, engine.group_configs("to come")) == (0, {reset: "latest"})
+    assert (row.error_code, engine.groups.group_configs("to come")) == (0, {reset: "latest"})
     assert alter(ask, "to come", (reset, DELETE, None), kind=GROUP).error_code == 0
-    assert engine.group_configs("to come") == {}
+    assert engine.groups.group_configs("to come") == {}

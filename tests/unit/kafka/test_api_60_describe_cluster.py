@@ -9,7 +9,7 @@ from tests.unit.kafka.asking import Asker
 def test_the_cluster_and_its_brokers(ask: Asker, version: int) -> None:
     answer = ask(60, version, {"endpoint_type": 1})
     assert (answer.error_code, answer.error_message) == (0, None)
-    assert answer.cluster_id == ask.broker.node.engine.cluster_id
+    assert answer.cluster_id == ask.broker.node.engine.topics.cluster_id
     assert answer.controller_id == 1
     (row,) = answer.brokers
     assert (row.broker_id, row.host, row.port) == (1, ask.broker.host, ask.broker.port)

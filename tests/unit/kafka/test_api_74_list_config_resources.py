@@ -13,7 +13,7 @@ def test_what_has_configurations(ask: Asker) -> None:
         assert answer.error_code == 0
         return [(row.resource_type, row.resource_name) for row in answer.config_resources]
 
-    topics = [(TOPIC, name) for name in sorted(ask.broker.node.engine.catalog.topics)]
+    topics = [(TOPIC, name) for name in sorted(ask.broker.node.engine.topics.catalog.topics)]
     assert listed(GROUP) == []
     ask.configure_group("configured", {"share.delivery.count.limit": "3"})
     assert listed(GROUP) == [(GROUP, "configured")]

@@ -70,7 +70,7 @@ def test_pages_fit_together_whatever_their_size(ask: Asker) -> None:
 def test_no_names_are_all_topics(ask: Asker) -> None:
     ask.create_topic("among-all")
     names = [topic.name for topic in page(ask, []).topics]
-    assert names == sorted(ask.broker.node.engine.catalog.topics)
+    assert names == sorted(ask.broker.node.engine.topics.catalog.topics)
 
 
 def test_topics_that_are_not_there_have_errors(ask: Asker) -> None:

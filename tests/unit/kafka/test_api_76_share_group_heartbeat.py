@@ -16,7 +16,7 @@ def assigned(ask: Asker, one: ShareMember, *topics: str) -> dict[str, tuple[int,
     assert answer.error_code == 0, answer.error_message
     if answer.assignment is None:
         return None
-    catalog = ask.broker.node.engine.catalog
+    catalog = ask.broker.node.engine.topics.catalog
     return {
         topic.name: tuple(row.partitions)
         for row in answer.assignment.topic_partitions
@@ -51,7 +51,7 @@ def test_what_a_member_is_told_when_it_is_wrong(ask: Asker) -> None:
 def test_topics_are_not_made(ask: Asker) -> None:
     one = ShareMember(ask, "makes-nothing")
     assert assigned(ask, one, "not-made") == {}
-    assert ask.broker.node.engine.catalog.topic("not-made") is None
+    assert ask.broker.node.engine.topics.catalog.topic("not-made") is None
 
 
 def test_a_name_is_of_one_kind(ask: Asker) -> None:

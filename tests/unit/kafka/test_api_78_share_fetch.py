@@ -30,7 +30,7 @@ EARLIEST = {"share.auto.offset.reset": "earliest"}
 
 def member(ask: Asker, group: str, topic: str, count: int = 0, **configs: str) -> ShareMember:
     """A member of a group that begins at the start of a topic with so many messages."""
-    if ask.broker.node.engine.catalog.topic(topic) is None:
+    if ask.broker.node.engine.topics.catalog.topic(topic) is None:
         ask.create_topic(topic)
         if count:
             ask.produce(topic, count=count)
@@ -40,7 +40,7 @@ def member(ask: Asker, group: str, topic: str, count: int = 0, **configs: str) -
 
 
 def place(ask: Asker, topic: str, index: int = 0) -> tuple[bytes, int]:
-    return ask.broker.node.engine.topic(topic).topic_id, index
+    return ask.broker.node.engine.topics.topic(topic).topic_id, index
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -66,8 +66,8 @@ def test_a_member_that_finds_nothing_is_there_all_the_same(ask: Asker) -> None:
     one = member(ask, "patient", "patient")
     here = place(ask, "patient")
     one.fetch(here)
-    askers = ask.broker.node.queues.here.askers
-    (name,) = askers.present((ask.broker.node.engine.topic("patient").topic_id, "patient"))
+    askers = ask.broker.node.delivery.here.askers
+    (name,) = askers.present((ask.broker.node.engine.topics.topic("patient").topic_id, "patient"))
     assert "kafka" in name
 
 
@@ -196,7 +196,7 @@ def test_a_partition_that_is_added_is_read_from_its_start(ask: Asker) -> None:
 
 def test_a_group_may_begin_some_time_ago(ask: Asker) -> None:
     ask.create_topic("ago")
-    now_ms = ask.broker.node.engine.clock.wall_ms()
+    now_ms = ask.broker.node.engine.topics.clock.wall_ms()
     for age_ms in (7_200_000, 3_500_000, 1_000):
         ask(0, 9, produced("ago", 1, timestamp=now_ms - age_ms))
     for duration, wanted in (("P1D", 0), ("PT1H", 1), ("PT10M", 2), ("PT0S", 3)):

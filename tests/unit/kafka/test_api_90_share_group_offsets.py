@@ -56,7 +56,7 @@ def test_offsets_are_shown(ask: Asker, group: str) -> None:
     assert places(row) == {(f"{group}-unread", 0): (0, -1, -1)}
     (topic,) = describe(ask, group, (group, [0]), version=0).topics
     assert (topic.partitions[0].start_offset, topic.partitions[0].lag) == (2, -1)
-    assert topic.topic_id == ask.broker.node.engine.topic(group).topic_id
+    assert topic.topic_id == ask.broker.node.engine.topics.topic(group).topic_id
 
 
 def test_groups_that_are_not_there(ask: Asker) -> None:
@@ -77,7 +77,7 @@ def test_a_group_goes_on_from_another_offset(ask: Asker, group: str) -> None:
         (1, 0),
         (7, 3),
     ]
-    assert topic.topic_id == ask.broker.node.engine.topic(group).topic_id
+    assert topic.topic_id == ask.broker.node.engine.topics.topic(group).topic_id
     here = (topic.topic_id, 0)
     assert acquired(rows_of(ShareMember(ask, group).fetch(here))[here]) == [(1, 4, 1)]
 
@@ -108,7 +108,7 @@ def test_a_group_forgets_a_topic(ask: Asker, group: str) -> None:
     rows = ask(DELETE, 0, {"group_id": group, "topics": topics}).responses
     assert [(row.topic_name, row.error_code) for row in rows] == [(group, 0), ("missing", 3)]
     assert describe(ask, group).error_code == 69, "it was its only topic"
-    here = (ask.broker.node.engine.topic(group).topic_id, 0)
+    here = (ask.broker.node.engine.topics.topic(group).topic_id, 0)
     assert acquired(rows_of(ShareMember(ask, group).fetch(here))[here]) == [(0, 4, 1)]
 
 

@@ -15,7 +15,7 @@ import pytest
 from penstock.core import limits
 from penstock.core.errors import InvalidRequest, Unavailable
 from penstock.engine.engine import Engine
-from penstock.engine.traffic import Traffic
+from penstock.engine.topics.traffic import Traffic
 from penstock.kafka import KafkaListener, KafkaSettings
 from penstock.kafka.api import Api
 from penstock.kafka.codec import Answer, Message
@@ -48,12 +48,13 @@ class Place:
             18: TABLE[18],
         }
         self.cut_off = False
-        engine = SimpleNamespace(
+        topics = SimpleNamespace(
             clock=self.clock,
             is_cut_off=lambda: self.cut_off,
             traffic=Traffic(),
             slow_requests=SimpleNamespace(seconds=math.inf),
         )
+        engine = SimpleNamespace(topics=topics)
         self.listener = KafkaListener(cast(Engine, engine), settings, table=table)
         self.host = ""
         self.port = 0

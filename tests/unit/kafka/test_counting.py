@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.traffic import Flow, FlowReading
+from penstock.engine.topics.traffic import Flow, FlowReading
 from tests.unit.kafka.asking import Asker
 from tests.unit.kafka.test_api_01_fetch import filled, part, request
 
 
 def traffic(ask: Asker, topic: str) -> FlowReading:
-    return ask.broker.node.engine.traffic.statistics()["kafka"][topic]
+    return ask.broker.node.engine.topics.traffic.statistics()["kafka"][topic]
 
 
 def test_a_fetch_counts_what_it_hands_out_from_its_offset_on(ask: Asker) -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.core.limits import SHARE_SESSION_PARTITIONS_MAX, SHARE_SESSIONS_MAX
 from penstock.core.types import PartitionId, TopicId
 from penstock.engine.engine import Engine
-from penstock.engine.share_groups import ShareGroups
+from penstock.engine.groups.share_groups import ShareGroups
 from penstock.kafka.connection import Connection
 from penstock.kafka.share_sessions import LEAVE_MS, SessionRefused, ShareSessions
 from penstock.machines import Catalog
@@ -29,7 +29,9 @@ def clock() -> ManualClock:
 def sessions(clock: ManualClock) -> ShareSessions:
     catalog = Catalog()
     groups = ShareGroups(clock, lambda: catalog, lambda _group: pytest.fail("unasked"))
-    engine = SimpleNamespace(share_groups=groups, catalog=catalog)
+    engine = SimpleNamespace(
+        groups=SimpleNamespace(share=groups), topics=SimpleNamespace(catalog=catalog)
+    )
     return ShareSessions(cast(Engine, engine), clock)
 
 

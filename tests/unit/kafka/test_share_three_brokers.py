@@ -32,13 +32,13 @@ async def ask(
 def led(cluster: Cluster, node: int) -> list[int]:
     """Who leads each partition, as one broker sees it."""
     engine = cluster[NodeId(node)].node.engine
-    topic = engine.topic(TOPIC)
-    return [int(engine.leader(engine.shard_of(one)).node) for one in topic.partitions]
+    topic = engine.topics.topic(TOPIC)
+    return [int(engine.topics.leader(engine.topics.shard_of(one)).node) for one in topic.partitions]
 
 
 def coordinator(cluster: Cluster, node: int) -> int:
     engine = cluster[NodeId(node)].node.engine
-    return int(engine.leader(engine.group_shard(GROUP)).node)
+    return int(engine.topics.leader(engine.topics.group_shard(GROUP)).node)
 
 
 async def prepare(cluster: Cluster) -> bytes:
@@ -50,8 +50,8 @@ async def prepare(cluster: Cluster) -> bytes:
     (row,) = (await ask(cluster, 2, 44, 1, {"resources": [resource]})).responses
     assert (made.error_code, row.error_code) == (0, 0)
     engines = [broker.node.engine for broker in cluster.values()]
-    await until(lambda: all(engine.catalog.topic(TOPIC) is not None for engine in engines))
-    await until(lambda: all(engine.group_configs(GROUP) for engine in engines))
+    await until(lambda: all(engine.topics.catalog.topic(TOPIC) is not None for engine in engines))
+    await until(lambda: all(engine.groups.group_configs(GROUP) for engine in engines))
     for index, leader in enumerate(led(cluster, 1)):
         rows = [{"index": index, "records": bytes(build_batch(3))}]
         topics = [{"name": TOPIC, "partition_data": rows}]
@@ -159,7 +159,7 @@ def test_what_was_leased_where_nobody_leads_any_more_is_released(tmp_path: Path)
             here = (topic_id, 0)
             first = led(cluster, 1)[0]
             engine = cluster[NodeId(first)].node.engine
-            shard = engine.shard_of(engine.topic(TOPIC).partitions[0])
+            shard = engine.topics.shard_of(engine.topics.topic(TOPIC).partitions[0])
             async with wire_client(cluster[NodeId(first)].host, cluster[NodeId(first)].port) as old:
                 answer = await old.call(FETCH, 1, share_fetch(GROUP, "m", 0, [here]))
                 assert acquired(rows_of(answer)[here]) == [(0, 2, 1)]

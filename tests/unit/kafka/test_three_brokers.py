@@ -37,7 +37,10 @@ async def create(cluster: Cluster, node: int, **row: int) -> Message:
 def leaders(cluster: Cluster, node: int) -> list[NodeId]:
     """Who leads each partition of the topic, as one broker sees it."""
     engine = cluster[NodeId(node)].node.engine
-    return [engine.leader(engine.shard_of(one)).node for one in engine.topic(TOPIC).partitions]
+    return [
+        engine.topics.leader(engine.topics.shard_of(one)).node
+        for one in engine.topics.topic(TOPIC).partitions
+    ]
 
 
 def test_topics_are_made_through_any_broker_and_known_to_all(tmp_path: Path) -> None:
@@ -62,14 +65,14 @@ def test_topics_are_made_through_any_broker_and_known_to_all(tmp_path: Path) -> 
 
 
 def _knows(broker: Broker) -> bool:
-    return broker.node.engine.catalog.topic(TOPIC) is not None
+    return broker.node.engine.topics.catalog.topic(TOPIC) is not None
 
 
 def _holds(broker: Broker) -> bool:
     """All partitions have come to this replica."""
     node = broker.node
-    partitions = node.engine.topic(TOPIC).partitions
-    running = [node._shards.get(node.engine.shard_of(one)) for one in partitions]
+    partitions = node.engine.topics.topic(TOPIC).partitions
+    running = [node._shards.get(node.engine.topics.shard_of(one)) for one in partitions]
     return all(
         shard is not None and partition in shard.machine.log_starts()
         for partition, shard in zip(partitions, running, strict=True)
@@ -90,7 +93,7 @@ async def _ask_the_wrong_broker(cluster: Cluster, node: NodeId) -> None:
     assert [row.error_code for row in ends.partitions] == expected
     engine = cluster[node].node.engine
     groups = [f"group-{number}" for number in range(12)]
-    coordinators = [engine.leader(engine.group_shard(group)).node for group in groups]
+    coordinators = [engine.topics.leader(engine.topics.group_shard(group)).node for group in groups]
     described = (await ask(cluster, node, 15, 5, {"groups": groups})).groups
     assert [row.error_code for row in described] == [
         0 if coordinator == node else 16 for coordinator in coordinators
@@ -124,7 +127,8 @@ def test_leaders_are_elected_that_should_lead(tmp_path: Path) -> None:
             assert set(codes) <= {0, 84}
             assert 0 in codes
             firsts = [
-                engine.replicas(engine.shard_of(one))[0] for one in engine.topic(TOPIC).partitions
+                engine.topics.replicas(engine.topics.shard_of(one))[0]
+                for one in engine.topics.topic(TOPIC).partitions
             ]
             assert leaders(cluster, 1) == firsts
             again = await ask(cluster, 1, 43, 2, fields)
@@ -137,14 +141,14 @@ def test_leaders_are_elected_that_should_lead(tmp_path: Path) -> None:
 async def _lead_elsewhere(cluster: Cluster) -> None:
     """Let a shard be led by another broker than the one that should."""
     engine = cluster[NodeId(1)].node.engine
-    shard = engine.shard_of(engine.topic(TOPIC).partitions[0])
-    first = engine.replicas(shard)[0]
-    if engine.leader(shard).node == first:
-        heir = next(node for node in engine.replicas(shard) if node != first)
+    shard = engine.topics.shard_of(engine.topics.topic(TOPIC).partitions[0])
+    first = engine.topics.replicas(shard)[0]
+    if engine.topics.leader(shard).node == first:
+        heir = next(node for node in engine.topics.replicas(shard) if node != first)
         running = cluster[first].node._shards.get(ShardId(shard))
         assert running is not None
         running.replica.transfer(heir)
-        await until(lambda: engine.leader(shard).node not in (first, 0))
+        await until(lambda: engine.topics.leader(shard).node not in (first, 0))
 
 
 def test_a_leader_that_is_busy_is_asked_again(
@@ -158,8 +162,8 @@ def test_a_leader_that_is_busy_is_asked_again(
             assert (await create(cluster, 1)).error_code == 0
             await _lead_elsewhere(cluster)
             engine = cluster[NodeId(1)].node.engine
-            shard = engine.shard_of(engine.topic(TOPIC).partitions[0])
-            leader = engine.leader(shard).node
+            shard = engine.topics.shard_of(engine.topics.topic(TOPIC).partitions[0])
+            leader = engine.topics.leader(shard).node
             await until(lambda: _leads(cluster, leader, shard))
             running = cluster[leader].node._shards.get(shard)
             assert running is not None
@@ -177,8 +181,8 @@ def test_a_leader_that_is_busy_is_asked_again(
             fields = {"election_type": 0, "topic_partitions": rows, "timeout": 20_000}
             (result,) = (await ask(cluster, 1, 43, 2, fields)).replica_election_results
             assert [row.error_code for row in result.partition_result] == [0]
-            first = engine.replicas(shard)[0]
-            assert engine.leader(shard).node == first
+            first = engine.topics.replicas(shard)[0]
+            assert engine.topics.leader(shard).node == first
             assert asked[:3] == [first] * 3
 
     asyncio.run(story())
@@ -196,7 +200,9 @@ def test_without_a_majority_nothing_is_elected_and_nothing_taken_back(tmp_path: 
             engine = cluster[NodeId(1)].node.engine
             await until(lambda: _holds(cluster[NodeId(1)]))
             await asyncio.gather(*(stop(cluster.pop(NodeId(node))) for node in (2, 3)))
-            await until(lambda: all(engine.is_read_only(ShardId(shard)) for shard in (1, 2, 3)))
+            await until(
+                lambda: all(engine.topics.is_read_only(ShardId(shard)) for shard in (1, 2, 3))
+            )
             described = await ask(cluster, 1, 60, 2, {"include_fenced_brokers": True})
             assert [row.is_fenced for row in described.brokers] == [False, True, True]
             epochs = [{"partition": index, "leader_epoch": 0} for index in range(3)]

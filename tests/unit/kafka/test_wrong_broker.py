@@ -63,14 +63,17 @@ def test_the_right_broker_is_named(tmp_path: Path) -> None:
             (made,) = (await ask(cluster, 1, 19, 7, fields)).topics
             await until(
                 lambda: all(
-                    broker.node.engine.catalog.topic(TOPIC) is not None
+                    broker.node.engine.topics.catalog.topic(TOPIC) is not None
                     for broker in cluster.values()
                 )
             )
             for node in cluster:
                 engine = cluster[node].node.engine
-                topic = engine.topic(TOPIC)
-                led = [int(engine.leader(engine.shard_of(one)).node) for one in topic.partitions]
+                topic = engine.topics.topic(TOPIC)
+                led = [
+                    int(engine.topics.leader(engine.topics.shard_of(one)).node)
+                    for one in topic.partitions
+                ]
                 produced = await ask(cluster, node, 0, 10, produce_fields())
                 rows = produced.responses[0].partition_responses
                 named = check_hints(cluster, rows, led, node)

@@ -6,7 +6,7 @@ After every request each message must be in exactly one place.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages

@@ -71,3 +71,9 @@ def test_a_jump_to_the_end_leaves_nothing() -> None:
     cursor.skip(Offset(4), Offset(6))
     cursor.jump_to_end()
     assert (cursor.position, cursor.waiting, cursor.skips()) == (10, 0, [])
+
+
+def test_stretches_lie_between_skips() -> None:
+    assert list(make(9, 1, (3, 5), (7, 9)).stretches()) == [(1, 3), (5, 7)]
+    assert list(make(9, 1, (1, 3)).stretches()) == [(3, 9)]
+    assert list(make(9, 9).stretches()) == []

@@ -3,8 +3,8 @@
 from penstock.core.limits import ORIGIN_REMEMBERED_MS
 from penstock.core.queue_rules import Deduplication, QueueRules, WorkRules
 from penstock.core.types import PartitionId
-from penstock.machines.queue_cards import id_of
 from penstock.machines.queue_commands import Purge
+from penstock.machines.queue_headers import id_of
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
 
 TWO = PartitionId(2)

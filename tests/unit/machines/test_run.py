@@ -34,3 +34,13 @@ def test_states_have_the_numbers_that_are_in_snapshots() -> None:
         ("DELAYED", 3),
         ("DEAD", 4),
     ]
+
+
+def test_a_run_describes_what_differs_from_a_new_message() -> None:
+    assert Run(Offset(5), 1, State.READY).describe() == "5 ready"
+    run = Run(
+        Offset(5), 3, State.LEASED, 900, 2, 7, 100, level=8, lane=b"g", expire_ms=99, reason="why"
+    )
+    assert run.describe() == (
+        "5-7 leased until 900 epoch 7 deliveries 2 priority 8 group g expires 99 (why)"
+    )

@@ -14,10 +14,10 @@ from penstock.core.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from penstock.engine.engine import Acks
+from penstock.engine.topics.topics import Acks
 from penstock.machines.catalog import Topic
+from penstock.native.context import Context
 from penstock.native.groups import GROUP_HANDLERS
-from penstock.native.handling import Desk
 from penstock.wire.group_requests import (
     AskCommitted,
     AskCoordinator,
@@ -46,7 +46,7 @@ from tests.batches import build_batch
 from tests.unit.engine.nodes import Nodes
 
 A = TypeVar("A", bound=Answer)
-Story = Callable[[Desk, Topic], Awaitable[None]]
+Story = Callable[[Context, Topic], Awaitable[None]]
 PROTOCOLS = (("penstock-sticky", b"what it wants"),)
 
 
@@ -55,15 +55,15 @@ def on_one_node(path: Path, story: Story) -> None:
         nodes = Nodes(path, [1])
         await nodes.start()
         try:
-            topic = await nodes[1].engine.create_topic("orders", 2, {})
-            await story(Desk(nodes[1]), topic)
+            topic = await nodes[1].engine.topics.create_topic("orders", 2, {})
+            await story(Context(nodes[1]), topic)
         finally:
             await nodes.stop()
 
     asyncio.run(play())
 
 
-async def ask(desk: Desk, request: Request, kind: type[A]) -> A:
+async def ask(desk: Context, request: Request, kind: type[A]) -> A:
     answer, payload = await GROUP_HANDLERS[type(request)](desk, request, memoryview(b""))
     assert not payload
     assert isinstance(answer, kind)
@@ -74,19 +74,19 @@ def joining(member: str, group: str = "g", instance: str | None = None) -> JoinG
     return JoinGroup(group, member, instance, "tests", 10_000, 10_000, PROTOCOLS)
 
 
-async def join(desk: Desk, group: str = "g") -> GroupJoined:
+async def join(desk: Context, group: str = "g") -> GroupJoined:
     named = await ask(desk, joining("", group), MemberNamed)
     return await ask(desk, joining(named.member, group), GroupJoined)
 
 
-async def beat_on(desk: Desk, beat: BeatGroup) -> None:
+async def beat_on(desk: Context, beat: BeatGroup) -> None:
     while True:
         await ask(desk, beat, Done)
         await asyncio.sleep(0)
 
 
 def test_a_member_joins_works_and_leaves(tmp_path: Path) -> None:
-    async def story(desk: Desk, topic: Topic) -> None:
+    async def story(desk: Context, topic: Topic) -> None:
         assert await ask(desk, AskCoordinator("g"), CoordinatorInfo) == CoordinatorInfo(1)
         joined = await join(desk)
         me, generation = joined.member, joined.generation
@@ -124,7 +124,7 @@ def test_a_member_joins_works_and_leaves(tmp_path: Path) -> None:
 
 
 def test_a_second_member_makes_the_first_join_again(tmp_path: Path) -> None:
-    async def story(desk: Desk, topic: Topic) -> None:
+    async def story(desk: Context, topic: Topic) -> None:
         first = await join(desk)
         me, generation = first.member, first.generation
         await ask(desk, SyncGroup("g", me, None, generation, ((me, b""),)), GroupSynced)
@@ -145,7 +145,7 @@ def test_a_second_member_makes_the_first_join_again(tmp_path: Path) -> None:
 
 
 def test_a_static_member_is_let_in_at_once_and_comes_back(tmp_path: Path) -> None:
-    async def story(desk: Desk, _topic: Topic) -> None:
+    async def story(desk: Context, _topic: Topic) -> None:
         first = await ask(desk, joining("", instance="host-1"), GroupJoined)
         share = ((first.member, b"share"),)
         sync = SyncGroup("g", first.member, "host-1", first.generation, share)
@@ -160,8 +160,8 @@ def test_a_static_member_is_let_in_at_once_and_comes_back(tmp_path: Path) -> Non
 
 
 def test_groups_are_listed_and_described_with_their_lag(tmp_path: Path) -> None:
-    async def story(desk: Desk, topic: Topic) -> None:
-        await desk.engine.produce(topic, 0, build_batch(5), Acks.ALL)
+    async def story(desk: Context, topic: Topic) -> None:
+        await desk.engine.topics.produce(topic, 0, build_batch(5), Acks.ALL)
         offsets = (OffsetToCommit(topic.topic_id, 0, 3),)
         await ask(desk, CommitOffsets("away", offsets), OffsetsCommitted)
         await join(desk)
@@ -185,15 +185,15 @@ def test_another_node_names_the_coordinator(tmp_path: Path) -> None:
         await nodes.start()
         try:
             found = {
-                (await ask(Desk(node), AskCoordinator("g"), CoordinatorInfo)).node
+                (await ask(Context(node), AskCoordinator("g"), CoordinatorInfo)).node
                 for node in nodes.running.values()
             }
             assert len(found) == 1
             elsewhere = next(
-                node for node in nodes.running.values() if node.engine.node_id not in found
+                node for node in nodes.running.values() if node.engine.topics.node_id not in found
             )
             with pytest.raises(NotCoordinator) as caught:
-                await ask(Desk(elsewhere), joining(""), MemberNamed)
+                await ask(Context(elsewhere), joining(""), MemberNamed)
             assert {caught.value.leader} == found
         finally:
             await nodes.stop()

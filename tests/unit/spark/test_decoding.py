@@ -19,7 +19,7 @@ from penstock.core.record_bodies import LOG_APPEND_TIME, pack_body, read_records
 from penstock.core.records import BATCH_HEADER_BYTES, stamp_batch
 from penstock.core.types import Offset, Term
 from penstock.spark.reading.columns import arrow_schema, row_schema
-from penstock.spark.reading.decoding import ARROW_BYTES_MAX, Decoder
+from penstock.spark.reading.decoder import ARROW_BYTES_MAX, Decoder
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 NOW = 1_700_000_000_000

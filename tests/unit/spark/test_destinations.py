@@ -6,12 +6,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client.compression import OFF
-from penstock.client.partitioners import HashPartitioner
+from penstock.client.producer.compression import OFF
+from penstock.client.producer.partitioners import HashPartitioner
 from penstock.core.message_batches import read_messages
 from penstock.core.murmur2 import murmur2
 from penstock.spark.writing.destinations import Destinations, OutgoingBatch, TopicRoom
-from penstock.spark.writing.hashing import LONG_KEY_BYTES, murmur2_column
+from penstock.spark.writing.key_hash import LONG_KEY_BYTES, murmur2_column
 from penstock.spark.writing.outgoing_rows import Complaints
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=100, database=None)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client.compression import CODES, OFF, Compression
-from penstock.client.outgoing import Outgoing
+from penstock.client.producer.compression import CODES, OFF, Compression
+from penstock.client.producer.outgoing_message import Outgoing
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_batches import build_messages, read_messages
 from penstock.core.record_bodies import CODEC_MASK, encode_varint
 from penstock.core.records import BATCH_HEADER_BYTES, check_batch
-from penstock.spark.writing.encoding import cut_batches, encode_batches, record_parts, record_sizes
+from penstock.spark.writing.encoder import cut_batches, encode_batches, record_parts, record_sizes
 from penstock.spark.writing.varints import varint_rows, varint_sizes
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=150, database=None)

@@ -11,7 +11,7 @@ from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages, frame_records
 from penstock.spark.connections import client_of, close_clients, run
 from penstock.spark.reading.columns import arrow_schema, row_schema
-from penstock.spark.reading.fetching import read_stretches
+from penstock.spark.reading.fetcher import read_stretches
 from penstock.spark.reading.ranges import Stretch
 from penstock.spark.reading.read_options import read_options
 from penstock.testing import PenstockServer

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.core.errors import InvalidRequest
 from penstock.spark.pipelines.declaration import Column, Declaration, Source, Table, Target
-from penstock.spark.pipelines.drawing import draw
+from penstock.spark.pipelines.diagram import draw
 from penstock.spark.pipelines.example import example
 from penstock.spark.pipelines.pipeline import Pipeline
-from penstock.spark.pipelines.reading import parse, parse_text, read_pipeline
+from penstock.spark.pipelines.pipeline_file import parse, parse_text, read_pipeline
 
 TOML = """
 name = "orders"

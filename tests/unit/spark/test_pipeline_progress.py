@@ -9,8 +9,8 @@ import pytest
 from penstock.core.errors import DirectoryInUse, InvalidRequest
 from penstock.core.pipeline_report import PipelineReport
 from penstock.spark.pipelines.declaration import Column
+from penstock.spark.pipelines.pipeline_file import parse
 from penstock.spark.pipelines.progress import StageProgress, brief
-from penstock.spark.pipelines.reading import parse
 from penstock.spark.pipelines.reasons import expectation, first_reason, literal, quoted, row_type
 from penstock.spark.pipelines.state import PipelineState, state_directory
 

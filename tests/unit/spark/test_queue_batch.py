@@ -8,7 +8,7 @@ from penstock import Client
 from penstock.core.errors import InvalidRequest
 from penstock.spark.identity import Identity, find_identity, tell_queue, tell_topics
 from penstock.spark.queues.queue_batch import QueueBatch, read_batch
-from penstock.spark.queues.settling import settle
+from penstock.spark.queues.settlement import settle
 from penstock.testing.clock import ManualClock
 from tests.unit.client.memory_play import play
 

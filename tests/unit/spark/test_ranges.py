@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client.positions import TopicPartition
+from penstock.client.reader.positions import TopicPartition
 from penstock.spark.reading.admission import Patience, share, share_bytes
 from penstock.spark.reading.ranges import Stretch, split
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.client.client import Client
 from penstock.core.errors import InvalidRequest
-from penstock.embedded.connecting import connect
+from penstock.embedded.connector import connect
 from penstock.spark.jobs.replay_plan import (
     Counts,
     ReplayPlan,

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from penstock.client.compression import OFF, Compression
+from penstock.client.producer.compression import OFF, Compression
 from penstock.core.errors import InvalidRequest
 from penstock.spark.writing.write_options import WriteOptions, check_columns, read_write_options
 

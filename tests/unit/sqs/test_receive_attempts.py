@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.message import Message
 from penstock.core.types import Offset, PartitionId, TopicId
-from penstock.engine.queue_requests import Delivery, Receipt
+from penstock.engine.delivery.requests import Delivery, Receipt
 from penstock.sqs import receive_attempts
 from penstock.sqs.receive_attempts import ATTEMPT_MS, ReceiveAttempts
 from penstock.testing.clock import ManualClock

@@ -13,7 +13,7 @@ from penstock.core.types import Offset
 from penstock.engine.engine import Engine
 from penstock.sqs import answers, requests
 from penstock.sqs.errors import InvalidParameterValue, QueueDeletedRecently, QueueNameExists
-from penstock.sqs.lanes import JOINED_BYTES_MAX
+from penstock.sqs.queue_profiles import JOINED_BYTES_MAX
 from penstock.sqs.requests import Request
 from penstock.sqs.service import AGAIN, Call, Service, SqsSettings
 from tests.unit.engine.nodes import Nodes, until
@@ -49,11 +49,11 @@ class Asked:
 
     def applied(self, name: str) -> int:
         """How many entries the shard of a queue has applied."""
-        partition = self.engine.topic(name).partitions[0]
-        return self.engine.led_shard(partition).replica.applied_index
+        partition = self.engine.topics.topic(name).partitions[0]
+        return self.engine.topics.led_shard(partition).replica.applied_index
 
     def end_offset(self, name: str) -> int:
-        return self.engine.bounds(self.engine.topic(name), 0).high_watermark
+        return self.engine.topics.bounds(self.engine.topics.topic(name), 0).high_watermark
 
     async def create(self, name: str, **attributes: str) -> answers.Answer | None:
         return await self.ask(requests.CreateQueue(queue_name=name, attributes=attributes))
@@ -68,7 +68,7 @@ def play(
         nodes = Nodes(path, [1])
         await nodes.start()
         engine = nodes[1].engine
-        await until(lambda: bool(engine.catalog.secrets))
+        await until(lambda: bool(engine.topics.catalog.secrets))
         await story(Asked(engine, settings or SqsSettings()))
         await nodes.stop()
 
@@ -114,7 +114,7 @@ def test_how_many_partitions_a_queue_gets(tmp_path: Path) -> None:
         await asked.create("one.fifo", FifoQueue="true")
         await asked.create("three.fifo", FifoQueue="true", DeduplicationScope="messageGroup")
         counts = [
-            len(asked.engine.topic(name).partitions)
+            len(asked.engine.topics.topic(name).partitions)
             for name in ("standard", "one.fifo", "three.fifo")
         ]
         assert counts == [3, 1, 3]
@@ -179,8 +179,8 @@ def test_what_many_send_at_once_is_one_batch_and_each_is_told_of_his_own(tmp_pat
         assert isinstance(batch, answers.BatchSent)
         assert [one.id for one in batch.successful] == ["5", "6"]
         assert [one.id for one in batch.failed] == ["x"]
-        topic = asked.engine.topic("q")
-        data = asked.engine.read(topic, 0, Offset(0), 1 << 20)
+        topic = asked.engine.topics.topic("q")
+        data = asked.engine.topics.read(topic, 0, Offset(0), 1 << 20)
         assert [read_outline(one, 0)[2] for one in iter_batches(data)] == [7]
         found = await asked.ask(requests.ReceiveMessage(queue_url="q", max_number_of_messages=10))
         assert isinstance(found, answers.MessagesReceived)
@@ -208,7 +208,7 @@ def test_what_many_send_at_once_is_one_batch_and_each_is_told_of_his_own(tmp_pat
         assert isinstance(done, answers.BatchDone)
         assert [one.id for one in done.successful] == ["a", "c"]
         assert [one.id for one in done.failed] == ["b"]
-        counts = await asked.engine.queues.counts(topic)
+        counts = await asked.engine.delivery.counts(topic)
         assert (counts.acked, counts.in_flight) == (5, 2)
 
     play(tmp_path, story)
@@ -245,7 +245,7 @@ def test_what_cannot_be_sent_with_others_is_sent_alone(tmp_path: Path) -> None:
         await asked.create("q")
         large = requests.SendMessage(queue_url="q", message_body="x" * JOINED_BYTES_MAX)
         assert not asked.begins(large)
-        await asked.engine.configure_topic("q", {"queue.length.max": "1"})
+        await asked.engine.topics.configure_topic("q", {"queue.length.max": "1"})
         small = requests.SendMessage(queue_url="q", message_body="x")
         assert not asked.begins(small)
         nothing = requests.DeleteMessageBatch(
@@ -266,8 +266,8 @@ def test_a_queue_of_several_partitions_is_sent_to_in_bags_of_each(tmp_path: Path
         told = [await one for one in sent]
         ids = [one.message_id for one in told if isinstance(one, answers.MessageSent)]
         assert len(set(ids)) == 6
-        topic = asked.engine.topic("q")
-        ends = [asked.engine.bounds(topic, index).high_watermark for index in range(3)]
+        topic = asked.engine.topics.topic("q")
+        ends = [asked.engine.topics.bounds(topic, index).high_watermark for index in range(3)]
         assert ends == [2, 2, 2]
         entries = [requests.SendMessageBatchEntry(id="a", message_body="x")]
         batch = requests.SendMessageBatch(queue_url="q", entries=entries)
@@ -298,7 +298,7 @@ async def send_five(asked: Asked, queue: str = "q") -> None:
     ]
     await asked.ask(requests.SendMessageBatch(queue_url=queue, entries=entries))
     # A queue begins to be one when it is first asked.
-    await asked.engine.queues.open(asked.engine.topic(queue), DEFAULT_WORK_GROUP)
+    await asked.engine.delivery.open(asked.engine.topics.topic(queue), DEFAULT_WORK_GROUP)
 
 
 def bodies(answer: object) -> list[str]:
@@ -329,7 +329,7 @@ def test_what_many_receive_at_once_is_one_lease_dealt_out_in_their_order(tmp_pat
             for handle in handles
         ]
         assert [await one for one in gone] == [None] * 5
-        counts = await asked.engine.queues.counts(asked.engine.topic("q"))
+        counts = await asked.engine.delivery.counts(asked.engine.topics.topic("q"))
         assert (counts.acked, counts.in_flight) == (5, 0)
 
     play(tmp_path, story)
@@ -342,7 +342,9 @@ def test_what_nobody_is_there_for_any_more_goes_back_and_was_not_delivered(tmp_p
         gone, there = asked.begin(receive(3)), asked.begin(receive(1))
         gone.cancel()
         assert bodies(await there) == ["d"]
-        work = asked.engine.queues.work_here(asked.engine.topic("q"), 0, DEFAULT_WORK_GROUP)
+        work = asked.engine.delivery.work_here(
+            asked.engine.topics.topic("q"), 0, DEFAULT_WORK_GROUP
+        )
         assert work is not None
         await until(lambda: work.visible == 4)
         assert bodies(await asked.begin(receive(10))) == ["a", "b", "c", "e"]

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.client.blocking.client import BlockingClient
 from penstock.core.errors import LocalError, Unavailable
-from penstock.embedded.connecting import connect
+from penstock.embedded.connector import connect
 from penstock.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow

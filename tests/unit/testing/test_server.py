@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from penstock.client.blocking.client import BlockingClient
 from penstock.core.errors import DirectoryInUse, LocalError
-from penstock.embedded.connecting import connect
+from penstock.embedded.connector import connect
 from penstock.testing.clock import ManualClock
 from penstock.testing.server import PenstockServer
 

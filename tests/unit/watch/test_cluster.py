@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.message import NewMessage
-from penstock.core.types import NO_NODE, ShardId
-from penstock.engine.placement import CATALOG_SHARD
+from penstock.core.types import CATALOG_SHARD, NO_NODE, ShardId
 from penstock.watch.alert import AlertState
 from penstock.watch.readings import Readings
 from penstock.watch.settings import AlertSettings
@@ -43,10 +42,12 @@ async def looked(watch: Watch, wanted: str) -> Readings:
 @on_a_loop
 async def test_every_node_sees_the_same(tmp_path: Path) -> None:
     async with three(tmp_path) as nodes:
-        topic = await nodes[1].engine.create_topic("jobs", 4, {"queue.lease.ms": "30000"})
-        await nodes[1].queues.open(topic, "queue")
-        await nodes[1].queues.send(topic, [NewMessage(b"x", str(one).encode()) for one in range(9)])
-        await nodes[2].queues.receive(topic, messages_max=2, receiver="w")
+        topic = await nodes[1].engine.topics.create_topic("jobs", 4, {"queue.lease.ms": "30000"})
+        await nodes[1].delivery.open(topic, "queue")
+        await nodes[1].delivery.send(
+            topic, [NewMessage(b"x", str(one).encode()) for one in range(9)]
+        )
+        await nodes[2].delivery.receive(topic, messages_max=2, receiver="w")
         watches = [Watch(nodes[number], AT_ONCE) for number in (1, 2, 3)]
         for watch in watches:
             readings = await looked(watch, "3 of 3 nodes, all leaders settled")
@@ -65,11 +66,11 @@ async def test_every_node_sees_the_same(tmp_path: Path) -> None:
 @on_a_loop
 async def test_when_the_leader_dies_what_was_wrong_stays_wrong(tmp_path: Path) -> None:
     async with three(tmp_path) as nodes:
-        topic = await nodes[1].engine.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
-        await nodes[1].queues.open(topic, "queue")
-        await nodes[1].queues.send(topic, [NewMessage(b"x")] * 3)
-        shard = nodes[1].engine.shard_of(topic.partitions[0])
-        leader = nodes[1].engine.leader(shard).node
+        topic = await nodes[1].engine.topics.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
+        await nodes[1].delivery.open(topic, "queue")
+        await nodes[1].delivery.send(topic, [NewMessage(b"x")] * 3)
+        shard = nodes[1].engine.topics.shard_of(topic.partitions[0])
+        leader = nodes[1].engine.topics.leader(shard).node
         other = next(number for number in (1, 2, 3) if number != leader)
         watch = Watch(nodes[other], AT_ONCE)
         await looked(watch, "3 of 3 nodes, all leaders settled")
@@ -92,10 +93,10 @@ async def test_when_the_leader_dies_what_was_wrong_stays_wrong(tmp_path: Path) -
 @on_a_loop
 async def test_only_the_leader_of_the_catalog_speaks(tmp_path: Path) -> None:
     async with three(tmp_path) as nodes:
-        topic = await nodes[1].engine.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
-        await nodes[1].queues.open(topic, "queue")
-        await nodes[1].queues.send(topic, [NewMessage(b"x")] * 3)
-        catalog = nodes[1].engine.leader(CATALOG_SHARD).node
+        topic = await nodes[1].engine.topics.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
+        await nodes[1].delivery.open(topic, "queue")
+        await nodes[1].delivery.send(topic, [NewMessage(b"x")] * 3)
+        catalog = nodes[1].engine.topics.leader(CATALOG_SHARD).node
         for number in (1, 2, 3):
             watch = Watch(nodes[number], AT_ONCE)
             await looked(watch, "3 of 3 nodes, all leaders settled")
@@ -109,10 +110,10 @@ async def test_who_takes_over_tells_what_the_former_leader_may_not_have_told(
     tmp_path: Path,
 ) -> None:
     async with three(tmp_path) as nodes:
-        topic = await nodes[1].engine.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
-        await nodes[1].queues.open(topic, "queue")
-        await nodes[1].queues.send(topic, [NewMessage(b"x")] * 3)
-        former = nodes[1].engine.leader(CATALOG_SHARD).node
+        topic = await nodes[1].engine.topics.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
+        await nodes[1].delivery.open(topic, "queue")
+        await nodes[1].delivery.send(topic, [NewMessage(b"x")] * 3)
+        former = nodes[1].engine.topics.leader(CATALOG_SHARD).node
         watches = {
             number: Watch(nodes[number], AT_ONCE) for number in (1, 2, 3) if number != former
         }
@@ -122,10 +123,10 @@ async def test_who_takes_over_tells_what_the_former_leader_may_not_have_told(
         left = [nodes[number] for number in watches]
         await until(
             lambda: all(
-                node.engine.leader(ShardId(0)).node not in (NO_NODE, former) for node in left
+                node.engine.topics.leader(ShardId(0)).node not in (NO_NODE, former) for node in left
             )
         )
-        heir = left[0].engine.leader(CATALOG_SHARD).node
+        heir = left[0].engine.topics.leader(CATALOG_SHARD).node
         await looked(watches[heir], "2 of 3 nodes, all leaders settled")
         (line,) = [event.line for event in nodes[heir].events.here() if event.kind == "alert"]
         assert line.startswith("attention: 3 messages of jobs")

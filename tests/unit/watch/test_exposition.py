@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.message import NewMessage
-from penstock.engine.engine import Acks
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
+from penstock.engine.topics.topics import Acks
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.watch import partition_metrics, queue_metrics
 from penstock.watch.exposition import Exposition
@@ -50,13 +50,13 @@ async def scrape(exposed: Exposition, *, detail: bool = False) -> Scraped:
 
 async def work_off(node: Node, queue: str, configs: Mapping[str, str] = QUEUE) -> None:
     """Ten messages: eight are done, one is rejected, one is released and waits."""
-    topic = await node.engine.create_topic(queue, 1, dict(configs))
-    await node.queues.send(topic, [NewMessage(b"work")] * 10, protocol="sqs")
-    leased = await node.queues.receive(topic, messages_max=10)
+    topic = await node.engine.topics.create_topic(queue, 1, dict(configs))
+    await node.delivery.send(topic, [NewMessage(b"work")] * 10, protocol="sqs")
+    leased = await node.delivery.receive(topic, messages_max=10)
     verdicts = [(one.receipt, Verdict.ACK, -1, "") for one in leased[:8]]
     verdicts.append((leased[8].receipt, Verdict.REJECT, -1, "no such thing"))
     verdicts.append((leased[9].receipt, Verdict.RELEASE, 0, ""))
-    assert set(await node.queues.settle(topic, verdicts)) == {Outcome.DONE}
+    assert set(await node.delivery.settle(topic, verdicts)) == {Outcome.DONE}
 
 
 @pytest.mark.asyncio
@@ -88,7 +88,7 @@ async def test_the_life_of_messages_is_counted(tmp_path: Path) -> None:
 async def test_a_table_is_no_table_if_some_of_it_is_never_exported(tmp_path: Path) -> None:
     async with open_broker(tmp_path) as broker:
         await work_off(broker.node, "orders")
-        broker.node.engine.traffic.of("kafka").delivered("orders", 1)
+        broker.node.engine.topics.traffic.of("kafka").delivered("orders", 1)
         page = await scrape(exposition(broker), detail=True)
         assert METRICS.keys() - page.names == NEEDS_MORE
         strangers = {name for name in page.names if not name.startswith("process_")}
@@ -99,7 +99,7 @@ async def test_a_table_is_no_table_if_some_of_it_is_never_exported(tmp_path: Pat
 async def test_every_replica_is_there(tmp_path: Path) -> None:
     async with open_broker(tmp_path) as broker:
         # Returns when every shard has a leader.
-        await broker.node.engine.create_topic("everywhere", 2, {})
+        await broker.node.engine.topics.create_topic("everywhere", 2, {})
         page = await scrape(exposition(broker))
         assert page.by("penstock_raft_leader", "group") == {"0": 1, "1": 1, "2": 1}
         assert min(page.by("penstock_raft_term", "group").values()) >= 1
@@ -116,8 +116,8 @@ async def test_every_replica_is_there(tmp_path: Path) -> None:
 async def test_partitions_are_told_of_when_asked(tmp_path: Path) -> None:
     async with open_broker(tmp_path) as broker:
         engine = broker.node.engine
-        topic = await engine.create_topic("log", 3, {})
-        await engine.produce(topic, 1, build_batch(7), Acks.ALL)
+        topic = await engine.topics.create_topic("log", 3, {})
+        await engine.topics.produce(topic, 1, build_batch(7), Acks.ALL)
         exposed = exposition(broker)
         page = await scrape(exposed)
         ends = page.by("kafka_topic_partition_current_offset", "partition", topic="log")
@@ -135,7 +135,7 @@ async def test_of_very_many_partitions_one_has_to_ask(
 ) -> None:
     monkeypatch.setattr(partition_metrics, "SCRAPED_PARTITIONS_MAX", 4)
     async with open_broker(tmp_path) as broker:
-        await broker.node.engine.create_topic("log", 5, {})
+        await broker.node.engine.topics.create_topic("log", 5, {})
         exposed = exposition(broker)
         page = await scrape(exposed)
         assert "kafka_topic_partition_current_offset" not in page.names
@@ -151,9 +151,9 @@ async def test_of_very_many_queues_the_rest_is_one(
     async with open_broker(tmp_path) as broker:
         node = broker.node
         for name in ("a", "b", "c", "d"):
-            topic = await node.engine.create_topic(name, 1, dict(QUEUE))
-            await node.queues.send(topic, [NewMessage(b"work")] * 5)
-            await node.queues.receive(topic)
+            topic = await node.engine.topics.create_topic(name, 1, dict(QUEUE))
+            await node.delivery.send(topic, [NewMessage(b"work")] * 5)
+            await node.delivery.receive(topic)
         page = await scrape(exposition(broker))
         assert page.by("queue_depth", "queue") == {"a": 4, "b": 4, "other": 8}
         ready = page.by("penstock_queue_messages", "queue", state="ready")
@@ -165,13 +165,13 @@ async def test_dead_letters_count_for_the_queue_they_come_from(tmp_path: Path) -
     async with open_broker(tmp_path) as broker:
         node = broker.node
         configs = {"queue.dead.letter.topic": "orders-dlq", "queue.deliveries.max": "1"}
-        topic = await node.engine.create_topic("orders", 1, configs)
-        await node.queues.send(topic, [NewMessage(b"work")] * 3)
-        leased = await node.queues.receive(topic, messages_max=3)
-        await node.queues.settle(topic, [(one.receipt, Verdict.REJECT, -1, "") for one in leased])
+        topic = await node.engine.topics.create_topic("orders", 1, configs)
+        await node.delivery.send(topic, [NewMessage(b"work")] * 3)
+        leased = await node.delivery.receive(topic, messages_max=3)
+        await node.delivery.settle(topic, [(one.receipt, Verdict.REJECT, -1, "") for one in leased])
 
         def moved() -> bool:
-            work = node.queues.work_here(topic, 0, "queue")
+            work = node.delivery.work_here(topic, 0, "queue")
             return work is not None and work.tally.moved == 3
 
         await until(moved)
@@ -211,7 +211,7 @@ async def test_a_deleted_queue_leaves_the_page_and_no_sum_falls(tmp_path: Path) 
     async with open_broker(tmp_path) as broker:
         await work_off(broker.node, "orders")
         before = await scrape(exposition(broker))
-        await broker.node.engine.delete_topic("orders")
+        await broker.node.engine.topics.delete_topic("orders")
         after = await scrape(exposition(broker))
         assert "orders" not in after.by("penstock_queue_messages", "queue")
         for name in ("penstock_messages_produced_total", "penstock_messages_acked_total"):

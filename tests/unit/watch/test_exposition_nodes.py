@@ -7,7 +7,7 @@ import pytest
 
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, ShardId
-from penstock.engine.node import Node
+from penstock.engine.cluster.node import Node
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Verdict
 from penstock.machines.secrets import RECEIPTS
@@ -30,7 +30,7 @@ class Cluster:
         """All pages, made anew."""
         found = []
         for number, exposed in self._pages.items():
-            await self.nodes[number].sampling.here(fresh=True)
+            await self.nodes[number].sampler.here(fresh=True)
             exposed.forget()
             found.append(Scraped((await exposed.page())[0].decode()))
         return found
@@ -39,12 +39,12 @@ class Cluster:
         """Sent through one node, received through another, settled through a third."""
         sender, receiver, settler = (self.nodes[number] for number in NUMBERS)
         messages = [NewMessage(b"work", b"%d" % number) for number in range(count)]
-        await sender.queues.send(topic, messages, protocol="http")
+        await sender.delivery.send(topic, messages, protocol="http")
         done = 0
         while done < count:
-            leased = await receiver.queues.receive(topic, messages_max=count, wait_ms=5_000)
+            leased = await receiver.delivery.receive(topic, messages_max=count, wait_ms=5_000)
             verdicts = [(one.receipt, Verdict.ACK, -1, "") for one in leased]
-            await settler.queues.settle(topic, verdicts)
+            await settler.delivery.settle(topic, verdicts)
             done += len(leased)
 
 
@@ -54,12 +54,12 @@ def total(pages: list[Scraped], name: str, **labels: str) -> float:
 
 async def transfer(nodes: Nodes, shard: int) -> None:
     """Let another node lead."""
-    leader = nodes[1].engine.leader(ShardId(shard)).node
+    leader = nodes[1].engine.topics.leader(ShardId(shard)).node
     heir = next(number for number in NUMBERS if number != leader)
     await nodes[leader].cluster.transfer(ShardId(shard), NodeId(heir))
 
     def has_moved(node: Node) -> bool:
-        return node.engine.leader(ShardId(shard)).node == heir
+        return node.engine.topics.leader(ShardId(shard)).node == heir
 
     await until(lambda: all(has_moved(nodes[number]) for number in NUMBERS))
     await nodes.ready()
@@ -69,12 +69,18 @@ def test_sums_over_all_nodes_are_right_and_stay_so_when_leaders_change(tmp_path:
     async def story() -> None:
         nodes = Nodes(tmp_path, NUMBERS)
         await nodes.start()
-        await until(lambda: all(RECEIPTS in nodes[one].engine.catalog.secrets for one in NUMBERS))
-        topic = await nodes[1].engine.create_topic("orders", 4, {"queue.message.headers": "true"})
-        await until(lambda: all(nodes[one].engine.catalog.topic("orders") for one in NUMBERS))
+        await until(
+            lambda: all(RECEIPTS in nodes[one].engine.topics.catalog.secrets for one in NUMBERS)
+        )
+        topic = await nodes[1].engine.topics.create_topic(
+            "orders", 4, {"queue.message.headers": "true"}
+        )
+        await until(
+            lambda: all(nodes[one].engine.topics.catalog.topic("orders") for one in NUMBERS)
+        )
         cluster = Cluster(nodes)
         await cluster.work_off(topic, 40)
-        await nodes[1].queues.send(topic, [NewMessage(b"left", b"%d" % one) for one in range(9)])
+        await nodes[1].delivery.send(topic, [NewMessage(b"left", b"%d" % one) for one in range(9)])
         pages = await cluster.scrape()
         assert total(pages, "penstock_messages_produced_total", protocol="http") == 40
         assert total(pages, "penstock_messages_acked_total", destination="orders") == 40

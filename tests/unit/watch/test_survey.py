@@ -8,8 +8,8 @@ import pytest
 
 from penstock.core.types import Index, NodeId, ShardId, Term
 from penstock.embedded.engine import EmbeddedEngine
-from penstock.engine.node import Node
-from penstock.engine.samples import (
+from penstock.engine.cluster.node import Node
+from penstock.engine.inspection.samples import (
     GroupSample,
     MachineSample,
     NodeSample,
@@ -17,7 +17,7 @@ from penstock.engine.samples import (
     ShardSample,
     WorkCounts,
 )
-from penstock.engine.time_slices import TimeSlices
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.machines.topics import Topic
 from penstock.testing.clock import ManualClock
 from penstock.watch.readings import Readings
@@ -40,9 +40,9 @@ class Said:
         self.node = node
         self.samples: list[NodeSample] = []
         self.silent: list[NodeId] = []
-        self.connected = {node.engine.node_id, OTHER}
-        patch.setattr(node.sampling, "everywhere", self._everywhere)
-        patch.setattr(node.engine, "alive", lambda: self.connected)
+        self.connected = {node.engine.topics.node_id, OTHER}
+        patch.setattr(node.sampler, "everywhere", self._everywhere)
+        patch.setattr(node.topics, "alive", lambda: self.connected)
         self._survey = Survey(node, lambda _queue, _group: None, TimeSlices())
 
     async def _everywhere(self) -> tuple[list[NodeSample], list[NodeId]]:
@@ -85,7 +85,7 @@ async def said(patch: pytest.MonkeyPatch) -> AsyncIterator[Said]:
 @on_a_loop
 async def test_partitions_led_by_two_nodes_are_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("jobs", 2, {})
+        topic = await one.node.engine.topics.create_topic("jobs", 2, {})
         readings = await one.after(
             0, sample(1, part(topic, 0, ready=3)), sample(2, part(topic, 1, ready=4, dead=1))
         )
@@ -98,7 +98,7 @@ async def test_partitions_led_by_two_nodes_are_one_queue(monkeypatch: pytest.Mon
 @on_a_loop
 async def test_a_change_of_leaders_is_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("jobs", 1, {})
+        topic = await one.node.engine.topics.create_topic("jobs", 1, {})
         await one.after(0, sample(1, part(topic, 0, delivered=10)))
         readings = await one.after(2, sample(1, part(topic, 0, delivered=30)))
         assert readings.queues[0].out_rate == 10
@@ -113,7 +113,7 @@ async def test_a_change_of_leaders_is_no_burst(monkeypatch: pytest.MonkeyPatch) 
 @on_a_loop
 async def test_a_busy_node_is_taken_at_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("jobs", 1, {})
+        topic = await one.node.engine.topics.create_topic("jobs", 1, {})
         there = sample(2, part(topic, 0, ready=4), shards=(shard(1),))
         await one.after(0, sample(1, shards=(shard(0),)), there)
         readings = await one.after(2, sample(1, shards=(shard(0),)), silent=(OTHER,))
@@ -127,7 +127,7 @@ async def test_a_busy_node_is_taken_at_its_last_word(monkeypatch: pytest.MonkeyP
 @on_a_loop
 async def test_but_not_if_it_is_gone_or_another_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("jobs", 1, {})
+        topic = await one.node.engine.topics.create_topic("jobs", 1, {})
         there = sample(2, part(topic, 0, ready=4), shards=(shard(1),))
         await one.after(0, sample(1), there)
         heir = sample(1, part(topic, 0, ready=9), shards=(shard(1, term=2),))
@@ -141,8 +141,8 @@ async def test_but_not_if_it_is_gone_or_another_leads(monkeypatch: pytest.Monkey
 @on_a_loop
 async def test_of_two_leaders_the_later_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("jobs", 1, {})
-        number = one.node.engine.shard_of(topic.partitions[0])
+        topic = await one.node.engine.topics.create_topic("jobs", 1, {})
+        number = one.node.engine.topics.shard_of(topic.partitions[0])
         former = sample(2, part(topic, 0, ready=4), shards=(shard(number),))
         leader = sample(1, part(topic, 0, ready=5), shards=(shard(number, term=2),))
         readings = await one.after(0, former, leader)
@@ -155,7 +155,7 @@ async def test_of_two_leaders_the_later_one_counts(monkeypatch: pytest.MonkeyPat
 @on_a_loop
 async def test_a_group_without_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("orders", 1, {})
+        topic = await one.node.engine.topics.create_topic("orders", 1, {})
 
         def group(members: int, committed: int) -> NodeSample:
             rows = ((topic.topic_id, 100 - committed, committed, 1, True),)
@@ -174,7 +174,7 @@ async def test_a_group_without_members(monkeypatch: pytest.MonkeyPatch) -> None:
 @on_a_loop
 async def test_silence_outlives_a_change_of_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        topic = await one.node.engine.create_topic("jobs", 1, {})
+        topic = await one.node.engine.topics.create_topic("jobs", 1, {})
         asked = msgspec.structs.replace(part(topic, 0, ready=1), silent_ms=1_000)
         assert (await one.after(0, sample(1, asked))).queues[0].silent_ms == 1_000
         assert (await one.after(100, sample(1, asked))).queues[0].silent_ms == 1_000
@@ -189,7 +189,7 @@ async def test_silence_outlives_a_change_of_leaders(monkeypatch: pytest.MonkeyPa
 @on_a_loop
 async def test_health_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
-        every = tuple(shard(number) for number in one.node.engine.shards())
+        every = tuple(shard(number) for number in one.node.engine.topics.shards())
         assert (await one.after(0, sample(1, shards=every))).health == (
             "1 of 1 nodes, all leaders settled"
         )

@@ -11,13 +11,13 @@ from penstock.core.alert_levels import Level, Levels
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId
 from penstock.embedded.engine import EmbeddedEngine
-from penstock.engine.node import Node
-from penstock.engine.queue_requests import Delivery
+from penstock.engine.cluster.node import Node
+from penstock.engine.delivery.requests import Delivery
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.machines.topics import Topic
 from penstock.testing.clock import ManualClock
 from penstock.watch.alert import Alert, AlertState
-from penstock.watch.expected import POINTS_MIN
+from penstock.watch.expected_rate import POINTS_MIN
 from penstock.watch.history import queue_key
 from penstock.watch.readings import QueueReading, Readings
 from penstock.watch.settings import AlertSettings
@@ -40,19 +40,21 @@ class Watched:
 
     async def make(self, name: str = "jobs", **configs: str) -> Topic:
         given = {key.replace("_", "."): value for key, value in configs.items()}
-        topic = await self.node.engine.create_topic(name, 1, {"queue.lease.ms": "30000", **given})
-        await self.node.queues.open(topic, "queue")
+        topic = await self.node.engine.topics.create_topic(
+            name, 1, {"queue.lease.ms": "30000", **given}
+        )
+        await self.node.delivery.open(topic, "queue")
         return topic
 
     async def send(self, topic: Topic, count: int) -> None:
         messages = [NewMessage(b"x") for _ in range(count)]
-        await self.node.queues.send(topic, messages)
+        await self.node.delivery.send(topic, messages)
 
     async def receive(self, topic: Topic, most: int, receiver: str = "worker") -> list[Delivery]:
-        return await self.node.queues.receive(topic, messages_max=most, receiver=receiver)
+        return await self.node.delivery.receive(topic, messages_max=most, receiver=receiver)
 
     async def settle(self, topic: Topic, some: Sequence[Delivery], verdict: Verdict) -> None:
-        outcomes = await self.node.queues.settle(
+        outcomes = await self.node.delivery.settle(
             topic, [(one.receipt, verdict, 0, "") for one in some]
         )
         assert set(outcomes) <= {Outcome.DONE}
@@ -214,7 +216,7 @@ async def test_dead_letters_are_counted_where_they_lie() -> None:
     async with watched(hold_ms=0) as one:
         await one.make("jobs-dead", alert_dead_letters="2,off,off")
         topic = await one.make(queue_dead_letter_topic="jobs-dead", queue_deliveries_max="1")
-        letters = one.node.engine.topic("jobs-dead")
+        letters = one.node.engine.topics.topic("jobs-dead")
         await one.send(letters, 2)
         await one.after(0)
         jobs, dead = one.watch.readings.queues if one.watch.readings else ()
@@ -273,7 +275,7 @@ async def test_a_deleted_queue_is_no_longer_wrong() -> None:
         await one.after(0)
         assert one.firing == [("depth", Level.ATTENTION)]
         await one.make("other")
-        await one.node.engine.delete_topic(topic.name)
+        await one.node.engine.topics.delete_topic(topic.name)
         await one.after(2)
         assert one.firing == []
         assert len(one.watch.alerts.resolved()) == 1
@@ -350,10 +352,10 @@ async def test_it_looks_at_once_when_a_node_is_lost(monkeypatch: pytest.MonkeyPa
         looks: asyncio.Queue[Readings] = asyncio.Queue()
         one.watch.listen(looks.put_nowait)
         engine = one.node.engine
-        there = engine.alive()
-        engine.alive = lambda: there | {NodeId(2)}
+        there = engine.topics.alive()
+        engine.topics.alive = lambda: there | {NodeId(2)}
         one.watch.start()
         await looks.get()
-        engine.alive = lambda: there
+        engine.topics.alive = lambda: there
         async with asyncio.timeout(60):
             await looks.get()

@@ -12,8 +12,8 @@ from penstock.core.errors import PenstockError, UnknownGroup, UnknownNode
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.pipeline_report import PipelineReport
 from penstock.core.types import Index, NodeId, ShardId, Term
-from penstock.engine.lag import GroupLag, GroupLine
-from penstock.engine.status import ClusterStatus, FollowerStatus, NodeStatus, ShardStatus
+from penstock.engine.cluster.status import ClusterStatus, FollowerStatus, NodeStatus, ShardStatus
+from penstock.engine.groups.lag import GroupLag, GroupLine
 from penstock.watch.watch import Watch
 from penstock.web.broker import Phase, SettingRow
 
@@ -178,7 +178,7 @@ class FakeLeader:
     node: NodeId
 
 
-class FakeEngine:
+class FakeTopics:
     """Three shards, all led by node 1."""
 
     def __init__(self) -> None:
@@ -186,7 +186,6 @@ class FakeEngine:
         self.cluster_id = "c1"
         self.catalog = FakeCatalog()
         self.alive = lambda: frozenset({NodeId(1)})
-        self.keepers: list[FakeKeeper] = []
 
     def shards(self) -> range:
         return range(3)
@@ -194,8 +193,23 @@ class FakeEngine:
     def leader(self, _shard: ShardId) -> FakeLeader:
         return FakeLeader(NodeId(1))
 
+
+class FakeGroups:
+    """The groups that each coordinator knows."""
+
+    def __init__(self) -> None:
+        self.keepers: list[FakeKeeper] = []
+
     def led_coordinators(self) -> list[FakeKeeper]:
         return self.keepers
+
+
+class FakeEngine:
+    """What pages read."""
+
+    def __init__(self) -> None:
+        self.topics = FakeTopics()
+        self.groups = FakeGroups()
 
 
 class FakeCluster:

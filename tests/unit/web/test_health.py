@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.core.types import NodeId
-from penstock.engine.status import FollowerStatus
+from penstock.engine.cluster.status import FollowerStatus
 from penstock.web.health import missing_replicas, needed_here
 from tests.unit.web.asgi import cluster_status, shard
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.core.message import Message
 from penstock.core.types import Offset
-from penstock.engine.queue_requests import BrowsedMessage
+from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.web.queue_messages import OutgoingMessage, StoredMessage, browsed, new_message
 
 data = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(str.encode)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.engine.engine import Acks
+from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
 from penstock.web.queues import LIST_MAX
@@ -88,7 +88,7 @@ def test_a_queue_is_made_listed_and_deleted(web: WebBroker) -> None:
 
 
 def test_a_topic_is_a_queue_when_it_has_a_work_group(web: WebBroker) -> None:
-    web.call(web.node.engine.create_topic("plain", 1, {}))
+    web.call(web.node.engine.topics.create_topic("plain", 1, {}))
     names = [one["name"] for one in web.expect(200, "GET", "/v1/queues?prefix=plain")["queues"]]
     assert names == []
     web.expect(200, "POST", "/v1/queues/plain/receive", {"group": "workers"})
@@ -286,7 +286,7 @@ def test_a_time_is_found_inside_a_batch(web: WebBroker) -> None:
 
     async def produce() -> None:
         batch = build_batch(5, timestamp=YEAR_2100_MS)
-        await engine.produce(engine.topic("timed"), 0, batch, Acks.ALL)
+        await engine.topics.produce(engine.topics.topic("timed"), 0, batch, Acks.ALL)
 
     web.call(produce())
     planned = web.expect(
@@ -320,7 +320,7 @@ def test_a_long_poll_is_answered_when_something_comes(web: WebBroker) -> None:
     ],
 )
 def test_bad_requests(web: WebBroker, path: str, body: object) -> None:
-    if web.node.engine.catalog.topic("bad") is None:
+    if web.node.engine.topics.catalog.topic("bad") is None:
         make(web, "bad")
     refused = web.expect(400, "POST", f"/v1/queues/bad/{path}", body)
     assert refused["error"] == "InvalidRequest"
@@ -415,7 +415,7 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
     async def story() -> None:
         nodes = Nodes(tmp_path, [1, 2, 3])
         await nodes.start()
-        await until(lambda: all(RECEIPTS in node.engine.catalog.secrets
+        await until(lambda: all(RECEIPTS in node.engine.topics.catalog.secrets
                                 for node in nodes.running.values()))  # fmt: skip
         apps = [make_app(ServingBroker(nodes[number])) for number in (1, 2, 3)]
 
@@ -431,7 +431,7 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
             return answer.json()
 
         await expect(1, "POST", "", {"name": "spread", "partitions": 3})
-        await until(lambda: all(node.engine.catalog.topic("spread") is not None
+        await until(lambda: all(node.engine.topics.catalog.topic("spread") is not None
                                 for node in nodes.running.values()))  # fmt: skip
         for number in (1, 2, 3):
             messages = [{"body": f"{number}"}] * 3
@@ -466,8 +466,8 @@ def test_nothing_is_leased_for_somebody_who_has_gone(web: WebBroker) -> None:
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         await writer.drain()
-        room = web.node.queues.here
-        partition = web.node.engine.topic("deserted").partitions[0]
+        room = web.node.delivery.here
+        partition = web.node.engine.topics.topic("deserted").partitions[0]
         await until(lambda: (partition, "queue") in room._rooms)
         writer.close()
         await writer.wait_closed()

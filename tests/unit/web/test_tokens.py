@@ -21,7 +21,7 @@ def test_with_one_it_is_the_same_everywhere_and_no_secret(tmp_path: Path) -> Non
     with WebBroker(tmp_path) as broker:
         token = page_token(ServingBroker(broker.node))
         assert token != page_token(FakeBroker())
-        secrets = broker.node.engine.catalog.secrets.values()
+        secrets = broker.node.engine.topics.catalog.secrets.values()
         assert all(token not in secret.hex() for secret in secrets)
     with WebBroker(tmp_path) as broker:
         assert page_token(ServingBroker(broker.node)) == token, "after a restart, too"

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.core.errors import Overloaded
 from penstock.core.types import Offset
-from penstock.engine.engine import Acks
-from penstock.engine.group_requests import CommitOffsets, JoinGroup, OffsetToCommit
+from penstock.engine.groups.requests import CommitOffsets, JoinGroup, OffsetToCommit
+from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
 from penstock.web.topic_messages import LIMIT_MAX, WAITING_MAX, LookWanted, MessageBrowser
@@ -32,26 +32,26 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBroker]:
 
 
 def make(web: WebBroker, name: str, partitions: int = 1) -> None:
-    web.call(web.node.engine.create_topic(name, partitions, {}))
+    web.call(web.node.engine.topics.create_topic(name, partitions, {}))
 
 
 def produce(web: WebBroker, name: str, batch: bytearray, index: int = 0) -> None:
     async def work() -> None:
         engine = web.node.engine
-        await engine.produce(engine.topic(name), index, batch, Acks.ALL)
+        await engine.topics.produce(engine.topics.topic(name), index, batch, Acks.ALL)
 
     web.call(work())
 
 
 def commit(web: WebBroker, group: str, name: str, *offsets: int) -> None:
     async def work() -> None:
-        topic = web.node.engine.topic(name)
+        topic = web.node.engine.topics.topic(name)
         wanted = tuple(
             OffsetToCommit(topic.topic_id, index, Offset(offset))
             for index, offset in enumerate(offsets)
         )
         request = CommitOffsets(group=group, offsets=wanted)
-        await web.node.engine.coordinator(group).commit_offsets(request)
+        await web.node.engine.groups.coordinator(group).commit_offsets(request)
 
     web.call(work())
 
@@ -233,7 +233,7 @@ def test_only_so_many_tails_wait(web: WebBroker) -> None:
     browser._waiting = WAITING_MAX
     wanted = LookWanted(order="oldest", written="end", wait_ms=100)
     with pytest.raises(Overloaded):
-        web.call(browser.look(web.node, web.node.engine.topic("crowded"), wanted))
+        web.call(browser.look(web.node, web.node.engine.topics.topic("crowded"), wanted))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_only_so_many_tails_wait(web: WebBroker) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(web: WebBroker, query: str) -> None:
-    if web.node.engine.catalog.topic("refused") is None:
+    if web.node.engine.topics.catalog.topic("refused") is None:
         make(web, "refused")
     web.expect(400, "GET", f"/v1/topics/refused/messages?{query}")
     web.expect(404, "GET", "/v1/topics/refused/messages?partition=7")
@@ -289,7 +289,7 @@ def test_a_group_with_members_is_not_reset(web: WebBroker) -> None:
         protocol_type="consumer",
         protocols=(("range", b""),),
     )
-    web.call(web.node.engine.coordinator("busy-group").join(joining))
+    web.call(web.node.engine.groups.coordinator("busy-group").join(joining))
     for dry_run in (True, False):
         body = {"to": "latest", "dry_run": dry_run}
         refused = web.expect(409, "POST", "/v1/groups/busy-group/reset", body)
@@ -303,10 +303,10 @@ def test_any_node_can_look_and_reset(tmp_path: Path) -> None:
     async def story() -> None:
         nodes = Nodes(tmp_path, [1, 2, 3])
         await nodes.start()
-        await until(lambda: all(RECEIPTS in node.engine.catalog.secrets
+        await until(lambda: all(RECEIPTS in node.engine.topics.catalog.secrets
                                 for node in nodes.running.values()))  # fmt: skip
-        topic = await nodes[1].engine.create_topic("spread", 4, {})
-        await until(lambda: all(node.engine.catalog.topic("spread") == topic
+        topic = await nodes[1].engine.topics.create_topic("spread", 4, {})
+        await until(lambda: all(node.engine.topics.catalog.topic("spread") == topic
                                 for node in nodes.running.values()))  # fmt: skip
         for index in range(4):
             for number in range(3):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import penstock
 from penstock.client.client import Client
-from penstock.client.peeked import PeekedMessage
+from penstock.client.peeked_message import PeekedMessage
 from penstock.testing.clock import ManualClock
 from penstock.workers.app import App
 

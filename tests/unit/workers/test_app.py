@@ -13,7 +13,7 @@ from penstock.core.errors import InvalidRequest
 from penstock.workers.app import App
 from penstock.workers.options import WorkerOptions
 from penstock.workers.retry import Retry, dead, fixed
-from penstock.workers.scaling import Scaling
+from penstock.workers.scale import Scaling
 from penstock.workers.verdicts import Reject, RetryLater
 from tests.unit.workers.rig import Rig, play, until
 

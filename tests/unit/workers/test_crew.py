@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client.message import Message
-from penstock.client.processed import SqliteProcessed
+from penstock.client.processed_ids import SqliteProcessed
 from penstock.client.processed_store import Transaction
 from penstock.core.errors import PenstockError
 from penstock.workers.app import App

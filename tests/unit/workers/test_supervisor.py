@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from penstock.testing.clock import ManualClock
-from penstock.workers.scaling import Scaling
+from penstock.workers.scale import Scaling
 from penstock.workers.statistics import WorkerStatistics
 from penstock.workers.supervisor import Depth, Report, Restarts, Supervisor, _Place
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from penstock.client.message import Message
-from penstock.client.sent import Sent
+from penstock.client.sent_message import Sent
 from penstock.workers.app import App
 
 

@@ -1,4 +1,4 @@
-"""A client for programs without an event loop: the same names, without `await`.
+"""A client: one connection to a broker, a cluster, or an engine inside this process.
 
     with penstock.blocking.connect("penstock://127.0.0.1:9092") as client:
         client.send("orders", {"id": 7})
@@ -6,24 +6,22 @@
             print(message.body)
             message.ack()
 
-Behind it is the async client, on a loop and a thread of its own; see `loop_thread` for what holds
-there. Any number of threads may use one client at once, and should: they share its connections.
+Generated from penstock.client.client by tests/house/blocking_client.py; do not edit.
+`make generate` renews it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, cast, overload
 
-from penstock.client.blocking.group_admin import BlockingGroupAdmin
-from penstock.client.blocking.loop_thread import LoopThread, close_at_exit
+from penstock.client.blocking.iteration import iterate, listed
+from penstock.client.blocking.lifecycle import ClientLifecycle
 from penstock.client.blocking.message import BlockingMessage
 from penstock.client.blocking.queue import BlockingQueue
 from penstock.client.blocking.stage import BlockingStage
-from penstock.client.blocking.stretches import iterate
 from penstock.client.blocking.subscription import BlockingSubscription
 from penstock.client.blocking.topic import BlockingTopic
 from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
-from penstock.client.client import Client
 from penstock.client.codecs import Codec
 from penstock.client.descriptions import (
     ClusterDescription,
@@ -31,58 +29,45 @@ from penstock.client.descriptions import (
     TopicDescription,
     TopicSummary,
 )
-from penstock.client.outgoing import Outgoing
-from penstock.client.partitioners import Partitioner, PartitionFunction
+from penstock.client.group_descriptions import GroupDescription, GroupSummary, OffsetChange
+from penstock.client.producer.outgoing_message import Outgoing
+from penstock.client.producer.partitioners import Partitioner, PartitionFunction
 from penstock.client.queue_admin import QueueOptions
+from penstock.client.reader.start_position import Start
+from penstock.client.reader.topic_watch import Topics
 from penstock.client.record import Record
 from penstock.client.seconds import Seconds
-from penstock.client.sent import Sent, SentMany
+from penstock.client.sent_message import Sent, SentMany
 from penstock.client.settings import ClientSettings
-from penstock.client.staged import Publication, Staged
-from penstock.client.starting import Start
+from penstock.client.staged_message import Publication, Staged
 from penstock.client.statistics import ClientStatistics
-from penstock.client.topic_watch import Topics
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.wire.trace_requests import TraceInfo
 
 T = TypeVar("T")
 
 
-class BlockingClient(BlockingGroupAdmin):
+class BlockingClient(ClientLifecycle):
     """`Client` without `await`; made by `penstock.blocking.connect`."""
-
-    def __init__(self, client: Client) -> None:
-        """Take over a client that is not connected yet; it is connected at once."""
-        super().__init__(client, LoopThread())
-        self._forget_exit: Callable[[], None] = close_at_exit(self.close)
-        try:
-            self.open()
-        except BaseException:
-            self.close()
-            raise
-
-    def __repr__(self) -> str:
-        return f"Blocking{self._client!r}"
 
     @property
     def url(self) -> str:
         """Where it is connected to."""
-        return self._client.url
+        return self._inner.url
 
     @property
     def settings(self) -> ClientSettings:
         """How it behaves."""
-        return self._client.settings
+        return self._inner.settings
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._inner!r}"
 
     # Its life.
 
-    def open(self) -> Self:
-        """Connect; making one has done it already."""
-        self._thread.run(self._client.open())
-        return self
-
     def __enter__(self) -> Self:
-        return self.open()
+        self._thread.run(self._inner.__aenter__())
+        return self
 
     def __exit__(
         self,
@@ -91,11 +76,6 @@ class BlockingClient(BlockingGroupAdmin):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Send what waits to be sent, give back what was fetched ahead, and disconnect."""
-        self._forget_exit()
-        self._thread.close(self._client.close)
 
     # Queues and topics.
 
@@ -127,13 +107,9 @@ class BlockingClient(BlockingGroupAdmin):
     ) -> BlockingQueue[Any]:
         """A queue by name, seen through a work group. `codec` says what bodies are: `bytes`, `str`,
         `penstock.JSON`, or a dataclass, msgspec or pydantic class."""
-        chosen: Any = codec
         found = self._thread.call(
-            lambda: self._client.queue(
-                name,
-                codec=chosen,
-                group=group,
-                partitioner=partitioner,
+            lambda: self._inner.queue(
+                name, codec=cast(Any, codec), group=group, partitioner=partitioner
             )
         )
         return BlockingQueue(found, self._thread)
@@ -162,13 +138,8 @@ class BlockingClient(BlockingGroupAdmin):
         partitioner: Partitioner | PartitionFunction | None = None,
     ) -> BlockingTopic[Any]:
         """A topic by name."""
-        chosen: Any = codec
         found = self._thread.call(
-            lambda: self._client.topic(
-                name,
-                codec=chosen,
-                partitioner=partitioner,
-            )
+            lambda: self._inner.topic(name, codec=cast(Any, codec), partitioner=partitioner)
         )
         return BlockingTopic(found, self._thread)
 
@@ -176,7 +147,7 @@ class BlockingClient(BlockingGroupAdmin):
 
     def send(self, destination: str, body: object, **options: Unpack[SendOptions]) -> Sent:
         """Send one message to a queue or topic; see `Queue.send` for the options."""
-        return self._thread.run(self._client.send(destination, body, **options))
+        return self._thread.run(self._inner.send(destination, body, **options))
 
     def send_many(
         self,
@@ -185,9 +156,8 @@ class BlockingClient(BlockingGroupAdmin):
         **options: Unpack[SendManyOptions],
     ) -> SentMany:
         """Send many messages to a queue or topic; see `Queue.send_many` for the options."""
-        # A generator is the caller's code, and may block: it runs here and not on the loop.
-        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
-        return self._thread.run(self._client.send_many(destination, given, **options))
+        bodies = listed(bodies)
+        return self._thread.run(self._inner.send_many(destination, bodies, **options))
 
     def receive(
         self,
@@ -200,9 +170,9 @@ class BlockingClient(BlockingGroupAdmin):
     ) -> list[BlockingMessage[Any]]:
         """Lease messages of a queue; see `Queue.receive`."""
         found = self._thread.run(
-            self._client.receive(queue, max_messages, wait=wait, lease=lease, group=group)
+            self._inner.receive(queue, max_messages, wait=wait, lease=lease, group=group)
         )
-        return [BlockingMessage(message, self._thread) for message in found]
+        return [BlockingMessage(one, self._thread) for one in found]
 
     @overload
     def subscribe(
@@ -217,15 +187,10 @@ class BlockingClient(BlockingGroupAdmin):
     ) -> BlockingSubscription[Any]:
         """Read one or several topics, or all that match a pattern, with a group or without: see
         `Subscription`."""
-        chosen: Any = codec
-        made = self._thread.call(
-            lambda: self._client.subscribe(
-                topics,
-                codec=chosen,
-                **options,
-            )
+        found = self._thread.call(
+            lambda: self._inner.subscribe(topics, codec=cast(Any, codec), **options)
         )
-        return BlockingSubscription(made, self._thread)
+        return BlockingSubscription(found, self._thread)
 
     @overload
     def read(
@@ -257,23 +222,20 @@ class BlockingClient(BlockingGroupAdmin):
         codec: object = None,
     ) -> Iterator[Record[Any]]:
         """Replay a topic from `start` to its end as it is now. Nobody's position moves."""
-        chosen: Any = codec
-        records = self._thread.call(
-            lambda: self._client.read(
-                topic,
-                start=start,
-                end=end,
-                partitions=partitions,
-                codec=chosen,
+        partitions = listed(partitions)
+        found = self._thread.call(
+            lambda: self._inner.read(
+                topic, start=start, end=end, partitions=partitions, codec=cast(Any, codec)
             )
         )
-        return iterate(records, self._thread)
+        return iterate(found, self._thread)
 
     # Publishing.
 
     def open_stage(self) -> BlockingStage:
         """Where messages are brought before they are published: see `Stage`."""
-        return BlockingStage(self._thread.call(self._client.open_stage), self._thread)
+        found = self._thread.call(self._inner.open_stage)
+        return BlockingStage(found, self._thread)
 
     def publish(
         self,
@@ -291,13 +253,14 @@ class BlockingClient(BlockingGroupAdmin):
         owner    who numbers the batches, if there could be two who begin anew: what another owner
                  has published is not taken for this one's, and `PublicationConflict` is raised
         """
+        staged = listed(staged)
         return self._thread.run(
-            self._client.publish(application, batch, staged, owner=owner, timeout=timeout)
+            self._inner.publish(application, batch, staged, owner=owner, timeout=timeout)
         )
 
     def last_published(self, application: str) -> int | None:
         """The number of the last batch that an application has published, if it has any."""
-        return self._thread.run(self._client.last_published(application))
+        return self._thread.run(self._inner.last_published(application))
 
     # Looking after things.
 
@@ -318,7 +281,7 @@ class BlockingClient(BlockingGroupAdmin):
         length_max      how many messages may wait before sending is refused
         settings        any other topic config by its name
         """
-        return self._thread.run(self._client.create_queue(name, **options))
+        return self._thread.run(self._inner.create_queue(name, **options))
 
     def create_topic(
         self,
@@ -330,47 +293,77 @@ class BlockingClient(BlockingGroupAdmin):
     ) -> TopicDescription:
         """Make a topic, with Kafka's configs by their names."""
         return self._thread.run(
-            self._client.create_topic(
+            self._inner.create_topic(
                 name, partitions=partitions, exist_ok=exist_ok, configs=configs
             )
         )
 
     def configure(self, name: str, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change the configs of a topic or queue; None takes one back to its default."""
-        return self._thread.run(self._client.configure(name, changes))
+        return self._thread.run(self._inner.configure(name, changes))
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         """Give a topic more partitions, `total` in all. Keys may move to others by that."""
-        return self._thread.run(self._client.add_partitions(name, total))
+        return self._thread.run(self._inner.add_partitions(name, total))
 
     def describe_topic(self, name: str) -> TopicDescription:
         """Partitions and configs of a topic or queue."""
-        return self._thread.run(self._client.describe_topic(name))
+        return self._thread.run(self._inner.describe_topic(name))
 
     def describe_queue(self, name: str) -> QueueDescription:
         """The same, with what its work groups have to do."""
-        return self._thread.run(self._client.describe_queue(name))
-
-    def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
-        """What became of a message: see `Client.trace`."""
-        return self._thread.run(self._client.trace(message, within=within))
+        return self._thread.run(self._inner.describe_queue(name))
 
     def topics(self) -> list[TopicSummary]:
         """All topics and queues, by name."""
-        return self._thread.run(self._client.topics())
+        return self._thread.run(self._inner.topics())
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic or queue with everything in it."""
-        self._thread.run(self._client.delete_topic(name))
+        self._thread.run(self._inner.delete_topic(name))
 
     def delete_queue(self, name: str) -> None:
         """The same."""
-        self._thread.run(self._client.delete_queue(name))
+        self._thread.run(self._inner.delete_queue(name))
 
     def cluster(self) -> ClusterDescription:
         """Who is there."""
-        return self._thread.run(self._client.cluster())
+        return self._thread.run(self._inner.cluster())
+
+    def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
+        """What became of a message, given by its id, or by its place as "topic:partition:offset":
+        where it was written, who had it, what was done to it, where it was moved to.
+
+        It is looked for everywhere, or in the topics and queues named by `within`."""
+        within = listed(within)
+        return self._thread.run(self._inner.trace(message, within=within))
 
     def statistics(self) -> ClientStatistics:
         """What this client has done so far."""
-        return self._thread.call(self._client.statistics)
+        return self._thread.call(self._inner.statistics)
+
+    # Groups.
+    def groups(self) -> list[GroupSummary]:
+        """All consumer groups, by name."""
+        return self._thread.run(self._inner.groups())
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """Members and lag of a group."""
+        return self._thread.run(self._inner.describe_group(name))
+
+    def delete_group(self, name: str) -> None:
+        """Forget a group that has no members, with how far it had got."""
+        self._thread.run(self._inner.delete_group(name))
+
+    def reset_group(
+        self,
+        name: str,
+        to: Start = "earliest",
+        *,
+        topics: str | Iterable[str] | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Let a group without members go on from elsewhere: "earliest", "latest", a datetime, or
+        offsets by partition. Without topics, in all it has read. A dry run only tells."""
+        topics = listed(topics)
+        return self._thread.run(self._inner.reset_group(name, to, topics=topics, dry_run=dry_run))

@@ -1,50 +1,40 @@
-"""A stream of leased messages, iterated with `for`.
+"""A stream of leased messages: fetched ahead, handed out one by one, their leases kept going.
 
     with queue.consume() as messages:
         for message in messages:
             …
             message.ack()
 
-Messages are fetched ahead on the client's loop, so each step here is a hop and no round trip. None
-is taken from there before it is asked for: what nobody has looked at goes back, uncounted. Whoever
-wants more of them at a time asks for them with `receive`.
+Generated from penstock.client.consumer by tests/house/blocking_client.py; do not edit.
+`make generate` renews it.
 """
 
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from penstock.client.blocking.loop_thread import LoopThread
-from penstock.client.blocking.message import BlockingMessage, unwrap
+from penstock.client.blocking.iteration import next_of
+from penstock.client.blocking.message import BlockingMessage
+from penstock.client.blocking.twin import Twin, unwrap
 from penstock.client.consumer import Consumer
-from penstock.client.message import Message
 
 T = TypeVar("T")
 
 
-class BlockingConsumer(Generic[T]):
-    """`Consumer` without `await`."""
-
-    def __init__(self, consumer: Consumer[T], thread: LoopThread) -> None:
-        self._consumer = consumer
-        self._thread = thread
+class BlockingConsumer(Twin[Consumer[T]], Generic[T]):
+    """`Consumer` without `await`; made by `BlockingQueue.consume`."""
 
     @property
     def queue(self) -> str:
         """The queue's name."""
-        return self._consumer.queue
+        return self._inner.queue
 
     @property
     def waiting(self) -> int:
         """How many messages are here and were not handed out yet."""
-        return self._consumer.waiting
-
-    @property
-    def paused(self) -> bool:
-        """Nothing is fetched for now."""
-        return self._consumer.paused
+        return self._inner.waiting
 
     def __enter__(self) -> Self:
-        self._thread.run(self._consumer.__aenter__())
+        self._thread.run(self._inner.__aenter__())
         return self
 
     def __exit__(
@@ -59,35 +49,35 @@ class BlockingConsumer(Generic[T]):
         return self
 
     def __next__(self) -> BlockingMessage[T]:
-        message = self._thread.run(self._next())
-        if message is None:
-            raise StopIteration
-        return BlockingMessage(message, self._thread)
-
-    async def _next(self) -> Message[T] | None:
-        # StopAsyncIteration cannot leave a coroutine, so the end is told by None.
-        return await anext(self._consumer, None)
+        found = next_of(self._inner, self._thread)
+        return BlockingMessage(found, self._thread)
 
     def receive(self, max_messages: int = 1, *, wait: float = 0.0) -> list[BlockingMessage[T]]:
         """Up to so many of the messages that are here; waits for the first one if there is none."""
-        found = self._thread.run(self._consumer.receive(max_messages, wait=wait))
-        return [BlockingMessage(message, self._thread) for message in found]
+        found = self._thread.run(self._inner.receive(max_messages, wait=wait))
+        return [BlockingMessage(one, self._thread) for one in found]
+
+    # Pausing and ending.
 
     def pause(self) -> None:
         """Fetch no more, and give back what waits here, uncounted, until `resume`."""
-        self._thread.run(self._consumer.pause())
+        self._thread.run(self._inner.pause())
 
     def resume(self) -> None:
         """Fetch again."""
-        self._thread.call(self._consumer.resume)
+        self._thread.call(self._inner.resume)
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is fetched for now."""
+        return self._inner.paused
 
     def give_up(self, message: BlockingMessage[T]) -> None:
         """Do not extend this message's lease any more."""
-        (one,) = unwrap(message)
-        self._thread.call(lambda: self._consumer.give_up(one))
+        self._thread.call(lambda: self._inner.give_up(unwrap(message)))
 
     def close(self) -> None:
         """Stop fetching and give back what waits here. What was handed out can still be settled;
         its lease is not extended any more."""
         if not self._thread.is_closed():
-            self._thread.run(self._consumer.close())
+            self._thread.run(self._inner.close())

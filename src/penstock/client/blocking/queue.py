@@ -1,10 +1,13 @@
-"""A queue, as workers and senders without `await` see it.
+"""A queue, as workers and senders see it.
 
-queue = client.queue("orders")
-queue.send({"id": 7}, delay=10)
-for message in queue.receive(10, wait=20):
-    …
-    message.ack()
+    queue = client.queue("orders")
+    queue.send({"id": 7}, delay=10)
+    for message in queue.receive(10, wait=20):
+        …
+        message.ack()
+
+Generated from penstock.client.queue by tests/house/blocking_client.py; do not edit.
+`make generate` renews it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +15,10 @@ from datetime import datetime
 from typing import Generic, TypeVar, Unpack
 
 from penstock.client.blocking.consumer import BlockingConsumer
-from penstock.client.blocking.loop_thread import LoopThread
-from penstock.client.blocking.message import BlockingMessage, unwrap
+from penstock.client.blocking.iteration import listed
+from penstock.client.blocking.message import BlockingMessage
+from penstock.client.blocking.twin import Twin, unwrap
 from penstock.client.consumer import PREFETCH
-from penstock.client.covering import Beginning, WorkStanding
 from penstock.client.descriptions import (
     MoveDescription,
     QueueDescription,
@@ -23,37 +26,33 @@ from penstock.client.descriptions import (
     TopicDescription,
 )
 from penstock.client.guarantees import Guarantee
-from penstock.client.outgoing import Headers, Key, Outgoing
-from penstock.client.peeked import PeekedMessage
+from penstock.client.peeked_message import PeekedMessage
+from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
 from penstock.client.queue import Queue, Redriven
 from penstock.client.queue_admin import QueueOptions
 from penstock.client.seconds import Seconds
-from penstock.client.sent import Sent, SentMany
+from penstock.client.sent_message import Sent, SentMany
+from penstock.client.worker.cumulative_ack import Beginning, WorkStanding
 
 T = TypeVar("T")
-
 BlockingMessages = BlockingMessage[T] | Sequence[BlockingMessage[T]]
 
 
-class BlockingQueue(Generic[T]):
-    """`Queue` without `await`."""
-
-    def __init__(self, queue: Queue[T], thread: LoopThread) -> None:
-        self._queue = queue
-        self._thread = thread
-
-    def __repr__(self) -> str:
-        return f"Blocking{self._queue!r}"
+class BlockingQueue(Twin[Queue[T]], Generic[T]):
+    """`Queue` without `await`; made by `BlockingClient.queue`."""
 
     @property
     def name(self) -> str:
         """What it is called."""
-        return self._queue.name
+        return self._inner.name
 
     @property
     def group(self) -> str:
         """The work group: workers of one group share the messages, each group gets them all."""
-        return self._queue.group
+        return self._inner.group
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._inner!r}"
 
     # Sending.
 
@@ -81,7 +80,7 @@ class BlockingQueue(Generic[T]):
         Raises `DeadlinePassed` if it was not sent within `timeout` and `OutcomeUnknown` if it may
         have been."""
         return self._thread.run(
-            self._queue.send(
+            self._inner.send(
                 body,
                 key=key,
                 headers=headers,
@@ -118,11 +117,10 @@ class BlockingQueue(Generic[T]):
 
         An `Outgoing` among the bodies has its own options, the others have those given here. If it
         raises, some of them may have been stored."""
-        # A generator is the caller's code, and may block: it runs here and not on the loop.
-        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
+        bodies = listed(bodies)
         return self._thread.run(
-            self._queue.send_many(
-                given,
+            self._inner.send_many(
+                bodies,
                 key=key,
                 headers=headers,
                 priority=priority,
@@ -146,8 +144,8 @@ class BlockingQueue(Generic[T]):
 
         They are this caller's for the time of the lease: the queue's own (30 seconds, if nobody has
         set it), or `lease`. What is not acked by then comes back."""
-        found = self._thread.run(self._queue.receive(max_messages, wait=wait, lease=lease))
-        return [BlockingMessage(message, self._thread) for message in found]
+        found = self._thread.run(self._inner.receive(max_messages, wait=wait, lease=lease))
+        return [BlockingMessage(one, self._thread) for one in found]
 
     def consume(
         self,
@@ -158,15 +156,15 @@ class BlockingQueue(Generic[T]):
         extend_leases: bool = True,
     ) -> BlockingConsumer[T]:
         """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`."""
-        consumer = self._thread.call(
-            lambda: self._queue.consume(
+        found = self._thread.call(
+            lambda: self._inner.consume(
                 prefetch=prefetch, lease=lease, guarantee=guarantee, extend_leases=extend_leases
             )
         )
-        return BlockingConsumer(consumer, self._thread)
+        return BlockingConsumer(found, self._thread)
 
     def __iter__(self) -> Iterator[BlockingMessage[T]]:
-        # Whoever leaves the loop leaves the `with`, too, and what was fetched ahead goes back.
+        """`for message in queue`: a consumer that ends with the loop, however it is left."""
         with self.consume() as messages:
             yield from messages
 
@@ -174,23 +172,23 @@ class BlockingQueue(Generic[T]):
 
     def ack(self, messages: BlockingMessages[T]) -> int:
         """They are done; returns for how many it counted."""
-        return self._thread.run(self._queue.ack(unwrap(messages)))
+        return self._thread.run(self._inner.ack(unwrap(messages)))
 
     def release(self, messages: BlockingMessages[T], delay: Seconds | None = None) -> int:
         """They are not done: deliver them again, after so long or as the retry policy says."""
-        return self._thread.run(self._queue.release(unwrap(messages), delay))
+        return self._thread.run(self._inner.release(unwrap(messages), delay))
 
     def reject(self, messages: BlockingMessages[T], reason: str = "") -> int:
         """They can never be done: to the dead letters with them, and why."""
-        return self._thread.run(self._queue.reject(unwrap(messages), reason))
+        return self._thread.run(self._inner.reject(unwrap(messages), reason))
 
     def extend(self, messages: BlockingMessages[T], lease: Seconds | None = None) -> int:
         """They take longer: their lease ends so long from now."""
-        return self._thread.run(self._queue.extend(unwrap(messages), lease))
+        return self._thread.run(self._inner.extend(unwrap(messages), lease))
 
     def give_back(self, messages: BlockingMessages[T]) -> int:
         """Nobody has done anything with them: they go back as if they had never been delivered."""
-        return self._thread.run(self._queue.give_back(unwrap(messages)))
+        return self._thread.run(self._inner.give_back(unwrap(messages)))
 
     # Reading by offset.
 
@@ -201,12 +199,12 @@ class BlockingQueue(Generic[T]):
 
         The dead of a group that begins like this go where the queue's own go, unless its config
         `share.dead.letter.policy` says otherwise."""
-        self._thread.run(self._queue.begin(start))
+        self._thread.run(self._inner.begin(start))
 
     def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
         """Where this work group stands in each partition, for readers by offset: what it has left
         to do, and how far they may read from their `offsets`."""
-        return self._thread.run(self._queue.standing(offsets))
+        return self._thread.run(self._inner.standing(offsets))
 
     def cover(
         self,
@@ -226,7 +224,7 @@ class BlockingQueue(Generic[T]):
         which counts its batches upwards, is heard once for each `batch` even if dead messages of it
         were delivered anew in between."""
         return self._thread.run(
-            self._queue.cover(partition, first, end, dead=dead, stream=stream, batch=batch)
+            self._inner.cover(partition, first, end, dead=dead, stream=stream, batch=batch)
         )
 
     # Looking.
@@ -242,31 +240,32 @@ class BlockingQueue(Generic[T]):
         """Look at messages without touching them: nothing is leased or counted.
 
         `states` are `visible`, `in flight`, `delayed` and `dead`; `start` is an offset."""
+        states = listed(states)
         return self._thread.run(
-            self._queue.peek(max_messages, states=states, partition=partition, start=start)
+            self._inner.peek(max_messages, states=states, partition=partition, start=start)
         )
 
     def stats(self) -> QueueStats:
         """How many messages are in which state."""
-        return self._thread.run(self._queue.stats())
+        return self._thread.run(self._inner.stats())
 
     def describe(self) -> QueueDescription:
         """Its partitions, configs and work groups."""
-        return self._thread.run(self._queue.describe())
+        return self._thread.run(self._inner.describe())
 
     # Looking after it.
 
     def create(self, **options: Unpack[QueueOptions]) -> QueueDescription:
         """Make it, with options as `Client.create_queue` takes them."""
-        return self._thread.run(self._queue.create(**options))
+        return self._thread.run(self._inner.create(**options))
 
     def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change its configs (`queue.*` and a topic's); None takes one back to its default."""
-        return self._thread.run(self._queue.configure(changes))
+        return self._thread.run(self._inner.configure(changes))
 
     def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""
-        return self._thread.run(self._queue.purge())
+        return self._thread.run(self._inner.purge())
 
     def redrive(
         self,
@@ -281,40 +280,37 @@ class BlockingQueue(Generic[T]):
 
         With `places`, a partition and an offset each as `peek` shows them and at most 10,000, only
         those. With `dry_run` nothing happens but counting."""
-        begun = self._thread.run(
-            self._queue.redrive(to=to, rate=rate, dry_run=dry_run, places=places)
+        places = listed(places)
+        found = self._thread.run(
+            self._inner.redrive(to=to, rate=rate, dry_run=dry_run, places=places)
         )
-        return BlockingRedriven(begun, self._thread)
+        return BlockingRedriven(found, self._thread)
 
     def move(self, move_id: str) -> MoveDescription:
         """How far a move is that `redrive` began."""
-        return self._thread.run(self._queue.move(move_id))
+        return self._thread.run(self._inner.move(move_id))
 
     def delete(self) -> None:
         """Remove it with everything in it."""
-        self._thread.run(self._queue.delete())
+        self._thread.run(self._inner.delete())
 
 
-class BlockingRedriven:
+class BlockingRedriven(Twin[Redriven]):
     """`Redriven` without `await`."""
-
-    def __init__(self, redriven: Redriven, thread: LoopThread) -> None:
-        self._redriven = redriven
-        self._thread = thread
-
-    def __int__(self) -> int:
-        return self.count
 
     @property
     def count(self) -> int:
         """How many messages."""
-        return self._redriven.count
+        return self._inner.count
 
     @property
     def move_id(self) -> str:
         """Of the move that goes on by itself; empty if all is done, or nothing was begun."""
-        return self._redriven.move_id
+        return self._inner.move_id
+
+    def __int__(self) -> int:
+        return int(self._inner)
 
     def progress(self) -> MoveDescription:
         """How far it is."""
-        return self._thread.run(self._redriven.progress())
+        return self._thread.run(self._inner.progress())

@@ -1,44 +1,43 @@
-"""A topic, as producers and log readers without `await` see it.
+"""A topic, as producers and log readers see it: everything stays, everybody reads it all.
 
-topic = client.topic("events")
-topic.send("user 7 logged in", key="7")
-for record in topic.read(start=yesterday):
-    …
+    topic = client.topic("events")
+    topic.send("user 7 logged in", key="7")
+    for record in topic.read(start=yesterday):
+        …
+
+Generated from penstock.client.topic by tests/house/blocking_client.py; do not edit.
+`make generate` renews it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Generic, TypeVar, Unpack
 
-from penstock.client.blocking.loop_thread import LoopThread
-from penstock.client.blocking.stretches import iterate
+from penstock.client.blocking.iteration import iterate, listed
 from penstock.client.blocking.subscription import BlockingSubscription
+from penstock.client.blocking.twin import Twin
 from penstock.client.call_options import SubscribeOptions
 from penstock.client.descriptions import TopicDescription
-from penstock.client.outgoing import Headers, Key, Outgoing
+from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
+from penstock.client.reader.start_position import Start
 from penstock.client.record import Record
 from penstock.client.seconds import Seconds
-from penstock.client.sent import Sent, SentMany
-from penstock.client.starting import Start
+from penstock.client.sent_message import Sent, SentMany
 from penstock.client.topic import Topic
 
 T = TypeVar("T")
 
 
-class BlockingTopic(Generic[T]):
-    """`Topic` without `await`."""
-
-    def __init__(self, topic: Topic[T], thread: LoopThread) -> None:
-        self._topic = topic
-        self._thread = thread
-
-    def __repr__(self) -> str:
-        return f"Blocking{self._topic!r}"
+class BlockingTopic(Twin[Topic[T]], Generic[T]):
+    """`Topic` without `await`; made by `BlockingClient.topic`."""
 
     @property
     def name(self) -> str:
         """What it is called."""
-        return self._topic.name
+        return self._inner.name
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._inner!r}"
 
     def send(
         self,
@@ -52,7 +51,7 @@ class BlockingTopic(Generic[T]):
     ) -> Sent:
         """Append one message; returns when it is on disk on a majority of its replicas."""
         return self._thread.run(
-            self._topic.send(
+            self._inner.send(
                 body,
                 key=key,
                 headers=headers,
@@ -77,11 +76,10 @@ class BlockingTopic(Generic[T]):
     ) -> SentMany:
         """Append many messages in few batches; returns when all are stored. An `Outgoing` among
         them has its own options."""
-        # A generator is the caller's code, and may block: it runs here and not on the loop.
-        given = bodies if isinstance(bodies, list | tuple) else list(bodies)
+        bodies = listed(bodies)
         return self._thread.run(
-            self._topic.send_many(
-                given,
+            self._inner.send_many(
+                bodies,
                 key=key,
                 headers=headers,
                 partition=partition,
@@ -98,24 +96,25 @@ class BlockingTopic(Generic[T]):
         partitions: Iterable[int] | None = None,
     ) -> Iterator[Record[T]]:
         """All messages from `start` on, up to the end as it is now; nobody's position moves."""
-        records = self._thread.call(
-            lambda: self._topic.read(start=start, end=end, partitions=partitions)
+        partitions = listed(partitions)
+        found = self._thread.call(
+            lambda: self._inner.read(start=start, end=end, partitions=partitions)
         )
-        return iterate(records, self._thread)
+        return iterate(found, self._thread)
 
     def subscribe(self, **options: Unpack[SubscribeOptions]) -> BlockingSubscription[T]:
         """Read it, alone or as a member of a group, and go on as messages come: see
         `Subscription`."""
-        made = self._thread.call(lambda: self._topic.subscribe(**options))
-        return BlockingSubscription(made, self._thread)
+        found = self._thread.call(lambda: self._inner.subscribe(**options))
+        return BlockingSubscription(found, self._thread)
 
     def ends(self) -> Mapping[int, int]:
         """The offset that the next message gets, by partition."""
-        return self._thread.run(self._topic.ends())
+        return self._thread.run(self._inner.ends())
 
     def describe(self) -> TopicDescription:
         """Its partitions and configs."""
-        return self._thread.run(self._topic.describe())
+        return self._thread.run(self._inner.describe())
 
     def create(
         self,
@@ -126,13 +125,13 @@ class BlockingTopic(Generic[T]):
     ) -> TopicDescription:
         """Make it."""
         return self._thread.run(
-            self._topic.create(partitions=partitions, exist_ok=exist_ok, configs=configs)
+            self._inner.create(partitions=partitions, exist_ok=exist_ok, configs=configs)
         )
 
     def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change its configs; None takes one back to its default."""
-        return self._thread.run(self._topic.configure(changes))
+        return self._thread.run(self._inner.configure(changes))
 
     def delete(self) -> None:
         """Remove it with everything in it."""
-        self._thread.run(self._topic.delete())
+        self._thread.run(self._inner.delete())

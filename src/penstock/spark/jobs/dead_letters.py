@@ -25,8 +25,8 @@ from penstock.core.errors import UnknownTopic
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run
 from penstock.spark.jobs.charts import check_chart_file
+from penstock.spark.jobs.dead_letter_rows import LETTERS_MAX, Found, find_stores, read_letters
 from penstock.spark.jobs.letter_chart import draw_report
-from penstock.spark.jobs.letters import LETTERS_MAX, Found, find_stores, read_letters
 from penstock.spark.jobs.redrives import REDRIVEN_MAX, Redriven, check_predicate, redrive_by
 from penstock.spark.jobs.suggestions import FailureKind, Suggestion, suggest
 from penstock.spark.jobs.traits import Pattern, compare, traits_of

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidRequest
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run

@@ -29,8 +29,8 @@ import msgspec
 
 from penstock.client.client import Client
 from penstock.client.descriptions import TopicDescription
-from penstock.client.positions import TopicPartition
-from penstock.client.staged import Staged
+from penstock.client.reader.positions import TopicPartition
+from penstock.client.staged_message import Staged
 from penstock.core.errors import InvalidRequest, UnknownTopic
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run
@@ -334,7 +334,7 @@ def stage_in_task(
         import pyarrow as pa  # noqa: PLC0415 - in the worker.
         from pyspark import TaskContext  # noqa: PLC0415
 
-        from penstock.spark.writing.staging import stage_rows  # noqa: PLC0415
+        from penstock.spark.writing.stager import stage_rows  # noqa: PLC0415
 
         context = TaskContext.get()
         assert context is not None, "Spark calls this in tasks"

@@ -41,7 +41,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run
 from penstock.spark.jobs.anomalies import TRAILING
-from penstock.spark.jobs.letters import find_stores, read_letters
+from penstock.spark.jobs.dead_letter_rows import find_stores, read_letters
 from penstock.spark.jobs.rates import count_windows, judge, window_seconds
 from penstock.spark.jobs.standings import GroupForecast, Lag, look_twice
 from penstock.spark.sessions import session

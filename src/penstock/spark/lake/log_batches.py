@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from penstock.client.client import Client
-from penstock.client.positions import TopicPartition
-from penstock.client.raw_log import RangeReader
+from penstock.client.reader.positions import TopicPartition
+from penstock.client.reader.raw_log import RangeReader
 from penstock.core.errors import InvalidBatch
 from penstock.spark.connections import client_of, run
 from penstock.spark.lake.spans import Span
-from penstock.spark.reading.decoding import Decoder, StoredHead
+from penstock.spark.reading.decoder import Decoder, StoredHead
 
 logger = logging.getLogger(__name__)
 

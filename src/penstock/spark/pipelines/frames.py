@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidRequest
-from penstock.spark.pipelines.checking import watermark_of
+from penstock.spark.pipelines.checks import watermark_of
 from penstock.spark.pipelines.declaration import Column, Stage
 from penstock.spark.pipelines.functions import load_function, row_outcome
 from penstock.spark.pipelines.reasons import (

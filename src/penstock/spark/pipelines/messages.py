@@ -8,7 +8,7 @@ counted and looked at like any other.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.spark.pipelines.frames import REASON, columns_of, told
 from penstock.spark.pipelines.reasons import literal, quoted
 

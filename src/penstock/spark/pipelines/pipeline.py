@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.core.errors import InvalidRequest
-from penstock.spark.pipelines.reading import parse
+from penstock.spark.pipelines.pipeline_file import parse
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.declaration import Declaration
@@ -57,7 +57,7 @@ class Pipeline:
 
     def run(self, *, master: str = "local[*]", once: bool = False) -> None:
         """Run it here: until it is interrupted, or, with `once`, until all there is was done."""
-        from penstock.spark.pipelines.running import run_pipeline  # noqa: PLC0415 - starts Spark
+        from penstock.spark.pipelines.runner import run_pipeline  # noqa: PLC0415 - starts Spark
 
         run_pipeline(self.declaration, master=master, once=once)
 

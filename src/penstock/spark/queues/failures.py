@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import COVER_DEAD_MAX, DEAD_REASON_CHARACTERS_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP

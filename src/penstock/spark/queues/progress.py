@@ -30,13 +30,13 @@ from pyspark.sql.streaming.listener import (
 )
 
 from penstock.client.client import Client
-from penstock.client.positions import TopicPartition
+from penstock.client.reader.positions import TopicPartition
 from penstock.core.decoders import decode_json
 from penstock.core.errors import PenstockError
 from penstock.spark.connections import client_of, run
 from penstock.spark.identity import QUEUE, Identity, find_identity
 from penstock.spark.queues.queue_batch import read_batch
-from penstock.spark.queues.settling import settle
+from penstock.spark.queues.settlement import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

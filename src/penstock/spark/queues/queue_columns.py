@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidRequest
 from penstock.core.queue_rules import DEFAULT_PRIORITY, PRIORITIES
 from penstock.spark.reading.columns import HEADERS, arrow_schema, check_schema, row_schema

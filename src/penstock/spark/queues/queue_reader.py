@@ -47,15 +47,15 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.client.client import Client
-from penstock.client.covering import Beginning, WorkStanding
+from penstock.client.worker.cumulative_ack import Beginning, WorkStanding
 from penstock.core.errors import InvalidRequest, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.spark.connections import client_of, run
 from penstock.spark.identity import tell_queue
 from penstock.spark.queues.queue_batch import QueueBatch, read_batch
 from penstock.spark.queues.queue_columns import QueueColumns
-from penstock.spark.queues.settling import settle
-from penstock.spark.reading.fetching import read_stretches
+from penstock.spark.queues.settlement import settle
+from penstock.spark.reading.fetcher import read_stretches
 from penstock.spark.reading.ranges import Stretch, split
 from penstock.spark.reading.read_options import ReadOptions, read_options
 

@@ -13,7 +13,7 @@ that is not there; without limits everything is.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.client.positions import TopicPartition
+from penstock.client.reader.positions import TopicPartition
 
 Places = Mapping[TopicPartition, int]
 

@@ -32,8 +32,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from penstock.client.positions import TopicPartition
-from penstock.client.raw_log import RawLog
+from penstock.client.reader.positions import TopicPartition
+from penstock.client.reader.raw_log import RawLog
 from penstock.spark.connections import client_of, run
 from penstock.spark.reading.ranges import Stretch
 from penstock.spark.reading.reader import PenstockReader

@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.connections import client_of, run
 from penstock.spark.reading.columns import arrow_schema, check_schema
-from penstock.spark.reading.fetching import read_stretches
+from penstock.spark.reading.fetcher import read_stretches
 from penstock.spark.reading.ranges import Stretch, split
 from penstock.spark.reading.read_options import ReadOptions
-from penstock.spark.reading.starting import plan
+from penstock.spark.reading.start_offsets import plan
 
 
 class Task(InputPartition):

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from penstock.core.errors import InvalidBatch
 from penstock.core.record_bodies import read_varint
 from penstock.spark.reading.record_starts import Octets, Positions
-from penstock.spark.reading.varint_reading import Numbers, cut_short, read_varints, skip_varints
+from penstock.spark.reading.varint_reader import Numbers, cut_short, read_varints, skip_varints
 
 HEADER_ROUNDS_MAX: Final = 32
 """Headers are read for all records together, the first of each, the second of each, and so on; the

@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.core import card
+from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.murmur2 import partition_of
 from penstock.spark.writing.destinations import BATCH_BYTES, OutgoingBatch, TopicRoom
-from penstock.spark.writing.encoding import HEADERS, KEY, VALUE
+from penstock.spark.writing.encoder import HEADERS, KEY, VALUE
 from penstock.spark.writing.outgoing_rows import TOPIC, Complaints
 
 LETTER_RECORDS_MAX: Final = 10_000

@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.client.compression import Compression
+from penstock.client.producer.compression import Compression
 from penstock.core.limits import MIB
 from penstock.core.records import BATCH_HEADER_BYTES
-from penstock.spark.writing.encoding import (
+from penstock.spark.writing.encoder import (
     KEY,
     cut_batches,
     encode_batches,
     record_parts,
     record_sizes,
 )
-from penstock.spark.writing.hashing import partitions_of
+from penstock.spark.writing.key_hash import partitions_of
 from penstock.spark.writing.outgoing_rows import PARTITION, TOPIC, Complaints
 from penstock.spark.writing.varints import Numbers
 

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from penstock.core.errors import InvalidRequest
 from penstock.spark.writing.plans import plan_of
-from penstock.spark.writing.publishing import TaskDone, TaskMessages, publish_tasks
-from penstock.spark.writing.staging import stage_rows
+from penstock.spark.writing.publisher import TaskDone, TaskMessages, publish_tasks
+from penstock.spark.writing.stager import stage_rows
 from penstock.spark.writing.write_options import Schema
 from penstock.spark.writing.writer import QUERY_PROPERTY, prepare_write
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from penstock.client.compression import OFF, Compression, CompressionCodec
+from penstock.client.producer.compression import OFF, Compression, CompressionCodec
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import APPLICATION_NAME_BYTES_MAX
 from penstock.spark.address import address_of

@@ -16,8 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.core.errors import InvalidRequest
-from penstock.spark.writing.publishing import TaskDone, TaskMessages, publish_tasks
-from penstock.spark.writing.staging import Rooms, stage_rows
+from penstock.spark.writing.publisher import TaskDone, TaskMessages, publish_tasks
+from penstock.spark.writing.stager import Rooms, stage_rows
 from penstock.spark.writing.write_options import (
     Schema,
     WriteOptions,

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.core.message import NewMessage
 from penstock.core.types import Offset
-from penstock.engine.engine import Acks
-from penstock.engine.group_requests import CommitOffsets, OffsetToCommit
+from penstock.engine.groups.requests import CommitOffsets, OffsetToCommit
+from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
 from tests.batches import build_batch
@@ -39,7 +39,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBroker]:
         fail(broker, "else", "elsewhere", reason="timeout")
         fail(broker, "kept", "stayed", reason="no")
         send(broker, "work", f"waits {BAD}", key=BAD, headers={BAD: BAD})
-        broker.call(broker.node.engine.create_topic("log", 2, {}))
+        broker.call(broker.node.engine.topics.create_topic("log", 2, {}))
         produce(broker, BAD.encode())
         commit(broker, f"{BAD}/readers", 0)
         broker.call(look(broker))
@@ -65,17 +65,19 @@ def fail(web: WebBroker, name: str, body: str, reason: str) -> None:
 def produce(web: WebBroker, value: bytes) -> None:
     async def work() -> None:
         engine = web.node.engine
-        await engine.produce(engine.topic("log"), 0, build_batch(3, value=value), Acks.ALL)
+        await engine.topics.produce(
+            engine.topics.topic("log"), 0, build_batch(3, value=value), Acks.ALL
+        )
 
     web.call(work())
 
 
 def commit(web: WebBroker, group: str, offset: int) -> None:
     async def work() -> None:
-        topic = web.node.engine.topic("log")
+        topic = web.node.engine.topics.topic("log")
         offsets = (OffsetToCommit(topic.topic_id, 0, Offset(offset)),)
         request = CommitOffsets(group=group, offsets=offsets)
-        await web.node.engine.coordinator(group).commit_offsets(request)
+        await web.node.engine.groups.coordinator(group).commit_offsets(request)
 
     web.call(work())
 
@@ -216,12 +218,12 @@ def test_a_queue_whose_leader_dies_is_shown_as_it_was_and_then_as_it_is(tmp_path
     async def story() -> None:
         nodes = Nodes(tmp_path, [1, 2, 3])
         await nodes.start()
-        await until(lambda: all(RECEIPTS in node.engine.catalog.secrets
+        await until(lambda: all(RECEIPTS in node.engine.topics.catalog.secrets
                                 for node in nodes.running.values()))  # fmt: skip
         engine = nodes[1].engine
-        topic = await engine.create_topic("jobs", 2, {"queue.message.headers": "true"})
-        await nodes[1].queues.send(topic, [NewMessage(b"x")] * 10)
-        leader = engine.leader(engine.shard_of(topic.partitions[0])).node
+        topic = await engine.topics.create_topic("jobs", 2, {"queue.message.headers": "true"})
+        await nodes[1].delivery.send(topic, [NewMessage(b"x")] * 10)
+        leader = engine.topics.leader(engine.topics.shard_of(topic.partitions[0])).node
         other = next(number for number in nodes.running if number != leader)
         broker = ServingBroker(nodes[other])
         app = make_app(broker)
@@ -231,7 +233,7 @@ def test_a_queue_whose_leader_dies_is_shown_as_it_was_and_then_as_it_is(tmp_path
             assert answer.status == 200, answer.body
             return answer.json()["ready"], answer.json()["problem"]
 
-        await until(lambda: nodes[other].engine.catalog.topic("jobs") == topic)
+        await until(lambda: nodes[other].engine.topics.catalog.topic("jobs") == topic)
         await broker.watch.look()
         assert await ready() == (10, "")
         await nodes.stop(leader)

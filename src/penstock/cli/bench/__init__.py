@@ -1,0 +1,1 @@
+"""`penstock bench …`: put a load on a broker and report what it did."""

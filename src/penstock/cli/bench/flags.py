@@ -1,0 +1,173 @@
+"""The flags of `penstock bench`, and what they may be."""
+
+from typing import Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from penstock.cli.quantities import parse_bytes, parse_seconds
+from penstock.client.connection.urls import Remote, parse_url
+
+MESSAGES_MAX = 1_000_000_000
+LIVES_MAX = 100_000_000
+"""Of which each is accounted for, a byte of memory each."""
+BATCH_MAX = 100_000
+CLIENTS_MAX = 1_000
+PROCESSES_MAX = 64
+SIZE_MAX = 1 << 20
+RATE_MAX = 10_000_000.0
+SECONDS_MAX = 7 * 86_400.0
+WARM_UP_SECONDS_MAX = 3_600.0
+WORK_SECONDS_MAX = 20.0
+"""A message is leased for 30 seconds."""
+
+Messages = Annotated[
+    int | None,
+    Parameter(
+        metavar="N",
+        show_default=False,
+        help="How many messages count, of all processes together; with --seconds as well, whichever"
+        " is over first.",
+    ),
+]
+Duration = Annotated[
+    str | None,
+    Parameter(metavar="TIME", show_default=False, help="For how long: 30, 30s, 5m."),
+]
+WarmUp = Annotated[
+    str, Parameter(metavar="TIME", help="Before it counts; comes in addition to the rest.")
+]
+Size = Annotated[str, Parameter(metavar="SIZE", help="Of a message.")]
+Batch = Annotated[int, Parameter(metavar="N", help="How many messages a call takes.")]
+Clients = Annotated[
+    int,
+    Parameter(metavar="N", help="How many work at a time in each process, each with a connection."),
+]
+Processes = Annotated[
+    int,
+    Parameter(
+        metavar="N",
+        help="How many client processes: one is often the limit. Messages and rate are shared.",
+    ),
+]
+Rate = Annotated[
+    float | None,
+    Parameter(
+        metavar="N",
+        show_default=False,
+        help="Messages a second, by a fixed schedule; then it counts from when a call is due.",
+    ),
+]
+Name = Annotated[
+    str | None,
+    Parameter(
+        name="--queue",
+        metavar="NAME",
+        help="Use this queue, or topic, which is kept, in place of one that is made and deleted.",
+    ),
+]
+Partitions = Annotated[int, Parameter(metavar="N", help="Of the queue that is made.")]
+Hdr = Annotated[
+    str | None,
+    Parameter(
+        metavar="FILE",
+        help="Write the percentiles to this file, as HdrHistogram does and plotters read it.",
+    ),
+]
+NoProgress = Annotated[
+    bool,
+    Parameter(
+        name="--no-progress",
+        negative="",
+        show_default=False,
+        help="Neither a bar nor a line a second.",
+    ),
+]
+HttpPort = Annotated[
+    str | None,
+    Parameter(
+        name="--http",
+        env_var="PENSTOCK_HTTP",
+        show_env_var=False,
+        metavar="HOST:PORT",
+        show_default=False,
+        help="Where the broker tells what it did meanwhile, several nodes with commas; also from"
+        " the variable PENSTOCK_HTTP. [default: port 8080 of the broker's host]",
+    ),
+]
+
+
+def check_counts(**counts: int | None) -> None:
+    """Refuse what would take no time, or all of it."""
+    most = {
+        "messages": MESSAGES_MAX,
+        "batch": BATCH_MAX,
+        "clients": CLIENTS_MAX,
+        "producers": CLIENTS_MAX,
+        "consumers": CLIENTS_MAX,
+        "processes": PROCESSES_MAX,
+        "partitions": BATCH_MAX,
+    }
+    for name, value in counts.items():
+        if value is not None and not 1 <= value <= most[name]:
+            raise CycloptsError(msg=f"--{name} must be from 1 to {most[name]:,}, not {value:,}.")
+
+
+def check_size(size: str, least: int = 1) -> int:
+    """In bytes."""
+    size_bytes = parse_bytes("--size", size)
+    if least > 1 and size_bytes < least:
+        raise CycloptsError(msg=f"--size must be at least {least}, for a stamp.")
+    if not 1 <= size_bytes <= SIZE_MAX:
+        raise CycloptsError(msg=f"--size must be from 1 to {SIZE_MAX:,}, not {size_bytes:,}.")
+    return size_bytes
+
+
+def check_rate(rate: float | None) -> None:
+    """A rate that can be meant."""
+    if rate is not None and not 0 < rate <= RATE_MAX:
+        raise CycloptsError(msg=f"--rate must be above 0 and at most {RATE_MAX:,.0f}.")
+
+
+def check_seconds(flag: str, written: str | None) -> float | None:
+    """A time that can be meant."""
+    if written is None:
+        return None
+    seconds = parse_seconds(flag, written)
+    if not 0 < seconds <= SECONDS_MAX:
+        raise CycloptsError(msg=f"{flag} must be above 0 and at most 7d.")
+    return seconds
+
+
+def check_wait(flag: str, written: str, seconds_max: float) -> float:
+    """A time that may be none."""
+    seconds = parse_seconds(flag, written)
+    if seconds > seconds_max:
+        raise CycloptsError(msg=f"{flag} must be at most {seconds_max:g} s, not {written}.")
+    return seconds
+
+
+def check_share(flag: str, share: float) -> None:
+    """A share of messages."""
+    if not 0 <= share < 1:
+        raise CycloptsError(msg=f"{flag} must be from 0 to below 1, such as 0.05; not {share:g}.")
+
+
+def check_processes(processes: int, url: str) -> None:
+    """An engine inside a process has no others."""
+    check_counts(processes=processes)
+    if processes > 1 and not isinstance(parse_url(url), Remote):
+        raise CycloptsError(
+            msg=f"--processes = {processes} needs a broker: {url} lives inside one process."
+        )
+
+
+def check_length(
+    messages: int | None, seconds: float | None, rate: float | None, default: int
+) -> int | None:
+    """How many messages count; None for as many as the time allows. With a rate nobody guesses how
+    long it is to last."""
+    if messages is None and seconds is None:
+        if rate is not None:
+            raise CycloptsError(msg="--rate needs an end: add --seconds or --messages.")
+        return default
+    return messages

@@ -1,0 +1,127 @@
+"""`penstock serve` and `penstock dev`: run a broker in this process.
+
+`serve` is for keeps: it says where it is in one log line and nothing else. `dev` is for trying:
+defaults that suit a laptop, a free port where a usual one is taken, and a box with lines to paste.
+Both keep what they are given: `dev` uses `./penstock-data` unless told otherwise, because a queue
+that forgets on restart teaches the wrong thing; `--temporary` is there for those who want that.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from penstock.cli.broker.broker import run_broker
+from penstock.cli.flags import Given, takes_settings
+from penstock.core.limits import MIB
+from penstock.server.checks import check_config
+from penstock.server.notation import Address
+from penstock.server.ports import is_free
+from penstock.server.sources import LoadedConfig
+
+if TYPE_CHECKING:
+    from penstock.server.server import Places
+
+DEV_DATA = "penstock-data"
+DEV_DEFAULTS: Mapping[str, object] = {
+    "storage.segment_size": 16 * MIB,
+    "storage.ballast_size": 16 * MIB,
+    "log.level": "warning",
+}
+"""A laptop's disk is not a server's, and a box should not scroll away."""
+
+
+@takes_settings
+def serve(given: Given) -> int:
+    """Run a broker.
+
+    It needs a directory for its data and listens on this machine only, unless told otherwise.
+    SIGTERM and SIGINT stop it in good order, a second one at once. What it has to say goes to
+    stderr, as log lines; the line that begins with "ready" tells where it listens.
+
+    Examples
+    --------
+    penstock serve --data /var/lib/penstock
+    penstock serve --config /etc/penstock.toml
+    # one of three nodes
+    penstock serve --data ./one --node-id 1 --cluster 1@a:9192,2@b:9192,3@c:9192
+    """
+    loaded = given.load()
+    if loaded.config.broker.data is None:
+        raise CycloptsError(msg="A broker needs a directory to keep its data in: --data PATH.")
+    check_config(loaded.config)
+    return run_broker(loaded)
+
+
+@takes_settings
+def dev(
+    given: Given,
+    *,
+    temporary: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Keep the data in a temporary directory and remove it at the end.",
+        ),
+    ] = False,
+) -> int:
+    """Run a broker on this machine, for trying and developing.
+
+    It prints where it is and lines to paste. The data is kept in ./penstock-data, and found again
+    at the next start. Where a usual port is taken, a free one is used instead.
+
+    Examples
+    --------
+    penstock dev
+    penstock dev --temporary --kafka 127.0.0.1:19092
+    """
+    loaded = given.load()
+    if temporary:
+        if loaded.config.broker.data is not None:
+            raise CycloptsError(msg="--temporary and a data directory exclude each other.")
+        with tempfile.TemporaryDirectory(
+            prefix="penstock-dev-", ignore_cleanup_errors=True
+        ) as directory:
+            return _run_dev(loaded.changed({"data": directory}, "--temporary"), temporary=True)
+    return _run_dev(loaded)
+
+
+def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
+    defaults = {**DEV_DEFAULTS}
+    if loaded.config.broker.data is None:
+        defaults["data"] = DEV_DATA
+    chosen = {name: value for name, value in defaults.items() if loaded.is_default(name)}
+    loaded = loaded.changed(chosen, "of penstock dev")
+    loaded, remarks = choose_ports(loaded)
+    check_config(loaded.config)
+    if loaded.file is not None:
+        remarks.append(f"Settings are read from {loaded.file}.")
+
+    def show(places: "Places") -> None:
+        from penstock.cli.broker.banner import print_box
+
+        kept = f"{places.data} (removed at the end)" if temporary else places.data
+        rows = [("Python", f"penstock://{places.kafka}"), ("Kafka", places.kafka)]
+        if places.sqs:
+            rows.append(("SQS", places.sqs))
+        rows += [("Dashboard", f"http://{places.http}"), ("Data", kept)]
+        print_box("Penstock is running", rows, kafka=places.kafka, sqs=places.sqs, remarks=remarks)
+
+    return run_broker(loaded, on_ready=show)
+
+
+def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:
+    """Replace usual ports that are taken by free ones, and say so. What was asked for stays."""
+    remarks = []
+    changes: dict[str, object] = {}
+    for name, address in (
+        ("kafka", loaded.config.broker.kafka),
+        ("http", loaded.config.broker.http),
+        ("peer", loaded.config.broker.peer),
+    ):
+        if loaded.is_default(name) and not is_free(address):
+            changes[name] = Address(address.host, 0)
+            remarks.append(f"Port {address.port} is taken, so {name} got a free one.")
+    return loaded.changed(changes, "of penstock dev"), remarks

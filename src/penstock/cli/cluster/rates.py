@@ -1,0 +1,270 @@
+"""What `penstock top` shows, from two looks at a broker: counts, and rates by their differences.
+
+A look is a `Look`: the counts of every queue, how far every group of readers is, which nodes are
+there. Counts come from the broker; rates are reckoned here, by the broker's own counters, so that
+nothing needs to be watched all the time. A counter that went back, as after a leader that knew
+less, gives no rate rather than a wrong one.
+
+Pure: looks in, lines out.
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Literal
+
+from penstock.engine.cluster.status import ClusterStatus
+from penstock.engine.groups.lag import GroupLag
+from penstock.web.queue_lines import GroupCounts, QueueLine
+
+Sorting = Literal["trouble", "lag", "in", "name"]
+QueueKey = tuple[str, str]
+"""A queue and a work group of it."""
+
+
+class Level(IntEnum):
+    """How bad it is."""
+
+    FINE = 0
+    ATTENTION = 1
+    WARNING = 2
+    CRITICAL = 3
+
+
+LAG_ATTENTION, LAG_CRITICAL = 1_000, 10_000
+DEPTH_ATTENTION, DEPTH_WARNING = 10_000, 50_000
+DEAD_ATTENTION, DEAD_CRITICAL = 100, 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLook:
+    """How far a group of readers was, and how far it had been when last looked at: of many groups,
+    only some are looked at each time."""
+
+    at_ms: int
+    lag: GroupLag
+    before: "GroupLook | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was there at a moment."""
+
+    at_ms: int
+    """By a clock that never jumps."""
+    queues: tuple[QueueLine, ...]
+    groups: tuple[GroupLook, ...] = ()
+    cluster: ClusterStatus | None = None
+    more_queues: bool = False
+    """There are more than one request answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """A queue as one of its work groups sees it; rates are messages a second, if they are known."""
+
+    queue: str
+    group: str
+    paused: bool
+    visible: int
+    in_flight: int
+    delayed: int
+    dead: int
+    oldest_age_ms: int | None
+    in_rate: float | None = None
+    out_rate: float | None = None
+    """Taken by workers, less what they gave back."""
+    ack_rate: float | None = None
+
+    @property
+    def lag(self) -> int:
+        """What workers could be done with by now."""
+        return self.visible + self.in_flight
+
+    @property
+    def depth(self) -> int:
+        """What is in the queue and not dead."""
+        return self.lag + self.delayed
+
+    @property
+    def level(self) -> Level:
+        """By lag before depth: a deep queue that is worked off is what queues are for."""
+        if self.lag > LAG_CRITICAL or self.dead > DEAD_CRITICAL:
+            return Level.CRITICAL
+        if self.depth > DEPTH_WARNING:
+            return Level.WARNING
+        if self.lag > LAG_ATTENTION or self.depth > DEPTH_ATTENTION or self.dead > DEAD_ATTENTION:
+            return Level.ATTENTION
+        return Level.FINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group of readers of topics."""
+
+    group: str
+    state: str
+    members: int
+    lag: int
+    in_rate: float | None = None
+    """Appended to what it reads."""
+    out_rate: float | None = None
+    """Committed by it."""
+
+    @property
+    def level(self) -> Level:
+        """As for queues."""
+        if self.lag > LAG_CRITICAL:
+            return Level.CRITICAL
+        return Level.ATTENTION if self.lag > LAG_ATTENTION else Level.FINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node of the cluster."""
+
+    node: int
+    alive: bool
+    leads: int
+    holds: int
+    kafka: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """All queues together."""
+
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    dead: int = 0
+    in_rate: float | None = None
+    out_rate: float | None = None
+    ack_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """All that is shown of one moment."""
+
+    seconds: float | None
+    """Over which rates were taken."""
+    health: str
+    totals: Totals
+    queues: tuple[QueueRow, ...]
+    groups: tuple[GroupRow, ...]
+    nodes: tuple[NodeRow, ...]
+    more_queues: bool = False
+
+
+def make_frame(now: Look, before: Look | None, *, sorting: Sorting = "trouble") -> Frame:
+    """Compare two looks; without an earlier one there are no rates."""
+    seconds = None
+    earlier: dict[QueueKey, GroupCounts] = {}
+    if before is not None and now.at_ms > before.at_ms:
+        seconds = (now.at_ms - before.at_ms) / 1_000
+        earlier = {(line.name, one.group): one for line in before.queues for one in line.groups}
+    queues = sorted(
+        (
+            _queue_row(line, counts, earlier.get((line.name, counts.group)), seconds or 0.0)
+            for line in now.queues
+            for counts in line.groups
+        ),
+        key=lambda row: _place(row, sorting),
+    )
+    groups = sorted(map(_group_row, now.groups), key=lambda row: (-row.lag, row.group))
+    status = now.cluster
+    return Frame(
+        seconds=seconds,
+        health="" if status is None else status.health,
+        totals=_totals(queues, known=seconds is not None),
+        queues=tuple(queues),
+        groups=tuple(groups),
+        nodes=() if status is None else tuple(
+            NodeRow(
+                node=one.node, alive=one.alive, leads=one.leads, holds=one.holds, kafka=one.kafka
+            )
+            for one in status.nodes
+        ),
+        more_queues=now.more_queues,
+    )  # fmt: skip
+
+
+def _queue_row(
+    line: QueueLine, now: GroupCounts, before: GroupCounts | None, seconds: float
+) -> QueueRow:
+    row = QueueRow(
+        queue=line.name,
+        group=now.group,
+        paused=line.paused,
+        visible=now.visible,
+        in_flight=now.in_flight,
+        delayed=now.delayed,
+        dead=now.dead,
+        oldest_age_ms=now.oldest_age_ms,
+    )
+    if before is None:
+        return row
+    return replace(
+        row,
+        in_rate=_rate(now.sent, before.sent, seconds),
+        out_rate=_rate(_taken(now), _taken(before), seconds),
+        ack_rate=_rate(now.acked, before.acked, seconds),
+    )
+
+
+def _rate(now: int, before: int, seconds: float) -> float | None:
+    return (now - before) / seconds if now >= before else None
+
+
+def _taken(counts: GroupCounts) -> int:
+    """Messages that a worker has or had, and did not give back."""
+    return counts.in_flight + counts.acked + counts.dead + counts.moved
+
+
+def _group_row(look: GroupLook) -> GroupRow:
+    now, before = look.lag, look.before
+    row = GroupRow(group=now.group, state=now.state, members=len(now.members), lag=now.lag)
+    if before is None or look.at_ms <= before.at_ms:
+        return row
+    seconds = (look.at_ms - before.at_ms) / 1_000
+    return replace(
+        row,
+        in_rate=_rate(_end(now), _end(before.lag), seconds),
+        out_rate=_rate(_committed(now), _committed(before.lag), seconds),
+    )
+
+
+def _end(group: GroupLag) -> int:
+    return sum(one.end for one in group.partitions if one.end is not None)
+
+
+def _committed(group: GroupLag) -> int:
+    return sum(max(0, one.committed) for one in group.partitions)
+
+
+def _place(row: QueueRow, sorting: Sorting) -> tuple[float | str, ...]:
+    """Where a row belongs: worst first, and dead letters before anything."""
+    match sorting:
+        case "trouble":
+            return (-row.level, -(row.dead > 0), -row.lag, row.queue, row.group)
+        case "lag":
+            return (-row.lag, row.queue, row.group)
+        case "in":
+            return (-(row.in_rate or 0.0), row.queue, row.group)
+        case "name":
+            return (row.queue, row.group)
+
+
+def _totals(rows: list[QueueRow], *, known: bool) -> Totals:
+    def rate(name: str) -> float | None:
+        return sum(getattr(row, name) or 0.0 for row in rows) if known else None
+
+    return Totals(
+        visible=sum(row.visible for row in rows),
+        in_flight=sum(row.in_flight for row in rows),
+        delayed=sum(row.delayed for row in rows),
+        dead=sum(row.dead for row in rows),
+        in_rate=rate("in_rate"),
+        out_rate=rate("out_rate"),
+        ack_rate=rate("ack_rate"),
+    )

@@ -1,0 +1,151 @@
+"""`penstock doctor`: is this machine fit for a broker, and is the broker well?"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from penstock.cli.address_flags import DEFAULT_URL, HTTP_VARIABLE, URL_VARIABLE
+from penstock.cli.admin import DEFAULT_HTTP, Json, print_json
+from penstock.cli.broker.serve import DEV_DATA
+from penstock.cli.doctor.broker import check_http, check_version
+from penstock.cli.doctor.checklist import check_production
+from penstock.cli.doctor.facts import ask_facts
+from penstock.cli.doctor.machine import Finding, check_machine
+from penstock.cli.doctor.spark import check_spark
+from penstock.cli.session import with_client
+from penstock.client.client import Client
+from penstock.core.errors import PenstockError
+from penstock.server.config import Broker
+
+STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "ask": "cyan"}
+ROUND_TRIPS = 10
+CONNECT_SECONDS_MAX = 5.0
+
+Url = Annotated[
+    str | None,
+    Parameter(
+        name=["--url", "-u"],
+        env_var=URL_VARIABLE,
+        show_env_var=False,
+        metavar="URL",
+        help=f"Where the broker should be; otherwise {DEFAULT_URL} is tried.",
+    ),
+]
+Http = Annotated[
+    str | None,
+    Parameter(
+        name="--http",
+        env_var=HTTP_VARIABLE,
+        show_env_var=False,
+        metavar="HOST:PORT",
+        help=f"Where its HTTP port should be; otherwise {DEFAULT_HTTP} is tried.",
+    ),
+]
+Data = Annotated[
+    str, Parameter(metavar="PATH", help="Where a broker on this machine keeps its data, or will.")
+]
+Checklist = Annotated[
+    bool,
+    Parameter(
+        show_default=False,
+        help="Go through the production checklist, which is usual if a broker answers, or do not.",
+    ),
+]
+
+
+def doctor(
+    *,
+    data: Data = DEV_DATA,
+    url: Url = None,
+    http: Http = None,
+    checklist: Checklist = True,
+    json: Json = False,
+) -> int | None:
+    """Check this machine and a broker: what is well, what is not, and what to do about it.
+
+    A running cluster is also held against the production checklist, item by item. "ask" marks what
+    only you can answer; docs/guides/production-checklist.md has a chapter for each.
+
+    The exit code is 1 if anything fails. A broker that does not answer counts as a failure only if
+    you said where it should be, by a flag, a variable or a context.
+
+    Examples
+    --------
+    penstock doctor
+    penstock doctor --data /var/lib/penstock --url penstock://127.0.0.1:9092
+    penstock doctor --json | python3 -m json.tool
+    """
+    findings = []
+    for finding in _findings(data, url, http, checklist=checklist):
+        findings.append(finding)
+        if not json:
+            _print(finding)
+    failed = sum(one.verdict == "fail" for one in findings)
+    warned = sum(one.verdict == "warn" for one in findings)
+    if json:
+        print_json({"ok": not failed, "findings": findings})
+    else:
+        told = f"{failed} failed, {warned} to look at" if failed or warned else "all is well"
+        print(f"{len(findings)} checks: {told}", file=sys.stderr)
+    return 1 if failed else None
+
+
+def _findings(
+    data: str, url: str | None, http: str | None, *, checklist: bool
+) -> Iterator[Finding]:
+    usual = Broker()
+    ports = {"kafka": usual.kafka, "http": usual.http, "peer": usual.peer}
+    yield from check_machine(data, ports)
+    yield check_spark()
+    yield from check_native(url or DEFAULT_URL, wanted=url is not None)
+    answers = True
+    for finding in check_http(http or DEFAULT_HTTP, now=time.time(), wanted=http is not None):
+        answers = answers and (finding.check != "http" or finding.verdict == "ok")
+        yield finding
+    if checklist and answers:
+        yield from _checklist(http or DEFAULT_HTTP)
+
+
+def _checklist(http: str) -> Iterator[Finding]:
+    try:
+        facts = ask_facts(http)
+    except PenstockError as error:
+        told = " ".join(str(error).split())
+        yield Finding("checklist", "warn", f"it could not be gone through: {told}", "ask again")
+        return
+    yield from check_production(facts)
+
+
+def check_native(url: str, *, wanted: bool) -> list[Finding]:
+    """The native port: that it answers, how fast, and which version is there."""
+
+    async def look(client: Client) -> list[Finding]:
+        took = []
+        cluster = await client.cluster()
+        for _ in range(ROUND_TRIPS):
+            begun = time.perf_counter()
+            cluster = await client.cluster()
+            took.append((time.perf_counter() - begun) * 1_000)
+        told = f"{url} answers in {min(took):.2f} ms"
+        return [Finding("native", "ok", told), check_version(cluster.version)]
+
+    try:
+        return with_client(url, look, timeout=CONNECT_SECONDS_MAX)
+    except PenstockError as error:
+        told, _, advice = " ".join(str(error).split()).partition("; ")
+        return [
+            Finding("native", "fail" if wanted else "warn", told, advice or "correct --url URL")
+        ]
+
+
+def _print(finding: Finding) -> None:
+    console = Console(highlight=False, soft_wrap=True, no_color="NO_COLOR" in os.environ or None)
+    console.print(f"{finding.verdict:<4}", style=STYLES[finding.verdict], end="  ", markup=False)
+    console.print(f"{finding.check:<14}  {finding.found}", markup=False)
+    if finding.advice:
+        console.print(f"{'':<22}{finding.advice}", style="dim", markup=False)

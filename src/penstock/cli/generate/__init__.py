@@ -1,0 +1,1 @@
+"""`penstock generate …`: files for Compose, Kubernetes, Prometheus and Grafana."""

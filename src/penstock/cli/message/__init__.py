@@ -1,0 +1,1 @@
+"""Commands about messages: produce, consume and trace, with their formats."""

@@ -1,0 +1,64 @@
+"""The messages of a queue as a worker gets them, for `penstock consume --lease, --ack, --release`.
+
+    --ack       printed, flushed, then done for good
+    --release   leased until all are printed, then given back: deliveries are counted
+    neither     left leased; they come back when their leases end
+
+With --release nothing is given back before the end, or the same messages would come again and again
+until they are dead. So it ends when there are no more, and holds no more than `RELEASE_MAX`.
+"""
+
+import sys
+from enum import Enum, auto
+
+from penstock.cli.message.output import Output
+from penstock.client.message import Message
+from penstock.client.queue import Queue
+
+WAIT_SECONDS = 10.0
+"""How long one request waits for messages when the command follows a queue."""
+RELEASE_MAX = 10_000
+
+
+class Fate(Enum):
+    """What becomes of messages that were printed."""
+
+    ACK = auto()
+    RELEASE = auto()
+    LEASED = auto()
+
+
+async def print_leased(
+    queue: Queue[bytes], output: Output, *, fate: Fate, lease: float | None, follow: bool
+) -> None:
+    """Print messages of a queue until there are enough, or no more."""
+    held: list[Message[bytes]] = []
+    try:
+        while not output.is_done:
+            wait = WAIT_SECONDS if follow and fate is not Fate.RELEASE else 0.0
+            messages = await queue.receive(output.wanted, wait=wait, lease=lease)
+            if not messages and not follow:
+                break
+            if not messages and fate is Fate.RELEASE:
+                break
+            if fate is Fate.RELEASE:
+                held += messages
+            output.print(messages)
+            if fate is Fate.ACK and messages:
+                _tell_lost(len(messages) - await queue.ack(messages))
+            if len(held) >= RELEASE_MAX:
+                break
+    finally:
+        if held:
+            _tell_lost(len(held) - await queue.release(held))
+    if fate is Fate.LEASED and output.printed:
+        print(
+            f"{output.printed} messages stay leased and come back when that ends; --ack says that"
+            " they are done, --release gives them back",
+            file=sys.stderr,
+        )
+
+
+def _tell_lost(count: int) -> None:
+    if count:
+        print(f"{count} of them were not leased to us any more", file=sys.stderr)

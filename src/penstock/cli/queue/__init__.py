@@ -1,0 +1,1 @@
+"""`penstock queue …`: create, inspect and operate queues."""

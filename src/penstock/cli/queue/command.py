@@ -1,0 +1,394 @@
+"""`penstock queue …`: make, look at and run queues, through any node of a cluster.
+
+All of it asks a broker's HTTP port (see `penstock.web.queues`), and `--json` prints its answer.
+Messages are in `queue_messages.py`, dead letters in `queue_moves.py`.
+"""
+
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, CycloptsError, Parameter
+
+from penstock.cli.admin import (
+    DEFAULT_HTTP,
+    Http,
+    Json,
+    Yes,
+    ask,
+    ask_back,
+    ask_for,
+    parse_http,
+    print_json,
+)
+from penstock.cli.queue import messages as queue_messages
+from penstock.cli.queue import moves as queue_moves
+from penstock.cli.queue.flags import takes_queue_settings
+from penstock.cli.queue.messages import Group, Name, parse_time_ms, queue_path, with_query
+from penstock.cli.table import format_age, print_table
+from penstock.core.configs import ConfigValue
+from penstock.core.errors import LocalError
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.server.notation import format_duration_ms
+from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
+
+app = App(name="queue", help="Make and run queues, and look at the messages in them.")
+
+STATES = ("sent", "visible", "in_flight", "delayed", "dead", "acked", "moved")
+ENDS = ("expired", "purged", "dropped", "duplicates")
+
+Given = Annotated[
+    list[str],
+    Parameter(
+        name="--set",
+        metavar="NAME=VALUE",
+        negative="",
+        show_default=False,
+        help="Any other topic config by its name; may be repeated.",
+    ),
+]
+
+
+class _Listed(msgspec.Struct):
+    queues: list[QueueLine]
+    next: str | None
+
+
+class _Reset(msgspec.Struct):
+    partitions: list[ResetPlace]
+    messages: int
+    dry_run: bool
+
+
+@app.command
+@takes_queue_settings
+def create(
+    settings: dict[str, str],
+    name: Name,
+    /,
+    *,
+    partitions: Annotated[int, Parameter(help="More than one for more throughput.")] = 1,
+    given: Given = [],  # noqa: B006
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Make a queue; a dead-letter queue that is named and not there is made as well.
+
+    Messages may say how they are to be handled (--no-message-headers if not), and are deleted when
+    they are done (--no-delete-acked keeps them for log readers, as long as the topic does).
+
+    Examples
+    --------
+    penstock queue create jobs --lease 1m --deliveries-max 5 --dead-letter-topic jobs-dead
+    penstock queue create orders --order fifo --deduplication id
+    penstock queue create images --priority strict --partitions 4
+    """
+    body = {"name": name, "partitions": partitions, "settings": settings | _pairs(given)}
+    answer = ask(parse_http(http), "POST", "/v1/queues", body)
+    if json:
+        print_json(msgspec.json.decode(answer))
+        return
+    for one in msgspec.json.decode(answer)["created"]:
+        print(f"queue {one} is made")
+
+
+@app.command(name="list")
+def list_queues(
+    *,
+    prefix: Annotated[
+        str, Parameter(show_default=False, help="Only names that begin like this.")
+    ] = "",
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """List the queues: topics that have a work group, or were set up as queues.
+
+    Examples
+    --------
+    penstock queue list
+    penstock queue list --prefix shop- --json
+    """
+    found = _list(http, prefix)
+    if json:
+        print_json(found)
+        return
+    if not found:
+        print("there are no queues; make one: penstock queue create NAME")
+        return
+    heads = ("QUEUE", "KIND", "GROUP", "VISIBLE", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST",
+             "DEAD LETTERS", "STATE")  # fmt: skip
+    print_table(heads, [row for line in found for row in _rows(line)])
+
+
+@app.command
+def describe(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Show how a queue is set, how many messages are in which state, and what is being moved.
+
+    Examples
+    --------
+    penstock queue describe jobs
+    """
+    found = ask_for(http, "GET", queue_path(name), QueueDetail)
+    if json:
+        print_json(found)
+        return
+    parts = "1 partition" if found.partitions == 1 else f"{found.partitions} partitions"
+    paused = ", paused" if found.paused else ""
+    print(f"queue {found.name}: {found.kind}, {parts}{paused}")
+    print()
+    print_table(
+        ("GROUP", *(state.upper().replace("_", " ") for state in (*STATES, *ENDS)), "OLDEST"),
+        [
+            (one.group, *(getattr(one, state) for state in (*STATES, *ENDS)), _oldest(one))
+            for one in found.groups
+        ],
+    )
+    print()
+    width = max(map(len, found.settings))
+    for key, value in sorted(found.settings.items()):
+        print(f"{key:<{width}}  {_written(key, value)}")
+    if found.moves:
+        print()
+        queue_moves.print_moves(found.moves)
+
+
+@app.command
+@takes_queue_settings
+def configure(
+    settings: dict[str, str],
+    name: Name,
+    /,
+    *,
+    given: Given = [],  # noqa: B006
+    unset: Annotated[
+        list[str],
+        Parameter(
+            metavar="NAME",
+            negative="",
+            show_default=False,
+            help="Take a setting back to its default; may be repeated.",
+        ),
+    ] = [],  # noqa: B006
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Change settings of a queue. They count for what happens from then on.
+
+    Examples
+    --------
+    penstock queue configure jobs --lease 5m --retry-policy exponential
+    penstock queue configure jobs --unset lease_ms
+    """
+    changes = settings | _pairs(given) | dict.fromkeys(unset)
+    if not changes:
+        raise CycloptsError(msg="Nothing to change is given.")
+    answer = ask(parse_http(http), "PATCH", queue_path(name), {"settings": changes})
+    if json:
+        print_json(msgspec.json.decode(answer))
+    else:
+        print(f"queue {name} is configured")
+
+
+@app.command
+def delete(
+    name: Name, /, *, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json = False
+) -> None:
+    """Delete a queue: its topic, and every message in it.
+
+    Examples
+    --------
+    penstock queue delete jobs
+    penstock queue delete jobs --yes
+    """
+    if not yes:
+        ask_back(
+            name,
+            warning=f"Topic {name} and all its messages are deleted. Type its name to go on:",
+            kept=f"that was not its name; {name} stays",
+            cannot=f"deleting {name} cannot be undone",
+        )
+    answer = ask(parse_http(http), "DELETE", queue_path(name))
+    if json:
+        print_json(msgspec.json.decode(answer))
+    else:
+        print(f"queue {name} is deleted")
+
+
+@app.command
+def purge(
+    name: Name,
+    /,
+    *,
+    group: Group = DEFAULT_WORK_GROUP,
+    yes: Yes = False,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Drop every message of a queue that waits, is leased or is dead.
+
+    Examples
+    --------
+    penstock queue purge jobs --yes
+    """
+    if not yes:
+        ask_back(
+            name,
+            warning=f"Every message of {name} is dropped. Type its name to go on:",
+            kept=f"that was not its name; {name} is as it was",
+            cannot=f"purging {name} cannot be undone",
+        )
+    answer = ask(parse_http(http), "POST", queue_path(name, "purge"), {"group": group})
+    if json:
+        print_json(msgspec.json.decode(answer))
+    else:
+        print(f"queue {name} is purged")
+
+
+@app.command
+def pause(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Deliver nothing for now. Sending goes on, and so do leases that workers have.
+
+    Examples
+    --------
+    penstock queue pause jobs
+    """
+    _order(name, "pause", f"queue {name} is paused; go on with: penstock queue resume {name}",
+           http=http, json=json)  # fmt: skip
+
+
+@app.command
+def resume(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Deliver again.
+
+    Examples
+    --------
+    penstock queue resume jobs
+    """
+    _order(name, "resume", f"queue {name} delivers again", http=http, json=json)
+
+
+@app.command
+def reset(
+    name: Name,
+    start: Annotated[
+        str,
+        Parameter(help="earliest, latest, an offset, or a time such as 2030-01-31T09:30:00Z."),
+    ],
+    /,
+    *,
+    group: Group = DEFAULT_WORK_GROUP,
+    partition: Annotated[int | None, Parameter(help="Only this one.")] = None,
+    dry_run: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Show what would happen, change nothing."),
+    ] = False,
+    yes: Yes = False,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Let a work group go on from another place: leases end, and what lies ahead is delivered.
+
+    Examples
+    --------
+    penstock queue reset jobs earliest --dry-run
+    penstock queue reset jobs 2030-01-31T09:30:00Z --yes
+    """
+    body = {"group": group, "partition": partition, "dry_run": dry_run, **_start(start)}
+    if not yes and not dry_run:
+        ask_back(
+            name,
+            warning=f"Group {group} of {name} goes on from {start}. Type the queue's name:",
+            kept=f"that was not its name; {name} is as it was",
+            cannot=f"a reset of {name} makes workers repeat or skip messages",
+        )
+    answer = ask_for(http, "POST", queue_path(name, "reset"), _Reset, body)
+    if json:
+        print_json(answer)
+        return
+    print_table(
+        ("PARTITION", "WAS AT", "GOES ON AT", "END"),
+        [(one.partition, one.was, one.start, one.end) for one in answer.partitions],
+    )
+    verb = "would be" if answer.dry_run else "are"
+    print(f"\n{answer.messages} messages {verb} ahead of group {group}")
+
+
+for _verb in (
+    queue_messages.peek,
+    queue_messages.send,
+    queue_messages.receive,
+    queue_messages.cancel,
+    queue_moves.redrive,
+    queue_moves.moves,
+    queue_moves.dead,
+):
+    app.command(_verb)
+
+
+def _list(http: str, prefix: str) -> list[QueueLine]:
+    found: list[QueueLine] = []
+    after: str | None = ""
+    while after is not None:
+        path = with_query("/v1/queues", prefix=prefix, after=after)
+        page = ask_for(http, "GET", path, _Listed)
+        found += page.queues
+        after = page.next
+    return found
+
+
+def _rows(line: QueueLine) -> list[tuple[object, ...]]:
+    groups: list[GroupCounts | None] = [*line.groups] or [None]
+    state = "paused" if line.paused else ""
+    letters = line.dead_letter_topic or "-"
+    return [
+        (line.name, line.kind, "-", 0, 0, 0, 0, "-", letters, state)
+        if one is None
+        else (
+            line.name, line.kind, one.group, one.visible, one.in_flight, one.delayed, one.dead,
+            _oldest(one), letters, state,
+        )
+        for one in groups
+    ]  # fmt: skip
+
+
+def _oldest(counts: GroupCounts) -> str:
+    return "-" if counts.oldest_age_ms is None else format_age(counts.oldest_age_ms)
+
+
+def _written(key: str, value: ConfigValue) -> str:
+    if key.endswith("_ms") and isinstance(value, int) and value > 0:
+        return format_duration_ms(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if value != "" else "-"
+
+
+def _order(name: str, verb: str, sentence: str, *, http: str, json: bool) -> None:
+    answer = ask(parse_http(http), "POST", queue_path(name, verb), {})
+    if json:
+        print_json(msgspec.json.decode(answer))
+    else:
+        print(sentence)
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise CycloptsError(msg=f'--set = "{one}" must be NAME=VALUE.')
+        pairs[key] = value
+    return pairs
+
+
+def _start(written: str) -> dict[str, object]:
+    if written in ("earliest", "latest"):
+        return {"start": written}
+    if written.isascii() and written.isdecimal():
+        return {"start": int(written)}
+    try:
+        return {"time_ms": parse_time_ms(written)}
+    except ValueError as error:
+        raise LocalError(
+            f'"{written}" must be earliest, latest, an offset, or a time such as'
+            " 2030-01-31T09:30:00Z"
+        ) from error

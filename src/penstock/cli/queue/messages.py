@@ -1,0 +1,349 @@
+"""`penstock queue peek, send, receive, cancel`: the messages of a queue."""
+
+import datetime as dt
+import shutil
+import sys
+from typing import Annotated
+from urllib.parse import quote, urlencode
+
+import msgspec
+from cyclopts import CycloptsError, Parameter
+
+from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for, print_json
+from penstock.cli.table import format_age, print_table
+from penstock.core.delivery_headers import DEAD_REASON
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.server.notation import parse_duration_ms
+from penstock.web.queue_messages import Encoded, StoredMessage, Text
+
+PAGE_MESSAGES = 100
+SEND_MESSAGES = 100
+"""How many lines of stdin go in one request."""
+SEND_CHARACTERS = 200_000
+
+Name = Annotated[str, Parameter(help="The name of the queue.")]
+Group = Annotated[
+    str, Parameter(metavar="NAME", help="The work group; SQS and HTTP share the default one.")
+]
+Bodies = Annotated[
+    list[str],
+    Parameter(
+        show_default=False, help="One message each; without any, the lines of stdin are sent."
+    ),
+]
+
+
+class Page(msgspec.Struct):
+    """What a look at messages answers."""
+
+    messages: list[StoredMessage]
+    next: str | None = None
+
+
+class _Sent(msgspec.Struct):
+    partition: int
+    offset: int
+    duplicate: bool
+
+
+class _SentAll(msgspec.Struct):
+    messages: list[_Sent]
+
+
+def queue_path(name: str, *parts: str) -> str:
+    """Where the broker has a queue, or something of it."""
+    return "/".join(("/v1/queues", *(quote(part, safe="") for part in (name, *parts))))
+
+
+def with_query(path: str, **given: object) -> str:
+    """A path with those parameters that are not None."""
+    query = urlencode({name: value for name, value in given.items() if value is not None})
+    return f"{path}?{query}" if query else path
+
+
+def parse_time_ms(written: str) -> int:
+    """Milliseconds since 1970 from an ISO time, which is UTC unless it says otherwise, or from now
+    on with a duration, as in "+5m"."""
+    if written.startswith("+"):
+        now = dt.datetime.now(dt.UTC)
+        return int(now.timestamp() * 1_000) + parse_duration_ms(written[1:])
+    time = dt.datetime.fromisoformat(written)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=dt.UTC)
+    return int(time.timestamp() * 1_000)
+
+
+def parse_flag_time_ms(flag: str, written: str | None) -> int | None:
+    """The same, for the value of a flag that may be missing."""
+    if written is None:
+        return None
+    try:
+        return parse_time_ms(written)
+    except ValueError as error:
+        raise CycloptsError(
+            msg=f'{flag} = "{written}" must be a time such as 2030-01-31T09:30:00Z, or +5m.'
+        ) from error
+
+
+def peek(
+    name: Name,
+    /,
+    *,
+    state: Annotated[
+        str | None,
+        Parameter(
+            metavar="STATE,...",
+            help="Only visible, in-flight, delayed or dead ones.",
+        ),
+    ] = None,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 20,
+    partition: Annotated[int | None, Parameter(help="Only of this one.")] = None,
+    start: Annotated[
+        str | None, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")
+    ] = None,
+    group: Group = DEFAULT_WORK_GROUP,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Look at messages without touching them: nothing is leased, nothing is counted.
+
+    Examples
+    --------
+    penstock queue peek jobs
+    penstock queue peek jobs --state dead,delayed -n 100
+    penstock queue peek jobs --json --from 0:17
+    """
+    found: list[StoredMessage] = []
+    after: str | None = start
+    while True:
+        path = with_query(
+            queue_path(name, "messages"),
+            state=state,
+            limit=min(limit - len(found), PAGE_MESSAGES),
+            partition=partition,
+            **({"from": after} if after is not None else {}),
+            group=group,
+        )
+        page = ask_for(http, "GET", path, Page)
+        found += page.messages
+        after = page.next
+        if after is None or len(found) >= limit:
+            break
+    if json:
+        print_json({"messages": found, "next": after})
+    else:
+        print_messages(found)
+        if after is not None:
+            print(f"there are more; go on with --from {after}", file=sys.stderr)
+
+
+def send(
+    name: Name,
+    bodies: Bodies = [],  # noqa: B006
+    /,
+    *,
+    key: Annotated[
+        str | None, Parameter(name=["--key", "-k"], metavar="TEXT", help="Of all of them.")
+    ] = None,
+    header: Annotated[
+        list[str],
+        Parameter(
+            name=["--header", "-H"],
+            metavar="NAME=VALUE",
+            negative="",
+            show_default=False,
+            help="May be repeated.",
+        ),
+    ] = [],  # noqa: B006
+    priority: Annotated[int | None, Parameter(help="0 to 9, the higher the sooner.")] = None,
+    delay: Annotated[
+        str | None, Parameter(metavar="DURATION", help="Deliver no sooner than after this.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        Parameter(metavar="TIME", help="Deliver no sooner than 2030-01-31T09:30:00Z, or +5m."),
+    ] = None,
+    ttl: Annotated[
+        str | None, Parameter(metavar="DURATION", help="Do not deliver after this.")
+    ] = None,
+    message_group: Annotated[
+        str | None, Parameter(metavar="NAME", help="Whose messages it must keep its order with.")
+    ] = None,
+    deduplication_id: Annotated[
+        str | None, Parameter(metavar="ID", help="A second message with this id is dropped.")
+    ] = None,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Send messages: those given, or each line of stdin.
+
+    Examples
+    --------
+    penstock queue send jobs 'resize cat.png' --delay 5m --priority 9
+    cat lines.txt | penstock queue send jobs -k customer-7 -H source=batch
+    """
+    said = {
+        "key": key,
+        "headers": dict(_header(one) for one in header) or None,
+        "priority": priority,
+        "delay_ms": _duration("--delay", delay),
+        "deliver_at_ms": parse_flag_time_ms("--at", at),
+        "ttl_ms": _duration("--ttl", ttl),
+        "message_group": message_group,
+        "deduplication_id": deduplication_id,
+    }
+    said = {word: value for word, value in said.items() if value is not None}
+    sent: list[_Sent] = []
+    lines = bodies or [line.rstrip("\n") for line in sys.stdin]
+    for batch in _batches(lines):
+        body = {"messages": [{"body": line, **said} for line in batch]}
+        sent += ask_for(http, "POST", queue_path(name, "messages"), _SentAll, body).messages
+    if json:
+        print_json({"messages": sent})
+        return
+    for one in sent:
+        repeated = " (a duplicate: this is the first one)" if one.duplicate else ""
+        print(f"{name} partition {one.partition} offset {one.offset}{repeated}")
+
+
+def receive(
+    name: Name,
+    /,
+    *,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 1,
+    wait: Annotated[
+        str | None, Parameter(metavar="DURATION", help="Wait this long for the first one.")
+    ] = None,
+    lease: Annotated[
+        str | None, Parameter(metavar="DURATION", help="How long nobody else gets them.")
+    ] = None,
+    ack: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Say that they are done.")
+    ] = False,
+    group: Group = DEFAULT_WORK_GROUP,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Receive messages as a worker does. Without --ack they come back when their leases end.
+
+    Examples
+    --------
+    penstock queue receive jobs --wait 20s --ack
+    penstock queue receive jobs -n 10 --lease 5m --json
+    """
+    body = {
+        "max": limit,
+        "group": group,
+        "wait_ms": _duration("--wait", wait),
+        "lease_ms": _duration("--lease", lease),
+    }
+    found = ask_for(http, "POST", queue_path(name, "receive"), Page, body).messages
+    if json:
+        print_json({"messages": found})
+    else:
+        print_messages(found)
+    sys.stdout.flush()
+    if ack and found:
+        verdicts = [{"receipt": one.receipt, "verdict": "ack"} for one in found]
+        outcome = ask_for(
+            http, "POST", queue_path(name, "settle"), dict[str, list[str]], {"verdicts": verdicts}
+        )
+        late = sum(word != "done" for word in outcome["outcomes"])
+        if late:
+            print(f"{late} of them were not leased to us any more", file=sys.stderr)
+
+
+def cancel(
+    name: Name,
+    partition: Annotated[int, Parameter(help="Where `send` and `peek` say it is.")],
+    offset: Annotated[int, Parameter(help="Its offset there.")],
+    /,
+    *,
+    group: Group = DEFAULT_WORK_GROUP,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Call off a message that is scheduled or waits: it is never delivered.
+
+    Examples
+    --------
+    # the message at offset 17 of partition 0
+    penstock queue cancel jobs 0 17
+    """
+    path = with_query(queue_path(name, "messages", str(partition), str(offset)), group=group)
+    answer = ask_for(http, "DELETE", path, dict[str, int])
+    if json:
+        print_json(answer)
+    else:
+        print(f"message {partition}:{offset} of {name} is called off")
+
+
+def print_messages(messages: list[StoredMessage]) -> None:
+    """A line each; bodies are cut to the terminal, and never cut where there is none."""
+    now_ms = int(dt.datetime.now(dt.UTC).timestamp() * 1_000)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    rows = [
+        (
+            one.partition,
+            one.offset,
+            one.state,
+            one.deliveries,
+            format_age(max(0, now_ms - one.timestamp_ms)),
+            _shown(one.key, 20 if columns else 0),
+            _shown(one.body, max(20, columns - 60) if columns else 0),
+            one.reason or _shown(_dead_reason(one), 40 if columns else 0),
+        )
+        for one in messages
+    ]
+    if rows:
+        heads = ("PARTITION", "OFFSET", "STATE", "DELIVERIES", "AGE", "KEY", "BODY", "REASON")
+        print_table(heads, rows)
+    else:
+        print("no messages", file=sys.stderr)
+
+
+def _dead_reason(message: StoredMessage) -> Text:
+    """A dead letter says itself what it died of."""
+    said = message.headers.get(DEAD_REASON, "")
+    return said[0] if isinstance(said, list) else said
+
+
+def _shown(text: Text, characters_max: int) -> str:
+    if text is None:
+        return "-"
+    written = f"base64:{msgspec.to_builtins(text)['base64']}" if isinstance(text, Encoded) else text
+    # A body must not move the cursor or colour the terminal.
+    plain = "".join(one if one.isprintable() else repr(one)[1:-1] for one in written)
+    if characters_max and len(plain) > characters_max:
+        return plain[: characters_max - 1] + "…"
+    return plain
+
+
+def _batches(lines: list[str]) -> list[list[str]]:
+    batches: list[list[str]] = []
+    characters = SEND_CHARACTERS
+    for line in lines:
+        if characters + len(line) > SEND_CHARACTERS or len(batches[-1]) >= SEND_MESSAGES:
+            batches.append([])
+            characters = 0
+        batches[-1].append(line)
+        characters += len(line)
+    return batches
+
+
+def _header(written: str) -> tuple[str, str]:
+    name, equals, value = written.partition("=")
+    if not equals or not name:
+        raise CycloptsError(msg=f'--header = "{written}" must be NAME=VALUE.')
+    return name, value
+
+
+def _duration(flag: str, written: str | None) -> int | None:
+    if written is None:
+        return None
+    try:
+        return parse_duration_ms(written)
+    except ValueError as error:
+        raise CycloptsError(
+            msg=f'{flag} = "{written}" must be a duration with its unit, such as "30s".'
+        ) from error

@@ -1,0 +1,263 @@
+"""`penstock queue redrive, moves, dead`: what becomes of messages that failed."""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import CycloptsError, Parameter
+from rich.console import Console
+from rich.progress import Progress
+
+from penstock.cli.admin import DEFAULT_HTTP, Http, Json, Yes, ask_back, ask_for, print_json
+from penstock.cli.queue.messages import Group, Name, parse_flag_time_ms, queue_path
+from penstock.cli.table import print_table
+from penstock.core.errors import LocalError
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.web.queue_lines import MoveLine
+
+LOOK_SECONDS = 0.5
+OVER = ("completed", "cancelled", "failed")
+
+Places = Annotated[
+    tuple[str, ...],
+    Parameter(
+        metavar="PARTITION:OFFSET",
+        negative="",
+        show_default=False,
+        help="Only these, where `peek` shows them; may be repeated.",
+    ),
+]
+
+
+class _Moves(msgspec.Struct):
+    moves: list[MoveLine]
+
+
+class _Planned(msgspec.Struct):
+    matching: int
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which messages are meant: all conditions that are given must hold."""
+
+    reason: Annotated[
+        str | None, Parameter(metavar="TEXT", help="Only those that died for such a reason.")
+    ] = None
+    died_in: Annotated[
+        str | None, Parameter(metavar="QUEUE", help="Only those that died there.")
+    ] = None
+    since: Annotated[
+        str | None, Parameter(metavar="TIME", help="Only those that died at this time or later.")
+    ] = None
+    until: Annotated[
+        str | None, Parameter(metavar="TIME", help="Only those that died before this time.")
+    ] = None
+    key: Annotated[
+        str | None, Parameter(metavar="TEXT", help="Only those with this in their keys.")
+    ] = None
+    body: Annotated[
+        str | None, Parameter(metavar="TEXT", help="Only those with this in their bodies.")
+    ] = None
+    header: Annotated[
+        str | None, Parameter(metavar="NAME=TEXT", help="Only those with this in a header.")
+    ] = None
+    message: Places = ()
+
+    def conditions(self) -> dict[str, object]:
+        """As the broker wants to be told."""
+        header, _, header_value = (self.header or "").partition("=")
+        said = {
+            "reason": self.reason,
+            "topic": self.died_in,
+            "from_ms": parse_flag_time_ms("--since", self.since),
+            "until_ms": parse_flag_time_ms("--until", self.until),
+            "key": self.key,
+            "body": self.body,
+            "header": header or None,
+            "header_value": header_value or None,
+            "places": [_place(one) for one in self.message] or None,
+        }
+        return {word: value for word, value in said.items() if value is not None}
+
+
+NO_CONDITION = Chosen()
+
+
+def redrive(
+    name: Name,
+    /,
+    *,
+    to: Annotated[
+        str | None,
+        Parameter(metavar="QUEUE", help="Where to; without it, each goes back to where it died."),
+    ] = None,
+    chosen: Chosen = NO_CONDITION,
+    rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
+    dry_run: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Only count them.")
+    ] = False,
+    wait: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Return when it is over.")
+    ] = False,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> int | None:
+    """Move messages out of a dead-letter queue, back to where they died or to another queue.
+
+    The cluster does it, whether this command is there or not.
+
+    Examples
+    --------
+    penstock queue redrive jobs-dead --dry-run
+    penstock queue redrive jobs-dead --reason timeout --rate 50 --wait
+    penstock queue redrive jobs-dead --to jobs-retry --message 0:17
+    """
+    wanted = {"to": to, "rate": rate, "filter": chosen.conditions()}
+    path = queue_path(name, "redrive")
+    if dry_run:
+        planned = ask_for(http, "POST", path, _Planned, {**wanted, "dry_run": True})
+        if json:
+            print_json(planned)
+        else:
+            print(f"{planned.matching} messages would be moved")
+        return None
+    move = ask_for(http, "POST", path, MoveLine, wanted)
+    if wait:
+        move = _wait(http, name, move)
+    if json:
+        print_json(move)
+    else:
+        print(_sentence(name, move))
+    return 1 if move.state == "failed" else None
+
+
+def moves(
+    name: Name,
+    /,
+    *,
+    cancel: Annotated[
+        str | None, Parameter(metavar="ID", help="Stop this one; what was moved stays moved.")
+    ] = None,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """List the moves of messages out of a queue, or stop one.
+
+    Examples
+    --------
+    penstock queue moves jobs-dead
+    """
+    if cancel is not None:
+        stopped = ask_for(http, "DELETE", queue_path(name, "moves", cancel), MoveLine)
+        if json:
+            print_json(stopped)
+        else:
+            print(_sentence(name, stopped))
+        return
+    found = ask_for(http, "GET", queue_path(name, "moves"), _Moves).moves
+    if json:
+        print_json(found)
+    elif found:
+        print_moves(found)
+    else:
+        print(f"nothing was ever moved out of {name}, as far as is remembered", file=sys.stderr)
+
+
+def dead(
+    name: Name,
+    verb: Annotated[
+        Literal["revive", "discard", "archive"],
+        Parameter(help="Deliver anew, drop, or keep here instead of moving."),
+    ],
+    /,
+    *,
+    message: Places = (),
+    group: Group = DEFAULT_WORK_GROUP,
+    yes: Yes = False,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Decide about dead messages that are still in their queue.
+
+    Examples
+    --------
+    penstock queue dead jobs revive --message 0:17
+    penstock queue dead jobs discard --yes
+    """
+    places = [_place(one) for one in message]
+    if verb == "discard" and not yes:
+        ask_back(
+            name,
+            warning=f"Dead messages of {name} are dropped. Type its name to go on:",
+            kept=f"that was not its name; {name} is as it was",
+            cannot=f"dropping dead messages of {name} cannot be undone",
+        )
+    body = {"group": group, "filter": {"places": places}} if verb != "archive" else {}
+    answer = ask_for(http, "POST", queue_path(name, "dead", verb), dict[str, int], body)
+    if json:
+        print_json(answer)
+        return
+    done = {
+        "revive": "are delivered anew",
+        "discard": "are dropped",
+        "archive": "stay where they are",
+    }
+    print(f"{answer['messages']} dead messages of {name} {done[verb]}")
+
+
+def print_moves(found: list[MoveLine]) -> None:
+    """A line each."""
+    print_table(
+        ("MOVE", "TO", "STATE", "MOVED", "FAILED", "OF", "RATE", "PROBLEM"),
+        [
+            (
+                one.id,
+                one.to or "where they died",
+                one.state,
+                one.moved,
+                one.failed,
+                one.to_move,
+                one.rate,
+                one.failure,
+            )
+            for one in found
+        ],
+    )
+
+
+def _wait(http: str, name: str, move: MoveLine) -> MoveLine:
+    """Look every now and then until it is over; a bar shows how far it is, on a terminal."""
+    talk = Console(stderr=True)
+    with Progress(console=talk, disable=not talk.is_terminal, transient=True) as progress:
+        bar = progress.add_task(f"moving messages of {name}", total=move.to_move or None)
+        while move.state not in OVER:
+            time.sleep(LOOK_SECONDS)
+            found = ask_for(http, "GET", queue_path(name, "moves"), _Moves).moves
+            same = next((one for one in found if one.id == move.id), None)
+            if same is None:
+                raise LocalError(f"move {move.id} of {name} is not remembered any more")
+            move = same
+            progress.update(bar, completed=move.moved + move.failed)
+    return move
+
+
+def _sentence(name: str, move: MoveLine) -> str:
+    where = f"to {move.to}" if move.to else "back to where they died"
+    told = f"move {move.id}: {move.moved} messages of {name} {where}, {move.state}"
+    if move.failed:
+        told += f"; {move.failed} could not be moved and stay"
+    if move.failure:
+        told += f": {move.failure}"
+    return told
+
+
+def _place(written: str) -> tuple[int, int]:
+    partition, _, offset = written.partition(":")
+    numbers = (partition, offset)
+    if not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):
+        raise CycloptsError(msg=f'--message = "{written}" must be PARTITION:OFFSET, such as 0:17.')
+    return int(partition), int(offset)

@@ -1,0 +1,89 @@
+"""`penstock peek`: short for `penstock queue peek`, over the native protocol, so that it looks into
+a `file:` directory as well."""
+
+from typing import Annotated
+
+from cyclopts import CycloptsError, Parameter
+
+from penstock.cli.address_flags import DEFAULT_URL, Url
+from penstock.cli.admin import Json, print_json
+from penstock.cli.message.stored_message import Stored, StoredCodec
+from penstock.cli.queue.messages import Group, Name, print_messages
+from penstock.cli.session import with_client
+from penstock.client.client import Client
+from penstock.client.peeked_message import PeekedMessage
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.web.queue_messages import HeaderValue, StoredMessage, text
+
+STATES = ("visible", "in flight", "delayed", "dead")
+
+
+def peek(
+    name: Name,
+    /,
+    *,
+    state: Annotated[
+        str | None,
+        Parameter(metavar="STATE,...", help="Only visible, in-flight, delayed or dead ones."),
+    ] = None,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 20,
+    partition: Annotated[
+        int | None, Parameter(name=["--partition", "-p"], help="Only of this one.")
+    ] = None,
+    start: Annotated[
+        int, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")
+    ] = 0,
+    group: Group = DEFAULT_WORK_GROUP,
+    url: Url = DEFAULT_URL,
+    json: Json = False,
+) -> None:
+    """Look at messages of a queue without touching them: nothing is leased, nothing is counted.
+
+    Examples
+    --------
+    penstock peek jobs
+    penstock peek jobs --state dead,delayed -n 100
+    penstock peek jobs --json --url file:./data
+    """
+    states = None if state is None else _states(state)
+
+    async def work(client: Client) -> list[PeekedMessage[Stored]]:
+        queue = client.queue(name, group=group, codec=StoredCodec())
+        return await queue.peek(limit, states=states, partition=partition, start=start)
+
+    found = [_stored(one) for one in with_client(url, work)]
+    if json:
+        print_json({"messages": found})
+    else:
+        print_messages(found)
+
+
+def _states(written: str) -> list[str]:
+    states = [one.strip().replace("-", " ") for one in written.split(",")]
+    if not set(states) <= set(STATES):
+        raise CycloptsError(
+            msg=f'--state = "{written}" must be some of visible, in-flight, delayed and dead.'
+        )
+    return states
+
+
+def _stored(message: PeekedMessage[Stored]) -> StoredMessage:
+    """The same as `penstock queue peek` gets."""
+    body: Stored | None = message.body  # None if there is none, whatever the codec is.
+    headers: dict[str, HeaderValue] = {} if body is None else _headers(body)
+    return StoredMessage(
+        partition=message.partition,
+        offset=message.offset,
+        state=message.state,
+        deliveries=message.deliveries,
+        timestamp_ms=message.timestamp_ms,
+        until_ms=-1 if message.until is None else int(message.until.timestamp() * 1_000),
+        reason=message.reason,
+        key=text(message.key),
+        body=None if body is None else text(body.data),
+        headers=headers,
+    )
+
+
+def _headers(stored: Stored) -> dict[str, HeaderValue]:
+    return {name: text(value) for name, value in stored.headers}

@@ -1,0 +1,117 @@
+"""`penstock redrive`: short for `penstock queue redrive … --wait`, which shows a bar while messages
+move.
+
+The cluster moves them by itself. An engine inside this process (`--url file:…`) does so only as
+long as the process lives, so there the command always waits.
+"""
+
+import asyncio
+from typing import Annotated
+
+from cyclopts import CycloptsError, Parameter
+from rich.console import Console
+from rich.progress import Progress
+
+from penstock.cli.admin import DEFAULT_HTTP, Http, Json, print_json
+from penstock.cli.queue import moves as queue_moves
+from penstock.cli.queue.messages import Name
+from penstock.cli.queue.moves import LOOK_SECONDS, NO_CONDITION, OVER, Chosen
+from penstock.cli.session import with_client
+from penstock.client.client import Client
+from penstock.client.descriptions import MoveDescription
+
+Url = Annotated[
+    str | None,
+    Parameter(
+        name=["--url", "-u"],
+        metavar="URL",
+        help="Ask there natively and not by HTTP, as for file:PATH; conditions cannot be given.",
+    ),
+]
+
+
+def redrive(
+    name: Name,
+    /,
+    *,
+    to: Annotated[
+        str | None,
+        Parameter(metavar="QUEUE", help="Where to; without it, each goes back to where it died."),
+    ] = None,
+    chosen: Chosen = NO_CONDITION,
+    rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
+    dry_run: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Only count them.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        Parameter(
+            negative="--no-wait",
+            show_default=False,
+            help="Return when it is over, as is usual, or at once.",
+        ),
+    ] = True,
+    http: Http = DEFAULT_HTTP,
+    url: Url = None,
+    json: Json = False,
+) -> int | None:
+    """Move messages out of a dead-letter queue, back to where they died or to another queue.
+
+    It waits until they are moved and shows how far it is, on a terminal. The cluster moves them,
+    whether this command is there or not: Ctrl-C ends the command and not the move, which
+    `penstock queue moves` lists and stops.
+
+    Examples
+    --------
+    penstock redrive jobs-dead --dry-run
+    penstock redrive jobs-dead
+    penstock redrive jobs-dead --reason timeout --rate 50
+    penstock redrive jobs-dead --to jobs-retry --no-wait
+    penstock redrive jobs-dead --url file:./data
+    """
+    if url is None:
+        return queue_moves.redrive(
+            name, to=to, chosen=chosen, rate=rate, dry_run=dry_run, wait=wait, http=http, json=json
+        )
+    if chosen != NO_CONDITION:
+        raise CycloptsError(msg="Conditions need a broker's HTTP port: --http in place of --url.")
+
+    async def work(client: Client) -> MoveDescription | int:
+        return await _move(client, name, to=to, rate=rate, dry_run=dry_run, wait=wait)
+
+    return _tell(with_client(url, work), name, to, json=json)
+
+
+def _tell(outcome: MoveDescription | int, name: str, to: str | None, *, json: bool) -> int | None:
+    """Say how it went, as `queue redrive` does; returns the exit code."""
+    if isinstance(outcome, int):
+        if json:
+            print_json({"matching": outcome})
+        else:
+            print(f"{outcome} messages would be moved")
+        return None
+    if json:
+        print_json(outcome)
+    else:
+        where = f"to {to}" if to else "back to where they died"
+        failure = f": {outcome.failure}" if outcome.failure else ""
+        print(f"{outcome.moved} messages of {name} {where}, {outcome.state}{failure}")
+    return 1 if outcome.state == "failed" else None
+
+
+async def _move(
+    client: Client, name: str, *, to: str | None, rate: int | None, dry_run: bool, wait: bool
+) -> MoveDescription | int:
+    """How the move ended, or how many messages it would concern."""
+    redriven = await client.queue(name).redrive(to=to, rate=rate, dry_run=dry_run)
+    if dry_run:
+        return redriven.count
+    seen = await redriven.progress()
+    talk = Console(stderr=True)
+    with Progress(console=talk, disable=not talk.is_terminal, transient=True) as progress:
+        bar = progress.add_task(f"moving messages of {name}", total=seen.total or None)
+        while seen.state not in OVER and (wait or client.url.startswith("file:")):
+            await asyncio.sleep(LOOK_SECONDS)
+            seen = await redriven.progress()
+            progress.update(bar, completed=seen.moved)
+    return seen

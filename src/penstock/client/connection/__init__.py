@@ -1,0 +1,1 @@
+"""The way to the cluster: connections, metadata, routing and retries of requests."""

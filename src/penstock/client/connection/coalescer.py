@@ -1,0 +1,128 @@
+"""What gathers while a request is under way, and goes out together in the next one.
+
+One request at a time, to the leader of one partition. It leaves at the end of a turn of the loop,
+so whatever comes in the same turn is part of it; and those who have just got their answer and come
+again find company. Who is not likely to get any leaves sooner. As long as the leader is known and
+answers, all that happens between two turns are two calls, one that makes the request and one that
+is told its answer. Everything else (finding the leader, lingering, trying again) is the work of a
+task, which is made only then.
+
+Whoever gathers here says what a request is made of, and what to do with its answer.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+
+from penstock.client.connection.channel import Buffer, Made
+from penstock.client.connection.request_router import RequestRouter
+from penstock.core.errors import PenstockError
+from penstock.wire.requests import Answer
+
+
+class Coalescer(ABC):
+    """See the top of this module; for one partition."""
+
+    def __init__(self, name: str, index: int, asking: RequestRouter) -> None:
+        self._name = name
+        self._index = index
+        self._asking = asking
+        self._loop = asking.loop
+        self._lingers = False
+        """Nothing leaves by itself: more may come, and a task waits for it."""
+        self._was_alone = False
+        """The last request carried one thing only, so the next one is not likely to get company:
+        it need not wait for the end of the turn."""
+        self._busy = False
+        """A request is under way, or about to leave."""
+        self._begun = False
+        """It is about to leave, and will be made then."""
+        self._task: asyncio.Task[None] | None = None
+        self._rested: asyncio.Future[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._busy
+
+    # What a request is.
+
+    @abstractmethod
+    def _is_empty(self) -> bool:
+        """Nothing has gathered."""
+
+    @abstractmethod
+    def _make(self) -> Made | None:
+        """The next request, of all that has gathered; None if there is none, or if it was given to
+        a task."""
+
+    @abstractmethod
+    def _ended(self, outcome: Answer | PenstockError, payload: Buffer) -> None:
+        """The request was answered, or not."""
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Carry out the next request, however long that takes."""
+
+    @abstractmethod
+    def _give_up(self) -> None:
+        """Tell everybody who waits that the client is closed."""
+
+    # Going on.
+
+    def _wake(self) -> None:
+        """Something has come."""
+        if not self._busy:
+            self._busy = True
+            self._begin(at_once=self._was_alone)
+
+    def _go_on(self) -> None:
+        """Begin with what has gathered; nothing is under way."""
+        if self._is_empty():
+            self._rest()
+        else:
+            self._begin(at_once=False)
+
+    def _begin(self, *, at_once: bool) -> None:
+        """Let the next request be made when it leaves, or else by a task."""
+        self._begun = True
+        if self._lingers or not self._asking.begin(
+            self._name, self._index, self._make, self._ended, at_once=at_once
+        ):
+            self._begun = False
+            self._work_on(self._work())
+
+    def _work_on(self, work: Coroutine[object, object, None]) -> None:
+        """Let a task carry out what takes longer, and go on after it."""
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._worked)
+
+    def _worked(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if task.cancelled():
+            self._give_up()
+        self._go_on()
+
+    def _rest(self) -> None:
+        self._busy = False
+        if self._rested is not None:
+            self._rested.set_result(None)
+            self._rested = None
+
+    # Ending.
+
+    async def drain(self) -> None:
+        """Wait until everything has gone and was answered, or was given up."""
+        while self._busy:
+            if self._rested is None:
+                self._rested = self._loop.create_future()
+            await asyncio.wait([self._rested])
+
+    async def close(self) -> None:
+        """Stop at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        elif self._busy:
+            self._begun = False
+            self._give_up()
+            self._rest()

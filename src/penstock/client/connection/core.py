@@ -1,0 +1,79 @@
+"""What the parts of one client share: the way to the broker, what is known of it, the counters."""
+
+import asyncio
+from typing import Protocol
+from weakref import WeakSet
+
+from penstock.client.connection.channel import Channel
+from penstock.client.connection.metadata import Directory
+from penstock.client.connection.request_router import RequestRouter
+from penstock.client.producer.sender import Lanes
+from penstock.client.settings import ClientSettings
+from penstock.client.statistics import Counters
+from penstock.client.worker.settler import RETURN, Settler
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError
+from penstock.wire.requests import Answer, Request, Settle, Take, Taken
+
+CLOSE_SECONDS = 5.0
+
+
+class Closeable(Protocol):
+    """What goes on in the background until it is closed."""
+
+    async def close(self) -> None: ...
+
+
+class ClientCore:
+    """See the top of this module; closed once, by the client."""
+
+    def __init__(self, channel: Channel, settings: ClientSettings, clock: Clock) -> None:
+        self.channel = channel
+        self.settings = settings
+        self.clock = clock
+        self.counters = Counters()
+        self.directory = Directory(channel)
+        self.asking = RequestRouter(channel, self.directory, settings)
+        self.lanes = Lanes(self.asking, clock, self.counters)
+        self.settler = Settler(self.asking, self.counters)
+        self.readers: WeakSet[Closeable] = WeakSet()
+        """Consumers and subscriptions that have to be closed with the client; those that were
+        closed before are forgotten by themselves."""
+        self._tasks: set[asyncio.Task[object]] = set()
+        channel.on_late = self._take_late
+
+    def _take_late(self, node: int, request: Request, answer: Answer) -> None:
+        """Messages were leased for somebody who had stopped waiting: they go back, uncounted."""
+        if not isinstance(request, Take) or not isinstance(answer, Taken):
+            return
+        for part in answer.parts:
+            settlements = tuple(
+                (first, end, part.epoch, RETURN, -1, "") for first, end, _, _ in part.runs
+            )
+            back = Settle(request.topic_id, part.index, request.group, settlements)
+            task = asyncio.create_task(self._ask_once(node, back))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _ask_once(self, node: int, request: Request) -> None:
+        try:
+            await self.channel.ask(node, request, timeout=self.settings.attempt_timeout)
+        except PenstockError:
+            return  # Then the lease ends by itself.
+
+    async def close(self) -> None:
+        """Send what waits to be sent, give back what was leased ahead, let go of everything."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                closing = (reader.close() for reader in list(self.readers))
+                await asyncio.gather(*closing, return_exceptions=True)
+                await self.lanes.flush()
+                await self.settler.flush()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        except TimeoutError:
+            pass  # Whoever waits is told that the client is closed.
+        await self.lanes.close()
+        await self.settler.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await self.channel.close()

@@ -1,0 +1,84 @@
+"""The way to a group's coordinator: the node that leads the shard the group lives in.
+
+It is looked for when it is needed and remembered until it does not answer or says that it is
+another one; then the next question finds the new one.
+"""
+
+import asyncio
+from typing import Final, TypeVar
+
+from penstock.client.connection.backoff import Backoff
+from penstock.client.connection.request_router import RequestRouter
+from penstock.core.errors import (
+    DeadlinePassed,
+    NotCoordinator,
+    OutcomeUnknown,
+    RebalanceInProgress,
+    Unavailable,
+)
+from penstock.wire.group_requests import AskCoordinator, CoordinatorInfo
+from penstock.wire.requests import Answer, Request
+
+ASK_SECONDS: Final = 10.0
+"""How long an answer may take that does not wait for other members."""
+
+A = TypeVar("A", bound=Answer)
+
+
+class GroupLink:
+    """See the top of this module; one for each group."""
+
+    def __init__(self, asking: RequestRouter, group: str) -> None:
+        self.group = group
+        self.asking = asking
+        self._node = 0
+
+    async def ask(self, request: Request, kind: type[A], *, seconds: float = ASK_SECONDS) -> A:
+        """Ask the coordinator once. Whoever asks knows best whether to ask again, and when."""
+        node = self._node or await self._find(seconds)
+        try:
+            answer, _ = await self.asking.ask_node(node, request, kind, seconds)
+        except RebalanceInProgress:
+            raise
+        except NotCoordinator as error:
+            self._node = error.leader
+            raise
+        except (Unavailable, OutcomeUnknown):
+            self._node = 0
+            await self._look_around(seconds)
+            raise
+        return answer
+
+    async def ask_until(self, request: Request, kind: type[A], *, deadline: float) -> A:
+        """Ask until somebody answers, for what may be asked twice; `DeadlinePassed` in the end."""
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(random=self.asking.random)
+        while True:
+            left = deadline - loop.time()
+            try:
+                return await self.ask(request, kind, seconds=max(0.001, min(left, ASK_SECONDS)))
+            except RebalanceInProgress:
+                raise
+            except (Unavailable, OutcomeUnknown) as error:
+                wait = backoff.next(error)
+                if loop.time() + wait >= deadline:
+                    raise DeadlinePassed(
+                        f"the coordinator of group {self.group} did not answer in time: {error}"
+                    ) from error
+                await asyncio.sleep(wait)
+
+    async def _find(self, seconds: float) -> int:
+        found = await self.asking.ask(
+            AskCoordinator(self.group), CoordinatorInfo, deadline=self.asking.deadline(seconds)
+        )
+        if not found.node:
+            raise Unavailable(f"group {self.group} has no coordinator at the moment")
+        self._node = found.node
+        return found.node
+
+    async def _look_around(self, seconds: float) -> None:
+        """Nodes may have moved, or nobody has said yet where this one is."""
+        try:
+            await self.asking.directory.cluster(min(seconds, ASK_SECONDS))
+        except (Unavailable, OutcomeUnknown):
+            return

@@ -1,0 +1,220 @@
+"""Asking until there is an answer, or the deadline has passed.
+
+    Unavailable      nothing has happened: asked again, after a while, of whoever leads by then
+    OutcomeUnknown   it may have happened: asked again only if doing it twice is harmless
+    anything else    is the answer
+
+When the deadline passes, the caller learns which of the two it is: `DeadlinePassed`, nothing has
+happened, or `OutcomeUnknown`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from penstock.client.connection.backoff import Backoff
+from penstock.client.connection.channel import Buffer, Channel, Ended, Make
+from penstock.client.connection.metadata import Directory
+from penstock.client.connection.timer import fresh_time
+from penstock.client.settings import ClientSettings
+from penstock.client.tracer import Tracing
+from penstock.core.errors import (
+    DeadlinePassed,
+    InvalidFrame,
+    NotLeader,
+    OutcomeUnknown,
+    PenstockError,
+    StorageFull,
+    Unavailable,
+    UnknownPartition,
+)
+from penstock.wire.requests import Answer, Request, TopicInfo
+
+A = TypeVar("A", bound=Answer)
+
+QUEUE, TOPIC, NOTHING = "queue", "topic", ""
+"""As what a topic is made that is used and does not exist."""
+GONE_TRIES_MAX = 20
+"""A topic that was made a moment ago may be unknown to a node; one that was deleted stays so."""
+
+
+class RequestRouter:
+    """See the top of this module; one per client."""
+
+    def __init__(self, channel: Channel, directory: Directory, settings: ClientSettings) -> None:
+        self._channel = channel
+        self.loop = asyncio.get_running_loop()
+        self.directory = directory
+        self.settings = settings
+        self.tracing = Tracing(settings.client_id)
+        self.random = Random(settings.seed)  # noqa: S311 - jitter.
+        self.retries = 0
+
+    def begin(self, name: str, index: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+        """Ask the leader of a partition without a task that waits, if it is known and can be asked
+        at once; see `Channel.begin`. If it ends badly, `ask_leader` goes on from there."""
+        info = self.directory.known(name)
+        node = 0 if info is None or index >= len(info.leaders) else info.leaders[index]
+        return node != 0 and self._channel.begin(node, make, ended, at_once=at_once)
+
+    def attempt_deadline(self, deadline: float) -> float:
+        """By when an attempt that begins now must be over."""
+        return min(deadline, fresh_time() + self.settings.attempt_timeout)
+
+    def deadline(self, timeout: float | None) -> float:
+        """The loop's time by which a call must be over."""
+        seconds = self.settings.timeout if timeout is None else timeout
+        return fresh_time() + seconds
+
+    async def ask(
+        self,
+        request: Request,
+        kind: type[A],
+        *,
+        deadline: float | None = None,
+        harmless: bool = True,
+        seconds: float | None = None,
+    ) -> A:
+        """Ask any node; `seconds` is how long an attempt may take, if not as long as usual."""
+        trying = _Trying(self, deadline or self.deadline(None), harmless, request)
+        while True:
+            try:
+                answer, _ = await self._channel.ask(None, request, timeout=trying.attempt(seconds))
+                return expect(answer, kind)
+            except (Unavailable, OutcomeUnknown) as error:
+                await trying.wait_after(error)
+
+    async def find(self, name: str, create: str, deadline: float) -> TopicInfo:
+        """A topic by name."""
+        known = self.directory.known(name)
+        if known is not None:
+            return known
+        create = create if self.settings.auto_create else NOTHING
+        trying = _Trying(self, deadline, True, None)
+        while True:
+            try:
+                return await self.directory.topic(name, create, trying.attempt())
+            except (Unavailable, OutcomeUnknown) as error:
+                await trying.wait_after(error)
+
+    async def ask_leader(
+        self,
+        name: str,
+        index: int,
+        make: Callable[[TopicInfo], tuple[Request, Buffer]],
+        kind: type[A],
+        *,
+        deadline: float,
+        create: str = NOTHING,
+        harmless: bool = True,
+        seconds: float | None = None,
+        failed: tuple[TopicInfo, PenstockError] | None = None,
+    ) -> tuple[A, Buffer]:
+        """Ask the node that leads a partition, whoever that is by then. `make` is called for each
+        attempt; `seconds` is how long one may take, if not as long as usual; `failed` is how one
+        ended that was made before, and whom that asked."""
+        trying = _Trying(self, deadline, harmless, None)
+        if failed is not None:
+            await self._fail_attempt(trying, name, index, *failed)
+        while True:
+            info = await self.find(name, create, deadline)
+            try:
+                if index >= len(info.leaders):
+                    raise UnknownPartition(
+                        f"{name} has partitions 0 to {len(info.leaders) - 1}, not {index}"
+                    )
+                node = info.leaders[index]
+                if not node:
+                    raise NotLeader(f"partition {index} of {name} has no leader now")
+                request, payload = make(info)
+                answer, extra = await self._channel.ask(
+                    node, request, payload, timeout=trying.attempt(seconds)
+                )
+                return expect(answer, kind), extra
+            except PenstockError as error:
+                await self._fail_attempt(trying, name, index, info, error)
+
+    async def _fail_attempt(
+        self, trying: "_Trying", name: str, index: int, info: TopicInfo, error: PenstockError
+    ) -> None:
+        """Wait for the next attempt, of whoever leads by then; or raise, if this is the answer."""
+        if isinstance(error, StorageFull):
+            raise error
+        if isinstance(error, Unavailable | OutcomeUnknown):
+            self.directory.forget(name, info)
+            await trying.wait_after(error)
+        elif isinstance(error, UnknownPartition) and index < len(info.leaders):
+            # Of a topic that was made a moment ago: its id, or a partition in its shard.
+            self.directory.forget(name, info)
+            await trying.wait_for_topic(error)
+        else:
+            raise error
+
+    async def ask_node(
+        self, node: int, request: Request, kind: type[A], seconds: float
+    ) -> tuple[A, Buffer]:
+        """Ask one node once."""
+        answer, extra = await self._channel.ask(node, request, timeout=seconds)
+        if isinstance(answer, kind):
+            return answer, extra
+        raise problem_of(answer, kind)
+
+
+class _Trying:
+    """The attempts of one call."""
+
+    def __init__(
+        self, asking: RequestRouter, deadline: float, harmless: bool, request: Request | None
+    ) -> None:
+        self._asking = asking
+        self._deadline = deadline
+        self._harmless = harmless
+        self._what = "" if request is None else f" {type(request).__name__}"
+        self._backoff = Backoff(random=asking.random)
+        self._unknown: OutcomeUnknown | None = None
+        self._gone = 0
+
+    def attempt(self, seconds: float | None = None) -> float:
+        """How long the next attempt may take."""
+        most = self._asking.settings.attempt_timeout if seconds is None else seconds
+        left = self._deadline - fresh_time()
+        return max(0.001, min(most, left))
+
+    async def wait_after(self, error: PenstockError) -> None:
+        """Wait for the next attempt, or raise if there may not be one."""
+        if isinstance(error, OutcomeUnknown):
+            if not self._harmless:
+                raise error
+            self._unknown = error
+        pause = self._backoff.next(error)
+        if fresh_time() + pause >= self._deadline:
+            if self._unknown is not None:
+                raise OutcomeUnknown(
+                    f"the deadline has passed and it is not known whether it happened:"
+                    f" {self._unknown}"
+                ) from error
+            raise DeadlinePassed(f"nothing has happened within the deadline: {error}") from error
+        self._asking.retries += 1
+        await asyncio.sleep(pause)
+
+    async def wait_for_topic(self, error: PenstockError) -> None:
+        """The node does not know the topic's id; a topic that was deleted is known by no name."""
+        self._gone += 1
+        if self._gone >= GONE_TRIES_MAX:
+            raise error
+        await self.wait_after(Unavailable(str(error)))
+
+
+def expect(answer: Answer, kind: type[A]) -> A:
+    """The answer, if it is of the kind that was asked for."""
+    if not isinstance(answer, kind):
+        raise problem_of(answer, kind)
+    return answer
+
+
+def problem_of(outcome: Answer | PenstockError, kind: type[Answer]) -> PenstockError:
+    """What went wrong with a request whose answer is none of the kind that was asked for."""
+    if isinstance(outcome, PenstockError):
+        return outcome
+    return InvalidFrame(f"the broker answered with {type(outcome).__name__}, not {kind.__name__}")

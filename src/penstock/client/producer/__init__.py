@@ -1,0 +1,1 @@
+"""Sending: partitioning, batching and compression."""

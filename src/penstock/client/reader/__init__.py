@@ -1,0 +1,1 @@
+"""Reading a log by offset: consumer-group membership, fetching and committed offsets."""

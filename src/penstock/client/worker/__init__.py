@@ -1,0 +1,1 @@
+"""Receiving by lease: prefetch, settlement and lease renewal."""

@@ -1,0 +1,118 @@
+"""A work group whose messages are read by offset, and covered instead of acked.
+
+Whoever can read again what was read, as a Spark stream can, needs no leases: it begins where its
+work group stands, reads the log from there, and says afterwards which range it has dealt with and
+which messages failed. Everything here may be asked twice.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.client.connection.request_router import RequestRouter
+from penstock.core.errors import InvalidRequest
+from penstock.core.limits import COVER_DEAD_MAX
+from penstock.wire.cover_requests import AskStanding, BeginWork, Cover, Covered, Standing
+from penstock.wire.read_requests import EARLIEST, LATEST
+from penstock.wire.requests import AskTopic, Done, TopicInfo
+
+Beginning = Literal["earliest", "latest"]
+Dying = tuple[tuple[int, str], ...]
+_STARTS: dict[str, int] = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkStanding:
+    """Where a work group stands in one partition, in offsets."""
+
+    first: int
+    """Everything below is dealt with; the dead count as that."""
+    ready: int
+    """From the offset asked about up to here nothing waits for its time: so far it may be read."""
+    end: int
+    """The offset that the next message gets."""
+    again: tuple[tuple[int, int], ...] = ()
+    """Ranges before the offset asked about that can be delivered, dead messages that live again
+    above all; some of them, the others are told when these are done."""
+
+
+async def begin_work(asking: RequestRouter, name: str, group: str, start: Beginning) -> None:
+    """Let a work group begin; one that has begun stays where it is."""
+    if start not in _STARTS:
+        raise InvalidRequest(f"a work group begins at earliest or latest, not at {start!r}")
+    await asking.ask(BeginWork(name, group, _STARTS[start]), Done)
+
+
+async def standings(
+    asking: RequestRouter, name: str, group: str, offsets: Mapping[int, int]
+) -> dict[int, WorkStanding]:
+    """By partition; `offsets` are those from which somebody means to read, 0 if not named."""
+    deadline = asking.deadline(None)
+    info = await asking.ask(AskTopic(name), TopicInfo, deadline=deadline)  # It may have grown.
+    asking.directory.note(info)
+
+    async def ask(index: int) -> WorkStanding:
+        answer, _ = await asking.ask_leader(
+            name,
+            index,
+            lambda found: (
+                AskStanding(found.topic_id, index, group, offsets.get(index, 0)),
+                b"",
+            ),
+            Standing,
+            deadline=deadline,
+        )
+        return WorkStanding(
+            first=answer.first, ready=answer.ready, end=answer.end, again=answer.again
+        )
+
+    indexes = range(len(info.leaders))
+    found = await asyncio.gather(*(ask(index) for index in indexes))
+    return dict(zip(indexes, found, strict=True))
+
+
+async def cover_range(
+    asking: RequestRouter,
+    name: str,
+    group: str,
+    partition: int,
+    first: int,
+    end: int,
+    dead: Mapping[int, str],
+    *,
+    stream: str = "",
+    batch: int = -1,
+) -> int:
+    """A range is done, after these have died; split into as many requests as it takes."""
+    if not 0 <= first <= end:
+        raise InvalidRequest(f"offsets {first} to {end} are no range of messages")
+    if dead and min(dead) < 0:
+        raise InvalidRequest(f"there is no message {min(dead)}")
+    deadline = asking.deadline(None)
+    named = tuple(sorted(dead.items()))
+    dying = [named[at : at + COVER_DEAD_MAX] for at in range(0, len(named) or 1, COVER_DEAD_MAX)]
+
+    async def ask(start: int, stop: int, die: Dying, name_it: str) -> Covered:
+        answer, _ = await asking.ask_leader(
+            name,
+            partition,
+            lambda found: (
+                Cover(found.topic_id, partition, group, start, stop, die, name_it, batch),
+                b"",
+            ),
+            Covered,
+            deadline=deadline,
+        )
+        return answer
+
+    count = 0
+    for die in dying[:-1]:
+        count += (await ask(first, first, die, "")).count
+    die = dying[-1]
+    while True:
+        answer = await ask(first, end, die, stream)
+        count += answer.count
+        if answer.upto >= end:
+            return count
+        first, die = answer.upto, ()

@@ -1,0 +1,186 @@
+"""One moment of the whole cluster: an entry in every shard, such that nothing before them depends
+on anything after them.
+
+Shards are logs of their own, and time passes between looking at one and at the next. A consumer
+writes a result to one shard and then commits its offset in another; a dead letter is appended in
+one and then struck off in another. Copies of the two taken at different times could show the second
+step and not the first, and a restored cluster would have lost a message that was acknowledged.
+
+So every leader is asked to hold: to propose nothing, while what is under way goes on. When all of
+them hold, each names the last entry of its log and confirms that it still leads (Raft §6.4). Then
+they are released. It takes some milliseconds, in which requests wait and none is refused.
+
+Why that is enough. Let a be an entry after the cut of its shard, and b one that somebody sent
+because a was acknowledged. a was proposed after its leader was released, and a leader is released
+only when all have named their entry; b came later still, so b is after the cut of its shard, too.
+A leader that was replaced meanwhile cannot confirm, and one that was held too long says so: then
+there is no cut, and the caller tries again.
+
+A leader lets go by itself after `HOLD_TICKS`, whatever becomes of whoever asked it to hold.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.types import NO_NODE, Index, NodeId, ShardId
+from penstock.engine.peers.forwarding import decode_body
+from penstock.engine.peers.links import Links
+from penstock.engine.replica.local_shards import LocalShards
+from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.topics import Topics
+
+HOLD_METHOD = "hold"
+MARK_METHOD = "mark"
+RELEASE_METHOD = "release"
+HOLD_TICKS = 10
+ASK_SECONDS = 1.0
+ARRIVE_SECONDS = 4.0
+PAUSE_SECONDS = 0.005
+ATTEMPTS = 5
+ATTEMPT_PAUSE_SECONDS = 0.2
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of the cluster, as a node that has everything up to it tells it."""
+
+    cluster_id: str
+    node: NodeId
+    shards: dict[ShardId, Index]
+    """The last entry of every shard of the cluster."""
+    here: tuple[ShardId, ...]
+    """Those of which this node has everything up to there on its disk."""
+    held_ms: int
+    """How long requests had to wait."""
+
+
+class _Asked(msgspec.Struct, array_like=True):
+    holder: str
+    shards: list[ShardId]
+
+
+class Cuts:
+    """Makes cuts, for one node, and takes part in those of others."""
+
+    def __init__(self, topics: Topics, shards: LocalShards, links: Links, clock: Clock) -> None:
+        self._topics = topics
+        self._shards = shards
+        self._links = links
+        self._clock = clock
+        self.methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            HOLD_METHOD: self._answer_hold,
+            MARK_METHOD: self._answer_mark,
+            RELEASE_METHOD: self._answer_release,
+        }
+
+    async def cut(self) -> Cut:
+        """A moment, once everything up to it is on this node's disk as far as it holds the shards.
+
+        Raises `Unavailable` if the cluster does not stand still enough for one."""
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return await self._cut()
+            except PenstockError:  # A leader is just being elected, or another backup is at it.
+                await asyncio.sleep(ATTEMPT_PAUSE_SECONDS * attempt)
+        return await self._cut()
+
+    async def _cut(self) -> Cut:
+        begun = self._clock.monotonic_ms()
+        marks = await self._mark_all()
+        held_ms = self._clock.monotonic_ms() - begun
+        return Cut(
+            cluster_id=self._topics.cluster_id,
+            node=self._topics.node_id,
+            shards=marks,
+            here=await self._wait_here(marks),
+            held_ms=held_ms,
+        )
+
+    async def _mark_all(self) -> dict[ShardId, Index]:
+        leaders: dict[NodeId, list[ShardId]] = {}
+        for number in self._topics.shards():
+            shard = ShardId(number)
+            leader = self._topics.leader(shard).node
+            if leader == NO_NODE:
+                raise Unavailable(f"shard {shard} has no leader now; try again")
+            leaders.setdefault(leader, []).append(shard)
+        holder = secrets.token_hex(8)
+        asked = [(node, _Asked(holder, some)) for node, some in leaders.items()]
+        try:
+            await asyncio.gather(*(self._ask(node, HOLD_METHOD, one) for node, one in asked))
+            answers = await asyncio.gather(
+                *(self._ask(node, MARK_METHOD, one) for node, one in asked)
+            )
+        finally:
+            await asyncio.gather(
+                *(self._ask(node, RELEASE_METHOD, one) for node, one in asked),
+                return_exceptions=True,
+            )
+        marks: dict[ShardId, Index] = {}
+        for answer in answers:
+            marks |= decode_body(answer, dict[ShardId, Index])
+        return marks
+
+    async def _ask(self, node: NodeId, method: str, asked: _Asked) -> bytes:
+        body = msgspec.msgpack.encode(asked)
+        if node == self._topics.node_id:
+            return await self.methods[method](body)
+        return await self._links.ask(node, method, body, timeout=ASK_SECONDS)
+
+    async def _wait_here(self, marks: dict[ShardId, Index]) -> tuple[ShardId, ...]:
+        """Until this node's disk has it all, committed and durable."""
+        deadline = self._clock.monotonic_ms() + int(ARRIVE_SECONDS * 1_000)
+        here = [shard for shard in marks if self._shards.holds(shard)]
+        for shard in here:
+            while not self._has(shard, marks[shard]):
+                if self._clock.monotonic_ms() >= deadline:
+                    raise Unavailable(
+                        f"node {self._topics.node_id} is behind: it does not have entry"
+                        f" {marks[shard]} of shard {shard} yet; back up another node, or try again"
+                    )
+                await asyncio.sleep(PAUSE_SECONDS)
+        return tuple(here)
+
+    def _has(self, shard: ShardId, index: Index) -> bool:
+        running = self._shards.get(shard)
+        if running is None or running.replica.log.quarantine is not None:
+            return False
+        replica = running.replica
+        return min(replica.applied_index, replica.log.durable_index) >= index
+
+    # Leaders.
+
+    async def _answer_hold(self, body: bytes) -> bytes:
+        asked = decode_body(body, _Asked)
+        for shard in asked.shards:
+            self._led(shard).replica.hold(asked.holder, HOLD_TICKS)
+        return b""
+
+    async def _answer_mark(self, body: bytes) -> bytes:
+        asked = decode_body(body, _Asked)
+        marks: dict[ShardId, Index] = {}
+        for shard in asked.shards:
+            running = self._led(shard)
+            marks[shard] = running.replica.raft.last_index
+            await running.wait_current()
+            if not running.replica.is_held_by(asked.holder):
+                raise Unavailable(f"shard {shard} was held for too long; try again")
+        return msgspec.msgpack.encode(marks)
+
+    async def _answer_release(self, body: bytes) -> bytes:
+        asked = decode_body(body, _Asked)
+        for shard in asked.shards:
+            running = self._shards.get(shard)
+            if running is not None:
+                running.replica.release(asked.holder)
+        return b""
+
+    def _led(self, shard: ShardId) -> Shard:
+        running = self._shards.get(shard)
+        if running is None or not running.replica.leads:
+            raise Unavailable(f"node {self._topics.node_id} does not lead shard {shard} now")
+        return running

@@ -1,0 +1,650 @@
+"""One node of a cluster: its directory, its shards, its links, put together and kept going.
+
+    data directory      node                  who this node is (see `node_file`)
+                        lock                  held while the node runs
+                        shard-0 shard-1 …     one log each (see `storage`)
+
+Order of start: lock the directory; listen to peers; found or join a cluster if the directory is
+new; open the shards; tick. Order of stop: hand leadership over; stop looking after things; close
+the shards, which finish what they are writing; close the links.
+
+Where a peer is: what this node was started with counts, then what the catalog says.
+
+A node without a peer port opens no socket and dials nobody. That is enough for a cluster of one,
+as an engine inside another program is; the directory of a larger cluster is refused.
+
+Long because here all parts of a node meet, and are started and stopped in order.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from penstock.core.clock import Clock, SystemClock
+from penstock.core.entries import Membership
+from penstock.core.errors import (
+    InvalidRequest,
+    LocalError,
+    OutcomeUnknown,
+    PenstockError,
+    Unavailable,
+    UnknownNode,
+)
+from penstock.core.pauses import growing_pauses
+from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, PartitionId, ShardId, Term
+from penstock.core.version import __version__
+from penstock.engine.cluster.administration import SHARD_METHOD, TRANSFER_METHOD, Cluster
+from penstock.engine.cluster.cut import Cuts
+from penstock.engine.cluster.directory_lock import hold_directory
+from penstock.engine.cluster.founding import (
+    ASK_SECONDS,
+    Introduction,
+    Welcome,
+    find_cluster,
+    found_alone,
+)
+from penstock.engine.cluster.node_checks import check_cluster, not_alone
+from penstock.engine.cluster.node_file import NodeFile, check_node, load_node_file, store_node_file
+from penstock.engine.cluster.node_settings import NodeSettings
+from penstock.engine.cluster.placement import found, founding_members
+from penstock.engine.cluster.status import NodeHealth
+from penstock.engine.cluster.stewardship import Stewardship
+from penstock.engine.delivery.dead_letters import DeadLetters
+from penstock.engine.delivery.message_copier import MessageCopier
+from penstock.engine.delivery.moves import MOVES_METHOD, Moves
+from penstock.engine.delivery.service import QUEUE_METHOD, Queues
+from penstock.engine.engine import Engine
+from penstock.engine.groups.coordinator import Coordinator
+from penstock.engine.groups.groups import Groups
+from penstock.engine.groups.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
+from penstock.engine.inspection.audit import AUDIT_METHOD, Audit
+from penstock.engine.inspection.delivery_counters import DeliveryCounters
+from penstock.engine.inspection.events import Events
+from penstock.engine.inspection.log_queries import LogQueries
+from penstock.engine.inspection.pipeline_reports import PIPELINES_METHOD, PipelineReports
+from penstock.engine.inspection.queue_survey import (
+    QUEUE_PLACES_METHOD,
+    WORK_GROUPS_METHOD,
+    QueueSurvey,
+)
+from penstock.engine.inspection.sampler import Sampler
+from penstock.engine.inspection.trace import Traces
+from penstock.engine.peers.forwarding import (
+    CHANGE_METHOD,
+    PARTITIONS_METHOD,
+    UNREADABLE,
+    Forwarding,
+    decode_body,
+)
+from penstock.engine.peers.frames import LinkIdentity
+from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
+from penstock.engine.peers.links import Links
+from penstock.engine.replica.local_shards import LocalShards, ShardHooks
+from penstock.engine.replica.network import PeerMessage
+from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.publications import Publications
+from penstock.engine.topics.topics import Topics
+from penstock.machines.catalog import NodeRecord
+from penstock.machines.catalog_commands import RegisterNode
+from penstock.machines.machine import Effect, WakeReaders
+from penstock.storage import Disk, Lock, RealDisk
+
+INTRODUCE_METHOD = "introduce"
+LEADS_NOTICE = "leads"
+NOTICE_TICKS = 10
+PLACES_TICKS = 10
+HAND_OVER_SECONDS = 3.0
+FIRST_ELECTION_MS = 3_000
+REMOVED_TICKS = 50
+REGISTER_PAUSE_SECONDS_MAX = 0.05
+NOWHERE = "localhost:1"
+"""What the catalog holds of a node that has no peer port: an address, as it wants one, at which
+nobody listens. The node says where it is when it is started with a port."""
+
+
+class Node:
+    """A running node; make one with `await Node.open(...)`."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        lock: Lock,
+        *,
+        clock: Clock,
+        disk: Disk,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._lock = lock
+        self._clock = clock
+        self._disk = disk
+        self.events = Events(settings.node_id, clock)
+        self._announce = announce = self.events.overheard(announce)
+        self._file: NodeFile | None = None
+        self.failed: asyncio.Future[PenstockError] = self._loop.create_future()
+        """Done when the node cannot go on, with the reason."""
+        self.peer_address = ""
+        self._links = Links(
+            LinkIdentity("", settings.node_id, "", __version__),
+            on_message=self._receive,
+            on_request=self._answer,
+            on_notice=self._take_notice,
+            on_change=self._link_changed,
+            announce=announce,
+        )
+        self.events.links = self._links
+        self._leaders = Leaders()
+        self._peers: dict[NodeId, str] = {}
+        self._peers_revision = -1
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._moving = False
+        self._assembled = False
+        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            INTRODUCE_METHOD: self._answer_introduction
+        }
+
+    @classmethod
+    async def open(
+        cls,
+        settings: NodeSettings,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        announce: Callable[[str], None] = lambda _line: None,
+    ) -> "Node":
+        """Start the node; waits for the other founders if it has a cluster to found.
+
+        Raises `DirectoryRefused` and what opening a log raises."""
+        check_cluster(settings.node_id, settings.cluster, settings.peer_port)
+        disk = disk or RealDisk()
+        await asyncio.to_thread(disk.make_directory, settings.data)
+        lock = hold_directory(disk, settings.data)
+        node = cls(settings, lock, clock=clock or SystemClock(), disk=disk, announce=announce)
+        try:
+            await node._start()
+        except BaseException:
+            await node._give_up()
+            raise
+        return node
+
+    async def _start(self) -> None:
+        settings, disk = self._settings, self._disk
+        if settings.peer_port is None:
+            self.peer_address = NOWHERE
+        else:
+            host, port = await self._links.start(settings.peer_host, settings.peer_port)
+            self.peer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        file = load_node_file(disk, settings.data)
+        if file is None:
+            file = NodeFile(node=settings.node_id, incarnation=secrets.token_hex(8))
+        check_node(file, settings.node_id, settings.data)
+        self._file = file
+        if not file.cluster_id:
+            file = await self._find_cluster(file)
+            store_node_file(disk, settings.data, file)
+            self._file = file
+        if settings.peer_port is None and file.founders.keys() != {file.node}:
+            raise not_alone(settings.data)
+        self._links.set_identity(
+            LinkIdentity(file.cluster_id, file.node, file.incarnation, __version__)
+        )
+        self._assemble(file)
+        # What is on disk, and what this node founds; the catalog tells of more later.
+        here = {*self._shards.on_disk(), CATALOG_SHARD}
+        every = [ShardId(number) for number in range(file.shards + 1)]
+        here |= {one for one in every if file.node in self._founders_of(one).everyone()}
+        outcomes = await asyncio.gather(
+            *(self._shards.open(one, self._founders_of(one)) for one in sorted(here)),
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+        self._set_peers()
+        self._tick()
+        if len(file.founders) > 1:
+            self._spawn(self._stand_first(file))
+
+    async def _give_up(self) -> None:
+        """The start failed: let go of what it had got hold of."""
+        if self._assembled:
+            await self._shards.close()
+        await self._links.close()
+        self._lock.release()
+
+    async def _stand_first(self, file: NodeFile) -> None:
+        """In a new cluster nobody need wait for an election timeout: who should lead stands."""
+        deadline = self._clock.monotonic_ms() + FIRST_ELECTION_MS
+        pauses = growing_pauses(self._settings.tick_ms / 1_000)
+        while len(self.topics.alive()) < len(file.founders):
+            if self._clock.monotonic_ms() >= deadline:
+                return
+            await asyncio.sleep(next(pauses))
+        placement = found(file.shards, file.founders)
+        for shard in self._shards:
+            running = self._shards.get(shard)
+            first = placement.get(shard, (min(file.founders),))[0]
+            if running is not None and first == file.node:
+                raft = running.replica.raft
+                if raft.last_index == 0 and raft.leader == NO_NODE:
+                    running.replica.campaign()
+
+    async def _find_cluster(self, new: NodeFile) -> NodeFile:
+        settings = self._settings
+        if len(settings.cluster) <= 1:
+            return found_alone(new, settings.shards)
+        # The others are told of this incarnation: after a crash it must be the same.
+        store_node_file(self._disk, settings.data, new)
+        self._links.set_peers(settings.cluster)
+        return await find_cluster(
+            new,
+            settings.shards,
+            settings.cluster,
+            lambda node, body: self._links.ask(node, INTRODUCE_METHOD, body, timeout=ASK_SECONDS),
+            self._announce,
+        )
+
+    def _assemble(self, file: NodeFile) -> None:
+        settings = self._settings
+        self._shards = LocalShards(
+            settings.data,
+            cluster_id=file.cluster_id,
+            node=file.node,
+            network=self._links.network,
+            clock=self._clock,
+            disk=self._disk,
+            log=settings.log,
+            diary_bytes=settings.diary_bytes,
+            hooks=ShardHooks(
+                on_opened=self._shard_opened,
+                on_effect=self._shard_effect,
+                on_leadership=self._shard_leadership,
+                on_failed=self._fail,
+                announce=self._announce,
+            ),
+        )
+        forwarding = Forwarding(self._shards, self._links, self._clock, self._leader_of)
+        self.topics = Topics(
+            file.node,
+            file.cluster_id,
+            file.shards,
+            shards=self._shards,
+            leaders=self._leaders,
+            forwarding=forwarding,
+            alive=lambda: self._links.connected() | {file.node},
+            clock=self._clock,
+            settings=settings.engine,
+            directory=settings.data,
+        )
+        self._assemble_services(forwarding)
+        founders = {
+            node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
+            for node, incarnation in file.founders.items()
+        }
+        self._stewardship = Stewardship(
+            self.topics, self.groups, self.cluster, self._shards, founders, self._announce
+        )
+        self._assembled = True
+        self._methods |= self._answers(forwarding)
+
+    def _assemble_services(self, forwarding: Forwarding) -> None:
+        shards, links, topics = self._shards, self._links, self.topics
+        self.delivery = Queues(topics, forwarding, links, self._clock)
+        self.groups = Groups(topics, shards, self._clock, self._settings.groups)
+        self.delivery_counters = DeliveryCounters(
+            self._topic_of, lambda name: topics.catalog.topic(name) is not None
+        )
+        self.cluster = Cluster(topics, shards, links)
+        self.lag = Lag(topics, self.groups, shards, links)
+        self.cuts = Cuts(topics, shards, links, self._clock)
+        self.log_queries = LogQueries(topics, shards, links, self.lag, forwarding)
+        self.sampler = Sampler(topics, self.groups, shards, links, self.delivery, self.lag)
+        self.pipeline_reports = PipelineReports(topics, shards, links)
+        self.audit = Audit(topics, self.delivery, shards, links, self._spawn)
+        self.survey = QueueSurvey(topics, shards, links)
+        copier = MessageCopier(topics, self.delivery, forwarding.change)
+        self._dead_letters = DeadLetters(topics, shards, self.delivery, copier, self._announce)
+        self.moves = Moves(
+            topics,
+            self.delivery,
+            self.survey.places,
+            shards,
+            links,
+            copier,
+            forwarding.change,
+            self._announce,
+        )
+        self.traces = Traces(topics, self.survey, self.moves, shards, links)
+        self.publications = Publications(topics, shards, links, self._announce)
+        self.engine = Engine(
+            topics=topics,
+            delivery=self.delivery,
+            groups=self.groups,
+            moves=self.moves,
+            publications=self.publications,
+            survey=self.survey,
+        )
+
+    def _answers(self, forwarding: Forwarding) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
+        """What other nodes may ask of this one, by its name."""
+        return {
+            CHANGE_METHOD: forwarding.answer_change,
+            PARTITIONS_METHOD: forwarding.answer_partitions,
+            SHARD_METHOD: self.cluster.answer_shard,
+            TRANSFER_METHOD: self.cluster.answer_transfer,
+            GROUP_METHOD: self.lag.answer_group,
+            GROUPS_METHOD: self.lag.answer_groups,
+            ENDS_METHOD: self.lag.answer_ends,
+            PIPELINES_METHOD: self.pipeline_reports.answer,
+            AUDIT_METHOD: self.audit.answer,
+            QUEUE_METHOD: self.delivery.answer,
+            MOVES_METHOD: self.moves.answer,
+            WORK_GROUPS_METHOD: self.survey.answer_groups,
+            QUEUE_PLACES_METHOD: self.survey.answer_places,
+            **self.publications.methods,
+            **self.traces.methods,
+            **self.events.methods,
+            **self.sampler.methods,
+            **self.cuts.methods,
+            **self.log_queries.methods,
+        }
+
+    def _founders_of(self, shard: ShardId) -> Membership:
+        assert self._file is not None, "the node does not know its cluster yet"
+        if not self._file.founders:
+            return Membership()
+        return founding_members(shard, self._file.shards, self._file.founders)
+
+    def _leader_of(self, shard: ShardId) -> Leader:
+        return self.topics.leader(shard)
+
+    def _topic_of(self, partition: PartitionId) -> str:
+        catalog = self._shards.get(CATALOG_SHARD)
+        owner = None if catalog is None else catalog.machine.catalog.owner(partition)
+        return "" if owner is None else owner[0].name
+
+    def _own_or_listed(self, node: NodeId) -> str:
+        return self._settings.cluster.get(node) or self.peer_address
+
+    # Life.
+
+    async def register(self, *, kafka: str, http: str) -> None:
+        """Tell the cluster where this node is to be found; tried until it is taken."""
+        self._spawn(self._register(kafka, http))
+
+    async def _register(self, kafka: str, http: str) -> None:
+        assert self._file is not None, "the node does not know its cluster yet"
+        command = RegisterNode(
+            node=self._file.node,
+            peer=self._own_or_listed(self._file.node),
+            kafka=kafka,
+            http=http,
+            incarnation=self._file.incarnation,
+            rack=self._settings.rack,
+        )
+        for pause in growing_pauses(REGISTER_PAUSE_SECONDS_MAX):
+            try:
+                await self.topics.change_catalog(command)
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(pause)
+            except LocalError as refusal:
+                if self.topics.catalog.shards:
+                    self._fail(refusal)
+                    return
+                await asyncio.sleep(pause)  # The catalog is being founded.
+            else:
+                return
+
+    @property
+    def shards(self) -> LocalShards:
+        """Those that this node holds."""
+        return self._shards
+
+    def health(self) -> NodeHealth:
+        """Whether this node can serve."""
+        return self.cluster.health()
+
+    async def hand_over(self) -> None:
+        """Let others lead what this node leads, as far as there is somebody who can."""
+        await self._stewardship.close()
+        if len(self.topics.alive()) > 1:
+            await self.cluster.hand_over_everything(HAND_OVER_SECONDS)
+
+    async def close(self) -> None:
+        """Stop in good order; `hand_over` first, unless the others should notice by themselves."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await self._stewardship.close()
+        for coordinator in self.groups.coordinators.values():
+            await coordinator.close()
+        await self.moves.close()
+        await self.publications.close()
+        await self._dead_letters.close()
+        await self.delivery.shut()
+        await self._close_shards()
+        await self._links.close()
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go of the directory without any of that, as a crash would. For a node whose loop has
+        ended: nothing may be awaited on it any more, and what was acknowledged is safe."""
+        self._shards.abandon()
+        self._lock.release()
+
+    async def _close_shards(self) -> None:
+        """Time goes on meanwhile: who waits for a majority that is gone must notice."""
+        closing = asyncio.create_task(self._shards.close())
+        while not closing.done():
+            self._shards.tick()
+            await asyncio.wait([closing], timeout=self._settings.tick_ms / 1_000)
+        await closing
+
+    def hurry(self) -> None:
+        """Look after things now, as the next tick would: somebody moved the clock, or cannot wait.
+        Raft's own time passes no faster by that: on a slow disk an election would be over before
+        its vote is written, again and again, and never be won."""
+        assert len(self.topics.alive()) == 1, "the others' time passes more slowly"
+        self._look_after()
+        self.topics.waiting.move_on()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
+        self._shards.tick()
+        self._look_after()
+
+    def _look_after(self) -> None:
+        self._ticks += 1
+        for coordinator in self.groups.led_coordinators():
+            coordinator.tick()
+        self.groups.share.tick()
+        self._stewardship.tick()
+        self._dead_letters.tick()
+        self.moves.tick()
+        self.publications.tick()
+        if self.topics.catalog.revision != self._peers_revision:
+            self._set_peers()
+        if self._ticks % NOTICE_TICKS == 0:
+            self._tell_what_is_led()
+        if self._ticks % PLACES_TICKS == 0 and not self._moving:
+            self._moving = True
+            self._spawn(self._follow_placement())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _fail(self, error: PenstockError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _set_peers(self) -> None:
+        catalog = self.topics.catalog
+        self._peers_revision = catalog.revision
+        addresses = {node: record.peer for node, record in catalog.nodes.items()}
+        if not catalog.shards:
+            addresses = dict(self._settings.cluster)
+        else:
+            listed = self._settings.cluster
+            addresses |= {node: listed[node] for node in addresses.keys() & listed.keys()}
+        addresses.pop(self._settings.node_id, None)
+        if addresses and self._settings.peer_port is None:
+            self._fail(not_alone(self._settings.data))
+        elif addresses != self._peers:
+            self._peers = addresses
+            self._links.set_peers(addresses)
+
+    async def _follow_placement(self) -> None:
+        """Open shards that are placed here; drop those that have moved away."""
+        try:
+            if self._shards.leaderless_ticks(CATALOG_SHARD) >= REMOVED_TICKS:
+                await self._ask_whether_removed()
+            for shard, nodes in sorted(self.topics.catalog.placement.items()):
+                placed = self.topics.node_id in nodes
+                if placed and not self._shards.holds(shard):
+                    await self._shards.open(shard, Membership())
+                elif not placed and self._shards.holds(shard):
+                    await self._drop_if_gone(shard)
+        except PenstockError as error:
+            self._announce(f"cannot follow the placement of shards: {error}")
+        finally:
+            self._moving = False
+
+    async def _ask_whether_removed(self) -> None:
+        """Nobody tells a node that was struck off: it only finds that no leader speaks to it."""
+        assert self._file is not None, "the node does not know its cluster yet"
+        me = Introduction(
+            node=self._file.node,
+            incarnation=self._file.incarnation,
+            shards=self._file.shards,
+            cluster=(),
+        )
+        for node in sorted(self._links.connected()):
+            answer = await self._links.ask(
+                node, INTRODUCE_METHOD, msgspec.msgpack.encode(me), timeout=ASK_SECONDS
+            )
+            welcome = decode_body(answer, Welcome)
+            if welcome.confirmed and not welcome.known:
+                self._fail(
+                    UnknownNode(
+                        f"node {me.node} was removed from the cluster, and its id is not used"
+                        " again; to bring this machine back, empty its data directory and add it"
+                        " under a new --node-id"
+                    )
+                )
+                return
+
+    async def _drop_if_gone(self, shard: ShardId) -> None:
+        """Only when the shard's leader does not count this node any more."""
+        if self.topics.leader(shard).node in (NO_NODE, self.topics.node_id):
+            return
+        status = await self.cluster.shard(shard)
+        if status.leads_here and self.topics.node_id not in status.voters + status.learners:
+            if status.leader != self.topics.node_id:
+                await self._shards.drop(shard)
+                self._announce(f"shard {shard} has moved away; its files are removed")
+
+    # Shards.
+
+    def _shard_opened(self, shard: ShardId, running: Shard) -> None:
+        before = self.groups.coordinators.get(shard)
+        if before is not None:
+            self._spawn(before.close())
+        self.groups.coordinators[shard] = Coordinator(
+            running.machine.groups, running.change, self._clock, self._settings.groups
+        )
+
+    def _shard_effect(self, shard: ShardId, effect: Effect) -> None:
+        if type(effect) is WakeReaders:
+            self.topics.waiting.wake(effect.partition)
+        else:
+            self.groups.coordinators[shard].on_effect(effect)
+
+    def _shard_leadership(self, shard: ShardId, leads: bool) -> None:
+        running = self._shards.get(shard)
+        if running is not None:
+            self.delivery_counters.leadership(shard, running.machine.queues, leads)
+        self.groups.coordinators[shard].leadership(leads)
+        self.topics.waiting.wake_all()
+        if leads:
+            self._tell_what_is_led()
+            if shard == CATALOG_SHARD:
+                self._stewardship.lead_catalog()
+
+    # Peers.
+
+    def _receive(self, shard: ShardId, message: PeerMessage) -> None:
+        self._shards.receive(shard, message)
+
+    def _link_changed(self, node: NodeId, connected: bool) -> None:
+        if connected and self._file is not None and self._file.cluster_id:
+            self._tell(node, self._led())
+
+    def _led(self) -> list[tuple[ShardId, Term]]:
+        led = [(shard, self._shards.get(shard)) for shard in self._shards]
+        return [
+            (shard, running.replica.raft.term)
+            for shard, running in led
+            if running is not None and running.replica.leads
+        ]
+
+    def _tell_what_is_led(self) -> None:
+        led = self._led()
+        for node in self._links.connected():
+            self._tell(node, led)
+
+    def _tell(self, node: NodeId, led: list[tuple[ShardId, Term]]) -> None:
+        self._links.notify(node, LEADS_NOTICE, encode_notice(led))
+
+    def _take_notice(self, source: NodeId, method: str, body: bytes) -> None:
+        if method == LEADS_NOTICE:
+            try:
+                self._leaders.take_notice(source, body)
+            except UNREADABLE as error:
+                self._announce(f"node {source} sent a notice that cannot be read: {error}")
+
+    async def _answer(self, _source: NodeId, method: str, body: bytes) -> bytes:
+        answer = self._methods.get(method)
+        if answer is None:
+            raise InvalidRequest(f"a peer asked for {method}, which is not known here")
+        return await answer(body)
+
+    async def _answer_introduction(self, body: bytes) -> bytes:
+        """A node with an empty directory asks what this one knows of it."""
+        asked = decode_body(body, Introduction)
+        return msgspec.msgpack.encode(await self._welcome(asked, body))
+
+    async def _welcome(self, asked: Introduction, body: bytes) -> Welcome:
+        settings, file = self._settings, self._file
+        if file is None:
+            raise Unavailable("this node is just starting")
+        if not file.cluster_id:
+            listed = dict.fromkeys(settings.cluster, "") | {file.node: file.incarnation}
+            return Welcome(shards=settings.shards, founders=listed)
+        welcome = Welcome(cluster_id=file.cluster_id, shards=file.shards, founders=file.founders)
+        running = self._shards.get(CATALOG_SHARD)
+        if running is None:
+            return msgspec.structs.replace(welcome, unwritten=False)
+        if running.replica.leads and self.topics.catalog.shards:
+            await running.wait_current()
+            record = self.topics.catalog.nodes.get(asked.node)
+            return msgspec.structs.replace(
+                welcome,
+                unwritten=False,
+                confirmed=True,
+                known=record is not None,
+                incarnation=record.incarnation if record else "",
+            )
+        leader = self.topics.leader(CATALOG_SHARD).node
+        if leader not in (NO_NODE, self.topics.node_id):
+            answer = await self._links.ask(leader, INTRODUCE_METHOD, body, timeout=ASK_SECONDS)
+            return decode_body(answer, Welcome)
+        return msgspec.structs.replace(welcome, unwritten=running.replica.raft.last_index == 0)

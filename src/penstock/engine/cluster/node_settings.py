@@ -1,0 +1,32 @@
+"""What a node is started with."""
+
+import msgspec
+
+from penstock.core.limits import DIARY_BYTES_MAX, MIB, TICK_MS
+from penstock.core.types import NodeId
+from penstock.engine.groups.requests import GroupSettings
+from penstock.engine.topics.topics import EngineSettings
+from penstock.storage import LogSettings
+
+BALLAST_BYTES_PER_SHARD = 32 * MIB
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is started with."""
+
+    data: str
+    node_id: NodeId = NodeId(1)
+    cluster: dict[NodeId, str] = {}
+    """The addresses of the peers, this node's own included; empty for a cluster of one."""
+    peer_host: str = "127.0.0.1"
+    peer_port: int | None = 0
+    """0: any that is free. None: no peers, no sockets; only for a cluster of one."""
+    shards: int = 4
+    rack: str = ""
+    tick_ms: int = TICK_MS
+    """The pace of Raft's clock, on which every timeout of a shard rests."""
+    log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
+    diary_bytes: int = DIARY_BYTES_MAX
+    """Of each shard."""
+    engine: EngineSettings = EngineSettings()
+    groups: GroupSettings = GroupSettings()

@@ -1,0 +1,57 @@
+"""What a node asks of the one that leads a queue's partition, as it travels between them."""
+
+import msgspec
+
+from penstock.core.message import NewMessage
+from penstock.core.types import Offset, TopicId
+from penstock.engine.topics.traffic import INTERNAL
+
+
+class ForwardedSend(msgspec.Struct, frozen=True, array_like=True, tag="send"):
+    """Append these messages."""
+
+    topic_id: TopicId
+    index: int
+    messages: tuple[NewMessage, ...]
+    protocol: str = INTERNAL
+    """By which they came, for the counters."""
+
+
+class ForwardedReceive(msgspec.Struct, frozen=True, array_like=True, tag="receive"):
+    """Lease messages, and wait for some."""
+
+    topic_id: TopicId
+    index: int
+    group: str
+    messages_max: int
+    lease_ms: int | None
+    wait_ms: int
+    receiver: str = ""
+
+
+class ForwardedCount(msgspec.Struct, frozen=True, array_like=True, tag="count"):
+    """How many messages are in which state?"""
+
+    topic_id: TopicId
+    index: int
+    group: str
+
+
+class ForwardedBrowse(msgspec.Struct, frozen=True, array_like=True, tag="browse"):
+    """Look at messages."""
+
+    topic_id: TopicId
+    index: int
+    group: str
+    start: Offset
+    states: tuple[str, ...]
+    messages_max: int
+
+
+There = ForwardedSend | ForwardedReceive | ForwardedCount | ForwardedBrowse
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """One of these."""
+
+    there: There

@@ -1,0 +1,1 @@
+"""Coordination of consumer groups and share groups, their offsets and their lag."""

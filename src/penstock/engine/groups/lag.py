@@ -1,0 +1,232 @@
+"""How far consumer groups are behind, asked of any node.
+
+A group's committed offsets are with its coordinator, the ends of the partitions with their leaders.
+A node that holds a replica of a partition knows its end well enough, a heartbeat late at most;
+others ask the leader. A partition whose end cannot be learnt now is left without a lag rather than
+given a wrong one.
+"""
+
+import asyncio
+
+import msgspec
+
+from penstock.core.errors import PenstockError, Unavailable, UnknownPartition
+from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, ShardId
+from penstock.engine.groups.coordinator import Coordinator
+from penstock.engine.groups.groups import Groups
+from penstock.engine.peers.forwarding import decode_body
+from penstock.engine.peers.links import Links
+from penstock.engine.replica.local_shards import LocalShards
+from penstock.engine.topics.topics import Topics
+from penstock.machines.catalog import Topic
+
+GROUP_METHOD = "group"
+GROUPS_METHOD = "groups"
+ENDS_METHOD = "ends"
+ASK_SECONDS = 3.0
+_MEMBERLESS = ("Empty", "Dead")
+
+
+class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in a list."""
+
+    group: str
+    state: str
+    coordinator: NodeId
+
+
+class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a group."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    client_host: str
+
+
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition a group reads."""
+
+    topic: str
+    partition: int
+    committed: Offset
+    end: Offset | None
+    """The high watermark; None if nobody could tell."""
+    lag: int | None
+
+
+class GroupLag(msgspec.Struct, frozen=True, kw_only=True):
+    """A group, its members, and how far behind it is."""
+
+    group: str
+    state: str
+    protocol: str
+    coordinator: NodeId
+    members: tuple[MemberLine, ...]
+    partitions: tuple[PartitionLag, ...]
+    lag: int
+    """Over all partitions whose end is known."""
+
+
+class GroupOffsets(msgspec.Struct):
+    """A group this node looks after, and how far it has got."""
+
+    group: str
+    state: str
+    members: int
+    offsets: list[tuple[Topic, int, Offset]]
+    """Topic, index of the partition, committed offset."""
+
+
+class Lag:
+    """Answers for this node, and asks the others."""
+
+    def __init__(self, topics: Topics, groups: Groups, shards: LocalShards, links: Links) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._shards = shards
+        self._links = links
+
+    # Asked of any node.
+
+    async def groups(self) -> list[GroupLine]:
+        """All groups of the cluster whose coordinators can be reached."""
+        nodes = sorted(self._links.connected())
+        answers = await asyncio.gather(
+            *(self._links.ask(node, GROUPS_METHOD, b"", timeout=ASK_SECONDS) for node in nodes),
+            return_exceptions=True,
+        )
+        lines = self._local_groups()
+        for answer in answers:
+            if isinstance(answer, bytes):
+                lines += decode_body(answer, list[GroupLine])
+        return sorted(lines, key=lambda line: line.group)
+
+    async def group(self, group: str) -> GroupLag:
+        """One group, wherever its coordinator is."""
+        coordinator = self._topics.leader(self._topics.group_shard(group)).node
+        if coordinator == self._topics.node_id:
+            return await self._local_group(group)
+        if coordinator == NO_NODE:
+            raise Unavailable(f"group {group} has no coordinator now")
+        answer = await self._links.ask(
+            coordinator, GROUP_METHOD, group.encode(), timeout=ASK_SECONDS
+        )
+        return decode_body(answer, GroupLag)
+
+    # Answers to other nodes.
+
+    async def answer_groups(self, _body: bytes) -> bytes:
+        """The groups this node looks after."""
+        return msgspec.msgpack.encode(self._local_groups())
+
+    async def answer_group(self, body: bytes) -> bytes:
+        """A group this node looks after."""
+        return msgspec.msgpack.encode(await self._local_group(body.decode(errors="replace")))
+
+    async def answer_ends(self, body: bytes) -> bytes:
+        """High watermarks of partitions this node holds; None for others."""
+        numbers = decode_body(body, list[PartitionId])
+        return msgspec.msgpack.encode([self._end(number) for number in numbers])
+
+    # Here.
+
+    def _local_groups(self) -> list[GroupLine]:
+        return [
+            GroupLine(group=one.group, state=one.state, coordinator=self._topics.node_id)
+            for coordinator in self._groups.led_coordinators()
+            for one in coordinator.groups()
+        ]
+
+    def offsets_of(self, coordinator: Coordinator) -> list[GroupOffsets]:
+        """All groups that one coordinator of this node looks after."""
+        found: dict[str, GroupOffsets] = {}
+        for one in coordinator.groups():
+            members = 0
+            if one.state not in _MEMBERLESS:
+                members = len(coordinator.describe(one.group).members)
+            found[one.group] = GroupOffsets(one.group, one.state, members, [])
+        for group, topic_id, index, offset in coordinator.committed():
+            topic = self._topics.catalog.topic_by_id(topic_id)
+            if group in found and topic is not None and index < len(topic.partitions):
+                found[group].offsets.append((topic, index, offset))
+        return list(found.values())
+
+    async def _local_group(self, group: str) -> GroupLag:
+        coordinator = self._groups.coordinator(group)
+        described = coordinator.describe(group)
+        read: list[tuple[Topic, int, Offset]] = []
+        for (topic_id, index), committed in sorted(coordinator.offsets(group).items()):
+            topic = self._topics.catalog.topic_by_id(topic_id)
+            if topic is not None and index < len(topic.partitions):
+                read.append((topic, index, committed.offset))
+        ends = await self.ends([topic.partitions[index] for topic, index, _ in read])
+        rows = [
+            _row(topic, index, committed, ends.get(topic.partitions[index]))
+            for topic, index, committed in read
+        ]
+        return GroupLag(
+            group=group,
+            state=described.state,
+            protocol=described.protocol,
+            coordinator=self._topics.node_id,
+            members=tuple(
+                MemberLine(
+                    member=one.member,
+                    instance=one.instance,
+                    client_id=one.client_id,
+                    client_host=one.client_host,
+                )
+                for one in described.members
+            ),
+            partitions=tuple(sorted(rows, key=lambda row: (row.topic, row.partition))),
+            lag=sum(row.lag or 0 for row in rows),
+        )
+
+    async def ends(self, partitions: list[PartitionId]) -> dict[PartitionId, Offset]:
+        """The high watermarks of partitions, as far as they can be learnt."""
+        found: dict[PartitionId, Offset] = {}
+        elsewhere: dict[NodeId, list[PartitionId]] = {}
+        for number in partitions:
+            end = self._end(number)
+            if end is not None:
+                found[number] = end
+            else:
+                leader = self._topics.leader(self._topics.shard_of(number)).node
+                elsewhere.setdefault(leader, []).append(number)
+        for node, numbers in elsewhere.items():
+            if node in self._links.connected():
+                found |= await self._ask_ends(node, numbers)
+        return found
+
+    async def _ask_ends(
+        self, node: NodeId, numbers: list[PartitionId]
+    ) -> dict[PartitionId, Offset]:
+        body = msgspec.msgpack.encode(numbers)
+        try:
+            answer = await self._links.ask(node, ENDS_METHOD, body, timeout=ASK_SECONDS)
+            ends = decode_body(answer, list[Offset | None])
+        except PenstockError:
+            return {}
+        both = zip(numbers, ends, strict=False)
+        return {number: end for number, end in both if end is not None}
+
+    def _end(self, partition: PartitionId) -> Offset | None:
+        shard: ShardId = self._topics.shard_of(partition)
+        running = self._shards.get(shard)
+        if running is None:
+            return None
+        try:
+            return running.machine.bounds(partition).high_watermark
+        except UnknownPartition:
+            return None
+
+
+def _row(topic: Topic, index: int, committed: Offset, end: Offset | None) -> PartitionLag:
+    return PartitionLag(
+        topic=topic.name,
+        partition=index,
+        committed=committed,
+        end=end,
+        lag=None if end is None else max(0, end - committed),
+    )

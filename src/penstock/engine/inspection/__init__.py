@@ -1,0 +1,1 @@
+"""Answers about messages, logs and the cluster: traces, surveys, samples, audit."""

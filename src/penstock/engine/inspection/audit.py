@@ -1,0 +1,194 @@
+"""Who changed what by hand: a line in the log, and a record that every node can show.
+
+What operators do to queues, groups and the cluster is noted when it is done: which address it came
+from, what was asked, and how it ended. Traffic is not: nobody would find anything in it.
+
+A record is a JSON message of the internal topic `__audit`, which keeps 90 days. The line is in the
+log of the node that was asked at once; the record follows as soon as the topic's leader takes it,
+and is given up after a minute: an order must not wait for its own record. A node that holds a
+replica reads records there; others ask the leader.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from penstock.core.decoders import decode_json
+from penstock.core.errors import InvalidBatch, PenstockError, TopicExists
+from penstock.core.internal_topics import AUDIT_TOPIC
+from penstock.core.limits import AUDIT_CHARACTERS_MAX, AUDIT_WAITING_MAX, MIB
+from penstock.core.message import NewMessage
+from penstock.core.message_batches import iter_batches, open_messages
+from penstock.core.records import read_header
+from penstock.core.types import NO_NODE, NodeId, Offset
+from penstock.engine.delivery.service import Queues
+from penstock.engine.peers.forwarding import decode_body
+from penstock.engine.peers.links import Links
+from penstock.engine.replica.local_shards import LocalShards
+from penstock.engine.topics.topics import Topics
+from penstock.machines.catalog import Topic
+
+AUDIT_METHOD = "audit"
+ASK_SECONDS = 3.0
+PAUSE_SECONDS = 1.0
+TRIES_MAX = 60
+READ_BYTES = 4 * MIB
+CONFIGS = {"retention.ms": str(90 * 86_400_000)}
+
+logger = logging.getLogger("penstock.audit")
+
+
+class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One order."""
+
+    at_ms: int
+    node: NodeId
+    """Who was asked."""
+    who: str
+    """Where it came from."""
+    action: str
+    target: str
+    detail: str = ""
+    outcome: str = "done"
+
+
+class Audit:
+    """Notes orders given to this node, and shows those given to any."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        delivery: Queues,
+        shards: LocalShards,
+        links: Links,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`spawn` runs something beside, until the node closes."""
+        self._topics = topics
+        self._delivery = delivery
+        self._shards = shards
+        self._links = links
+        self._spawn = spawn
+        self._waiting: deque[AuditLine] = deque(maxlen=AUDIT_WAITING_MAX)
+        self._writing = False
+
+    def note(
+        self, who: str, action: str, target: str, detail: str = "", outcome: str = "done"
+    ) -> None:
+        """An order was given."""
+        line = AuditLine(
+            at_ms=self._topics.clock.wall_ms(),
+            node=self._topics.node_id,
+            who=_short(who),
+            action=_short(action),
+            target=_short(target),
+            detail=_short(detail),
+            outcome=_short(outcome),
+        )
+        logger.info(
+            "%s: %s %s%s (%s)",
+            line.who,
+            line.action,
+            line.target,
+            f" {line.detail}" if line.detail else "",
+            line.outcome,
+            extra={"who": line.who, "action": line.action, "target": line.target},
+        )
+        self._waiting.append(line)
+        if not self._writing:
+            self._writing = True
+            self._spawn(self._write())
+
+    async def recent(self, limit: int) -> list[AuditLine]:
+        """The last records, the newest first; none if nobody can tell now."""
+        topic = self._topics.catalog.topic(AUDIT_TOPIC)
+        if topic is None:
+            return []
+        shard = self._topics.shard_of(topic.partitions[0])
+        if self._shards.get(shard) is not None:
+            return self._local(topic, limit)
+        leader = self._topics.leader(shard).node
+        if leader == NO_NODE or leader not in self._links.connected():
+            return []
+        body = msgspec.msgpack.encode(limit)
+        answer = await self._links.ask(leader, AUDIT_METHOD, body, timeout=ASK_SECONDS)
+        return decode_body(answer, list[AuditLine])
+
+    async def answer(self, body: bytes) -> bytes:
+        """To another node."""
+        topic = self._topics.catalog.topic(AUDIT_TOPIC)
+        limit = decode_body(body, int)
+        return msgspec.msgpack.encode([] if topic is None else self._local(topic, limit))
+
+    # Writing.
+
+    async def _write(self) -> None:
+        tries = 0
+        while self._waiting and tries < TRIES_MAX:
+            lines = list(self._waiting)
+            try:
+                topic = await self._topic()
+                messages = [NewMessage(msgspec.json.encode(line)) for line in lines]
+                await self._delivery.send(topic, messages, index=0)
+            except PenstockError as error:
+                # It may be there twice then, which is better than not at all.
+                logger.debug("the record of an order has to wait: %s", error)
+                tries += 1
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            tries = 0
+            for line in lines:
+                if self._waiting and self._waiting[0] is line:
+                    self._waiting.popleft()
+        if self._waiting:
+            logger.warning("%d orders are in this log only", len(self._waiting))
+            self._waiting.clear()
+        self._writing = False
+
+    async def _topic(self) -> Topic:
+        topic = self._topics.catalog.topic(AUDIT_TOPIC)
+        if topic is None:
+            try:
+                return await self._topics.create_topic(AUDIT_TOPIC, 1, CONFIGS)
+            except TopicExists:  # Another node was quicker.
+                return self._topics.topic(AUDIT_TOPIC)
+        return topic
+
+    # Reading.
+
+    def _local(self, topic: Topic, limit: int) -> list[AuditLine]:
+        partition = topic.partitions[0]
+        shard = self._shards.get(self._topics.shard_of(partition))
+        if shard is None:
+            return []
+        found: deque[AuditLine] = deque(maxlen=limit)
+        with contextlib.suppress(PenstockError):  # It is being opened, or trimmed.
+            bounds = shard.machine.bounds(partition)
+            begin = max(bounds.log_start, bounds.high_watermark - limit)
+            while begin < bounds.high_watermark:
+                data = shard.fetch(partition, Offset(begin), READ_BYTES)
+                if not data:
+                    break
+                for batch in iter_batches(data):
+                    begin = _take(batch, found, begin)
+        return list(reversed(found))
+
+
+def _take(batch: memoryview, found: "deque[AuditLine]", begin: int) -> int:
+    """The records of a batch from an offset on; returns where the next batch begins."""
+    with contextlib.suppress(InvalidBatch):
+        for message in open_messages(batch)[1]:
+            # Anybody may write to a topic; what is no record is passed over.
+            with contextlib.suppress(msgspec.DecodeError):
+                if message.offset >= begin:
+                    found.append(decode_json(message.value or b"", AuditLine))
+    return read_header(batch).last_offset + 1
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= AUDIT_CHARACTERS_MAX else text[: AUDIT_CHARACTERS_MAX - 1] + "…"

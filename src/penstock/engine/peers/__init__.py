@@ -1,0 +1,1 @@
+"""Links between nodes, and the requests that nodes send each other."""

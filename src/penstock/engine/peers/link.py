@@ -1,0 +1,343 @@
+"""One connection with another node: frames in, frames out, and whether anyone is still there.
+
+A connection begins with a hello from the side that dialled and one in return; who may talk to whom
+is decided by the owner (`links.Links`). From then on the link carries messages, requests and
+notices, each of which is checked before it goes on. Messages of shards pass only between nodes
+that are known to belong to the same cluster, and only if they say of themselves that they come
+from that node and are meant for this one.
+
+A link is a protocol of the loop and not a pair of streams: a frame is handled where it arrives,
+without a task, a queue or a copy of its own. Any frame that is not sound ends the link, with one
+line that says why; everything built on links bears that.
+
+A link that hears nothing for a while pings; one that still hears nothing is dead. A connection
+whose other end has lost power looks just like an idle one, and a stopped process has its
+connections kept up by the kernel, so nothing but silence tells.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.errors import InvalidFrame
+from penstock.core.limits import FRAME_BYTES_MAX, PEER_OUTGOING_BYTES_MAX
+from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.engine.peers.exchange import Exchange, Serve
+from penstock.engine.peers.frames import (
+    ANSWER_DECODER,
+    FAILURE_DECODER,
+    HELLO_DECODER,
+    MESSAGES_DECODER,
+    NOTICE_DECODER,
+    PING_FRAME,
+    PONG_FRAME,
+    REFUSED_DECODER,
+    REQUEST_DECODER,
+    WITHDRAWAL_DECODER,
+    Frame,
+    FrameKind,
+    FrameReader,
+    Hello,
+    LinkIdentity,
+    Notice,
+    Refused,
+    decode_payload,
+    encode_frame,
+)
+from penstock.engine.peers.send_queue import LinkCounters, Outgoing
+from penstock.engine.replica.network import PeerMessage
+
+
+class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The patience and the bounds of links."""
+
+    connect_timeout_ms: int = 2_000
+    """Until both have said hello."""
+    head_start_ms: int = 250
+    """How long a node waits for one with a higher id to dial it, before it dials by itself."""
+    retry_ms_min: int = 50
+    retry_ms_max: int = 2_000
+    """Between two dials, doubled from one to the other; each wait is varied by half."""
+    ping_ms: int = 1_000
+    silence_ms_max: int = 5_000
+    tick_ms: int = 100
+    """How often silence is looked at."""
+    close_timeout_ms: int = 1_000
+    """How long `close` lets the last frames leave."""
+    outgoing_bytes_max: int = PEER_OUTGOING_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        assert 0 < self.tick_ms <= self.ping_ms < self.silence_ms_max, (
+            f"looks every {self.tick_ms} ms and pings after {self.ping_ms} ms cannot tell"
+            f" a silence of {self.silence_ms_max} ms"
+        )
+        assert 0 < self.retry_ms_min <= self.retry_ms_max, "dials must have pauses between them"
+
+
+class LinkSurroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the links of a node share, and whom they tell."""
+
+    node: NodeId
+    settings: LinkSettings
+    clock: Clock
+    counters: LinkCounters
+    tasks: set[asyncio.Task[bytes]]
+    announce: Callable[[str], None]
+    on_message: Callable[[ShardId, PeerMessage], None]
+    on_request: Serve
+    on_notice: Callable[[NodeId, str, bytes], None]
+    on_open: Callable[["Link"], None]
+    on_hello: Callable[["Link", Hello], None]
+    on_end: Callable[["Link", str], None]
+    """Nothing passes any more; called once, with the reason."""
+    on_closed: Callable[["Link"], None]
+    """The connection is gone as well."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """One connection. `dialled` is the node it was made for, or `NO_NODE` if it came in."""
+
+    def __init__(self, world: LinkSurroundings, *, dialled: NodeId = NO_NODE) -> None:
+        self._world = world
+        self._loop = asyncio.get_running_loop()
+        self.dialled = dialled
+        self.hello: Hello | None = None
+        """The newest hello of the other side, once it was welcomed."""
+        self.greeted = False
+        """A hello was sent, so a newer one must follow when there is more to say."""
+        self.trusted = False
+        """Both sides belong to the same cluster."""
+        self.welcome: asyncio.Future[Refused | None] = self._loop.create_future()
+        """Done when the link works, or never will; then with the reason."""
+        self.exchange: Exchange | None = None
+        self.outgoing = Outgoing(
+            bytes_max=world.settings.outgoing_bytes_max,
+            counters=world.counters,
+            soon=self._loop.call_soon,
+            announce=world.announce,
+        )
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._address = "nowhere"
+        self._reason = ""
+        """Why it has ended; empty as long as it has not."""
+        self._heard = True
+        self._opened_ms = self._heard_ms = self._pinged_ms = world.clock.monotonic_ms()
+
+    # What others ask.
+
+    @property
+    def peer(self) -> NodeId:
+        """Who is at the other end; `NO_NODE` until that is known."""
+        return self.hello.identity.node if self.hello is not None else NO_NODE
+
+    @property
+    def identity(self) -> LinkIdentity | None:
+        """What the other end says about itself."""
+        return self.hello.identity if self.hello is not None else None
+
+    @property
+    def address(self) -> str:
+        """Where the other end is, for people."""
+        return self._address
+
+    def ended(self) -> bool:
+        """Nothing passes any more."""
+        return self._reason != ""
+
+    def describe(self) -> str:
+        """`node 2 (127.0.0.1:4711)`, or the address alone while the node is not known."""
+        known = self.peer or self.dialled
+        return f"node {known} ({self._address})" if known else self._address
+
+    # What the owner does.
+
+    def say(self, hello: Hello) -> None:
+        """Send a hello."""
+        self.greeted = True
+        self.outgoing.send_now(encode_frame(FrameKind.HELLO, hello))
+
+    def establish(self, hello: Hello) -> None:
+        """The other side is welcome: from now on everything passes."""
+        self.hello = hello
+        self._reader.accept_up_to(FRAME_BYTES_MAX)
+        self.exchange = Exchange(
+            hello.identity.node,
+            outgoing=self.outgoing,
+            serve=self._world.on_request,
+            tasks=self._world.tasks,
+            counters=self._world.counters,
+            announce=self._world.announce,
+        )
+        if not self.welcome.done():
+            self.welcome.set_result(None)
+
+    def refuse(self, refused: Refused) -> None:
+        """Tell the other side why not, and end."""
+        self.outgoing.send_now(encode_frame(FrameKind.REFUSED, refused))
+        self.end(refused.reason)
+
+    def end(self, reason: str) -> None:
+        """Send what was written, then close; the tick sees to it that this has an end."""
+        if self._transport is None or self._reason:
+            return
+        self.outgoing.flush()
+        self._stop(reason)
+        self._opened_ms = self._world.clock.monotonic_ms()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is on its way is lost."""
+        self._stop(reason)
+        if self._transport is not None:
+            self._transport.abort()
+            # Not left to `connection_lost`: uvloop does not call it for a connection that is
+            # aborted while the call that makes it is being cancelled.
+            self._gone()
+
+    def notify(self, method: str, body: bytes) -> None:
+        """Send a notice, if there is room for it."""
+        self.outgoing.send_frame(encode_frame(FrameKind.NOTICE, Notice(method, body)))
+
+    def tick(self, now_ms: int, *, overslept: bool) -> None:
+        """Look whether anyone is still there. `overslept`: this process was not running itself."""
+        settings = self._world.settings
+        if self._heard or overslept:
+            self._heard, self._heard_ms = False, now_ms
+        if self._reason or self.hello is None:
+            if now_ms - self._opened_ms >= settings.connect_timeout_ms:
+                self.abort("did not say hello in time")
+            return
+        if now_ms - self._heard_ms >= settings.silence_ms_max:
+            self.abort(f"nothing was heard for {now_ms - self._heard_ms} ms")
+        elif now_ms - max(self._heard_ms, self._pinged_ms) >= settings.ping_ms:
+            self._pinged_ms = now_ms
+            self.outgoing.send_now(PING_FRAME)
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's are streams by duck typing only.
+        self._transport = transport
+        self._address = _address_of(transport)
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.outgoing.open(transport)
+        self._world.on_open(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._reader.space()
+
+    def buffer_updated(self, count: int) -> None:
+        self._heard = True
+        self._world.counters.bytes_received += count
+        if self.ended():
+            return
+        try:
+            for frame in self._reader.take(count):
+                self._world.counters.frames_received += 1
+                self._take(frame)
+                if self.ended():
+                    return
+        except InvalidFrame as error:
+            if self.hello is None and not self.dialled:  # Otherwise the owner tells.
+                self._world.announce(f"closes the connection of {self._address}: {error}")
+            self.abort(str(error))
+
+    def eof_received(self) -> None:
+        self._stop("the other side closed it")
+
+    def pause_writing(self) -> None:
+        self.outgoing.pause()
+
+    def resume_writing(self) -> None:
+        self.outgoing.resume()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop((str(error) or repr(error)) if error is not None else "it was closed")
+        self._gone()
+
+    # What a frame means.
+
+    def _take(self, frame: Frame) -> None:
+        kind = frame.kind
+        if kind is FrameKind.HELLO:
+            self._world.on_hello(self, decode_payload(HELLO_DECODER, frame))
+        elif kind is FrameKind.REFUSED:
+            self._be_refused(decode_payload(REFUSED_DECODER, frame))
+        elif self.exchange is None:
+            raise InvalidFrame(f"a frame {kind.name} before a hello")
+        elif kind is FrameKind.MESSAGES:
+            self._take_messages(frame)
+        elif kind is FrameKind.REQUEST:
+            self.exchange.serve(decode_payload(REQUEST_DECODER, frame))
+        elif kind is FrameKind.ANSWER:
+            self.exchange.answered(decode_payload(ANSWER_DECODER, frame))
+        elif kind is FrameKind.FAILURE:
+            self.exchange.failed(decode_payload(FAILURE_DECODER, frame))
+        elif kind is FrameKind.WITHDRAWAL:
+            self.exchange.withdrawn(decode_payload(WITHDRAWAL_DECODER, frame))
+        elif kind is FrameKind.NOTICE:
+            self._take_notice(decode_payload(NOTICE_DECODER, frame))
+        elif kind is FrameKind.PING:
+            self.outgoing.send_now(PONG_FRAME)
+
+    def _take_messages(self, frame: Frame) -> None:
+        world = self._world
+        if not self.trusted:
+            # Not even decoded: what a stranger says about shards is none of ours.
+            world.counters.messages_foreign += 1
+            return
+        peer, node, receive = self.peer, world.node, world.on_message
+        parcels = decode_payload(MESSAGES_DECODER, frame)
+        world.counters.messages_received += len(parcels)
+        for shard, message in parcels:
+            if message.source == peer and message.target == node:
+                receive(shard, message)
+            else:
+                world.counters.messages_foreign += 1
+
+    def _take_notice(self, notice: Notice) -> None:
+        try:
+            self._world.on_notice(self.peer, notice.method, notice.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidFrame(f"a notice {notice.method} that cannot be read: {error}") from None
+
+    def _be_refused(self, refused: Refused) -> None:
+        if not self.welcome.done():
+            self.welcome.set_result(
+                Refused(f"{self._address} refused: {refused.reason}", refused.passing)
+            )
+        self.abort(f"refused: {refused.reason}")
+
+    def _gone(self) -> None:
+        if self._transport is not None:
+            self._transport = None
+            self._world.on_closed(self)
+
+    def _stop(self, reason: str) -> None:
+        """Nothing passes from now on, in either direction; the first reason is the one."""
+        if self._reason:
+            return
+        self._reason = reason
+        self.trusted = False
+        if self.exchange is not None:
+            self.exchange.close(reason)
+        if not self.welcome.done():
+            self.welcome.set_result(Refused(reason))
+        self.outgoing.close()
+        self._world.on_end(self, reason)
+
+
+def _address_of(transport: asyncio.Transport) -> str:
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple) and len(name) >= 2:
+        host = f"[{name[0]}]" if ":" in str(name[0]) else str(name[0])
+        return f"{host}:{name[1]}"
+    return "an unknown address"

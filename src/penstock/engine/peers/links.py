@@ -1,0 +1,555 @@
+"""All the links of a node: one framed, checksummed TCP stream with each other node.
+
+Everything that nodes say to each other travels over these: the messages of all shards, requests
+that reached the wrong node, and notices. What the bytes are is told in `frames`, how one connection
+behaves in `link`; here is decided who talks to whom.
+
+**One stream for each pair.** The node with the higher id dials. The other one gives it a head start
+and then dials as well, so that a pair meets as long as one of them can reach the other: one may
+have moved to another address, or stand behind a wall that opens to one side only. A node that
+belongs to no cluster yet has no time to lose and dials everybody. Whoever has a link does not dial,
+so a hello says "I have no link with you", and that settles what happens when connections meet:
+
+- while both are dialling, the higher id's connection is kept: the higher refuses, the lower accepts
+  and gives up its own, on which nothing but a hello was sent;
+- a hello that was sent before the link there is was made is out of date and refused. Dials are
+  numbered, and every hello, also that of the side that was dialled, carries the sender's number;
+- any other hello replaces the link there is: the sender restarted or knows that the link is dead.
+
+So a link that works at both ends is never replaced, and no frame is lost by two dials at once.
+
+**Who is let in.** Two nodes of different clusters refuse each other, and so do nodes of one id.
+A node that is not known here is let in, because a joining node must be able to ask; but messages of
+shards pass only when both sides name the same cluster. When a node becomes part of a cluster it
+says hello again on the links it has, and nothing that is under way on them suffers.
+
+**Dialling.** One task for each node of `set_peers` dials until there is a link, waits until it is
+lost, and dials again, with growing and varied pauses. A problem is announced when it is new.
+"""
+
+import asyncio
+import contextlib
+import random as randomness
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from penstock.core.clock import Clock, SystemClock
+from penstock.core.errors import InvalidRequest, Unavailable
+from penstock.core.limits import PEER_CONNECTIONS_MAX, REQUEST_BODY_BYTES_MAX
+from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.engine.peers.exchange import Serve
+from penstock.engine.peers.frames import (
+    FORMAT_NEWEST,
+    FORMAT_OLDEST,
+    NAME_CHARACTERS_MAX,
+    Hello,
+    LinkIdentity,
+    Refused,
+)
+from penstock.engine.peers.link import Link, LinkSettings, LinkSurroundings
+from penstock.engine.peers.send_queue import LinkCounters
+from penstock.engine.replica.network import Network, PeerMessage
+from penstock.raft.settings import Random
+
+_LIVES = 1 << 62
+
+
+class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start, of all links together, and what waits now."""
+
+    frames_sent: int
+    frames_received: int
+    bytes_sent: int
+    bytes_received: int
+    messages_sent: int
+    messages_received: int
+    messages_dropped: int
+    """There was no link, or too much was waiting to leave."""
+    messages_foreign: int
+    """Received and thrown away: from a stranger, or not meant for this node."""
+    requests_sent: int
+    requests_served: int
+    requests_refused: int
+    links_made: int
+    links_lost: int
+    connected: int
+    waiting_bytes: int
+
+
+class _Peer:
+    """A node that there should be a link with, and the task that sees to it."""
+
+    def __init__(self, node: NodeId, address: str) -> None:
+        self.node = node
+        self.address = address
+        self.wake = asyncio.Event()
+        self.problem = ""
+        self.task: asyncio.Task[None] | None = None
+
+
+class _ShardNetwork:
+    """The way of one shard's messages to its other replicas."""
+
+    __slots__ = ("_counters", "_links", "_node", "_shard")
+
+    def __init__(
+        self,
+        shard: ShardId,
+        *,
+        node: NodeId,
+        links: Mapping[NodeId, Link],
+        counters: LinkCounters,
+    ) -> None:
+        self._shard = shard
+        self._node = node
+        self._links = links
+        self._counters = counters
+
+    def send(self, message: PeerMessage) -> None:
+        link = self._links.get(message.target)
+        if link is not None and link.trusted:
+            link.outgoing.send_message(self._shard, message)
+            return
+        assert message.target != self._node, f"a message to oneself: {message.describe()}"
+        self._counters.messages_dropped += 1
+
+
+class Links:
+    """The links of one node. Make it on a running loop; `start` listens, `set_peers` dials."""
+
+    def __init__(
+        self,
+        identity: LinkIdentity,
+        *,
+        on_message: Callable[[ShardId, PeerMessage], None],
+        on_request: Serve,
+        on_notice: Callable[[NodeId, str, bytes], None],
+        on_change: Callable[[NodeId, bool], None],
+        announce: Callable[[str], None],
+        settings: LinkSettings | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._identity = _checked(identity)
+        self._settings = settings = settings or LinkSettings()
+        self._clock = clock or SystemClock()
+        self._random = random or randomness.SystemRandom()
+        self._on_change = on_change
+        self._announce = announce
+        self._counters = LinkCounters()
+        self._tasks: set[asyncio.Task[bytes]] = set()
+        self._world = LinkSurroundings(
+            node=identity.node,
+            settings=settings,
+            clock=self._clock,
+            counters=self._counters,
+            tasks=self._tasks,
+            announce=announce,
+            on_message=on_message,
+            on_request=on_request,
+            on_notice=on_notice,
+            on_open=self._opened,
+            on_hello=self._greeted,
+            on_end=self._ended,
+            on_closed=self._closed_down,
+        )
+        self._life = self._random.randrange(_LIVES)
+        self._attempts = 0
+        self._diallers: set[asyncio.Task[None]] = set()
+        self._peers: dict[NodeId, _Peer] = {}
+        self._links: dict[NodeId, Link] = {}
+        """Those that work."""
+        self._connections: set[Link] = set()
+        """Those that are open, working or not."""
+        self._refusals: dict[NodeId, str] = {}
+        self._server: asyncio.Server | None = None
+        self._closed = False
+        self._idle = asyncio.Event()
+        """Set while there is no connection."""
+        self._idle.set()
+        self._ticked_ms = self._clock.monotonic_ms()
+        self._timer = self._loop.call_later(settings.tick_ms / 1000, self._tick)
+
+    # For everybody.
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; the address that others can dial, with the port that was found for port 0."""
+        assert self._server is None, "started twice"
+        try:
+            self._server = await self._loop.create_server(lambda: Link(self._world), host, port)
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot listen for other nodes at {host}:{port}: {error.strerror or error}"
+            ) from error
+        bound = self._server.sockets[0].getsockname()
+        return str(bound[0]), int(bound[1])
+
+    def set_identity(self, identity: LinkIdentity) -> None:
+        """This node has become part of a cluster: say so on every link there is."""
+        assert identity.node == self._identity.node, (
+            f"node {self._identity.node} cannot become node {identity.node}"
+        )
+        self._identity = _checked(identity)
+        for link in list(self._connections):
+            if link.hello is not None:
+                refused = self._objection(link.hello)
+                if refused is not None:
+                    self._refuse(link, link.hello.identity.node, refused)
+                    continue
+                link.trusted = self._same_cluster(link.hello)
+            if link.greeted:
+                link.say(self._hello(link))
+        for peer in self._peers.values():
+            peer.wake.set()
+
+    def set_peers(self, addresses: Mapping[NodeId, str]) -> None:
+        """Have links with these nodes, by `host:port`; those no longer named are closed.
+
+        A node that came by itself and was never named keeps its link. Every node that has no link
+        is dialled now, whatever pause its last failure has earned. An address that is none is that
+        node's problem and no other's."""
+        if self._closed:
+            return
+        wanted = {
+            node: _Peer(node, address)
+            for node, address in addresses.items()
+            if node != self._identity.node
+        }
+        for node, peer in list(self._peers.items()):
+            other = wanted.get(node)
+            if other is not None and other.address == peer.address:
+                peer.wake.set()
+                continue
+            self._forget(peer)
+            why = "it is no longer a peer" if other is None else "its address has changed"
+            for link in list(self._connections):
+                if link.dialled == node or (other is None and link.peer == node):
+                    link.abort(why)
+        for node, peer in wanted.items():
+            if node not in self._peers:
+                self._peers[node] = peer
+                peer.task = self._loop.create_task(self._keep_linked(peer))
+                self._diallers.add(peer.task)
+                peer.task.add_done_callback(self._dialler_ended)
+
+    def network(self, shard: ShardId) -> Network:
+        """Where a replica of this shard sends its messages."""
+        return _ShardNetwork(
+            shard, node=self._identity.node, links=self._links, counters=self._counters
+        )
+
+    async def ask(
+        self,
+        node: NodeId,
+        method: str,
+        body: bytes,
+        *,
+        timeout: float,  # It travels with the request.
+    ) -> bytes:
+        """Let another node do something, within `timeout` seconds.
+
+        `Unavailable`: nothing has happened. `OutcomeUnknown`: it was sent, and the link was lost or
+        the time is up. Any other `PenstockError` is the other node's own."""
+        assert node != self._identity.node, f"{method} asked of oneself"
+        link = self._links.get(node)
+        if link is None or link.exchange is None:
+            peer = self._peers.get(node)
+            why = f": {peer.problem}" if peer is not None and peer.problem else ""
+            raise Unavailable(f"node {node} is not connected{why}")
+        return await link.exchange.ask(method, body, timeout=timeout)
+
+    def notify(self, node: NodeId, method: str, body: bytes) -> None:
+        """Tell another node something, if it is connected and nothing is in the way."""
+        assert len(method) <= NAME_CHARACTERS_MAX, f"{method}: too long for a name"
+        assert len(body) <= REQUEST_BODY_BYTES_MAX, f"{method}: {len(body)} bytes are no notice"
+        link = self._links.get(node)
+        if link is not None:
+            link.notify(method, body)
+
+    def connected(self) -> frozenset[NodeId]:
+        """The nodes there is a link with."""
+        return frozenset(self._links)
+
+    def identity_of(self, node: NodeId) -> LinkIdentity | None:
+        """What a connected node says about itself."""
+        link = self._links.get(node)
+        return link.identity if link is not None else None
+
+    def statistics(self) -> LinkStatistics:
+        """The counts so far."""
+        return LinkStatistics(
+            **msgspec.structs.asdict(self._counters),
+            connected=len(self._links),
+            waiting_bytes=sum(link.outgoing.waiting_bytes for link in self._connections),
+        )
+
+    async def close(self) -> None:
+        """End all links, after what was sent has left, and everything that hangs on them."""
+        self._closed = True
+        for peer in list(self._peers.values()):
+            self._forget(peer)
+        if self._server is not None:
+            self._server.close()
+        for link in list(self._connections):
+            link.end("this node is shutting down")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.close_timeout_ms / 1000):
+                await self._idle.wait()
+        for link in list(self._connections):
+            link.abort("this node is shutting down")
+        self._timer.cancel()
+        await asyncio.sleep(0)  # In this turn the loop closes what was aborted.
+        await asyncio.gather(*self._diallers, *self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # Dialling.
+
+    async def _keep_linked(self, peer: _Peer) -> None:
+        """Dial whenever there is no link. Ended by cancelling."""
+        settings = self._settings
+        pause_ms = 0 if self._dials(peer.node) else settings.head_start_ms
+        growing_ms = settings.retry_ms_min
+        while True:
+            await self._pause(peer, pause_ms)
+            if peer.node not in self._links:
+                refused = await self._dial(peer)
+                if refused is not None and not refused.passing and peer.node not in self._links:
+                    self._note_problem(peer, refused.reason)
+            if (link := self._links.get(peer.node)) is not None:
+                peer.problem = ""
+                made_ms = self._clock.monotonic_ms()
+                while self._links.get(peer.node) is link:
+                    peer.wake.clear()
+                    await peer.wake.wait()
+                if self._clock.monotonic_ms() - made_ms >= settings.retry_ms_max:
+                    growing_ms = settings.retry_ms_min
+            pause_ms = growing_ms // 2 + self._random.randrange(growing_ms)
+            growing_ms = min(2 * growing_ms, settings.retry_ms_max)
+            if not self._dials(peer.node):
+                pause_ms = max(pause_ms, settings.head_start_ms)
+
+    async def _pause(self, peer: _Peer, pause_ms: int) -> None:
+        """Let time pass, or less of it when something has changed."""
+        if pause_ms == 0:
+            return
+        peer.wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000):
+                await peer.wake.wait()
+
+    def _dials(self, node: NodeId) -> bool:
+        """Whether this node dials first."""
+        return node < self._identity.node or not self._identity.cluster_id
+
+    async def _dial(self, peer: _Peer) -> Refused | None:
+        """Try once to have a link; None if that worked, or if there is one from elsewhere."""
+        link: Link | None = None
+
+        def make() -> Link:
+            nonlocal link
+            link = Link(self._world, dialled=peer.node)
+            return link
+
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
+                host, port = parse_address(peer.address)
+                await self._loop.create_connection(make, host, port)
+                assert link is not None, "connected without a protocol"
+                return await asyncio.shield(link.welcome)
+        except InvalidRequest as error:
+            return Refused(str(error))
+        except TimeoutError:
+            return Refused(f"{peer.address} does not answer")
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name of any host.
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            return Refused(f"{peer.address} cannot be reached: {why}")
+        finally:
+            if link is not None and link.hello is None:
+                link.abort("did not say hello in time")
+
+    def _note_problem(self, peer: _Peer, problem: str) -> None:
+        if problem != peer.problem:
+            peer.problem = problem
+            self._announce(f"no link with node {peer.node} yet: {problem}")
+
+    def _forget(self, peer: _Peer) -> None:
+        del self._peers[peer.node]
+        if peer.task is not None:
+            peer.task.cancel()
+
+    def _dialler_ended(self, task: asyncio.Task[None]) -> None:
+        self._diallers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._announce(f"no longer dials a node, by a mistake of its own: {error!r}")
+
+    # Connections.
+
+    def _opened(self, link: Link) -> None:
+        self._connections.add(link)
+        self._idle.clear()
+        if self._closed or len(self._connections) > PEER_CONNECTIONS_MAX:
+            link.abort("there are too many connections")
+        elif link.dialled:
+            if link.dialled in self._links:
+                link.abort("there is a link already")
+            else:
+                self._attempts += 1
+                link.say(self._hello(link))
+
+    def _greeted(self, link: Link, hello: Hello) -> None:
+        """A hello: the first of a connection, or a newer one."""
+        node = hello.identity.node
+        refused = self._objection(hello)
+        if refused is None and link.hello is not None:
+            if node != link.peer or hello.life != link.hello.life:
+                refused = Refused(f"node {link.peer} cannot become node {node} on a link")
+        elif refused is None:
+            refused = self._collision(link, hello)
+        if refused is not None:
+            self._refuse(link, node, refused)
+            return
+        if link.hello is None:
+            self._welcome(link, hello)
+        else:
+            link.hello = hello
+        link.trusted = self._same_cluster(hello)
+
+    def _objection(self, hello: Hello) -> Refused | None:
+        """Why these two nodes cannot talk at all."""
+        mine, other = self._identity, hello.identity
+        if hello.format_oldest > FORMAT_NEWEST or hello.format_newest < FORMAT_OLDEST:
+            return Refused(
+                f"node {other.node} (version {other.version}) speaks formats"
+                f" {hello.format_oldest} to {hello.format_newest} and node {mine.node} (version"
+                f" {mine.version}) {FORMAT_OLDEST} to {FORMAT_NEWEST}; upgrade the older one"
+            )
+        if other.node <= NO_NODE:
+            return Refused(f"{other.node} is no node's id; they start at 1")
+        if other.node == mine.node:
+            return Refused(
+                f"two nodes have the id {mine.node}; give each node an id of its own, or correct"
+                " the address"
+            )
+        if mine.cluster_id and other.cluster_id and mine.cluster_id != other.cluster_id:
+            return Refused(
+                f"node {other.node} belongs to the cluster {other.cluster_id} and node {mine.node}"
+                f" to {mine.cluster_id}; correct the addresses"
+            )
+        if hello.target != mine.node:
+            return Refused(
+                f"this is node {mine.node} and not node {hello.target}; correct the address"
+            )
+        return None
+
+    def _collision(self, link: Link, hello: Hello) -> Refused | None:
+        """Why this connection cannot become the link of the pair; see the top."""
+        node, me = hello.identity.node, self._identity.node
+        if link.dialled:
+            if node != link.dialled:
+                return Refused(f"node {node} has answered for node {link.dialled}")
+            return None
+        there = self._links.get(node)
+        if there is not None and there.hello is not None and there.hello.life == hello.life:
+            if hello.attempt <= there.hello.attempt:
+                return Refused(f"node {me} has a newer link with node {node}", passing=True)
+        if there is None and me > node and self._pending(node):
+            return Refused(f"node {me} is dialling node {node} itself", passing=True)
+        return None
+
+    def _pending(self, node: NodeId) -> list[Link]:
+        """Connections to this node on which our hello has no answer yet."""
+        return [
+            link for link in self._connections if link.dialled == node and not link.welcome.done()
+        ]
+
+    def _welcome(self, link: Link, hello: Hello) -> None:
+        """Make this connection the link of the pair."""
+        node = hello.identity.node
+        there = self._links.get(node)
+        if there is not None:
+            there.abort("a newer connection has taken its place")
+        for pending in self._pending(node):
+            if pending is not link:
+                pending.abort("the other side was faster")
+        link.establish(hello)
+        link.trusted = self._same_cluster(hello)
+        if not link.dialled:
+            link.say(self._hello(link))
+        self._links[node] = link
+        self._refusals.pop(node, None)
+        self._counters.links_made += 1
+        self._announce(f"linked with {link.describe()}, version {hello.identity.version}")
+        self._change(node, connected=True)
+
+    def _refuse(self, link: Link, node: NodeId, refused: Refused) -> None:
+        new = self._refusals.get(node) != refused.reason
+        # The loss of a link, and a dial in vain, are announced elsewhere.
+        if new and not refused.passing and link.hello is None and not link.dialled:
+            if len(self._refusals) >= PEER_CONNECTIONS_MAX:
+                self._refusals.clear()
+            self._refusals[node] = refused.reason
+            self._announce(f"refuses {link.address}: {refused.reason}")
+        link.refuse(refused)
+
+    def _ended(self, link: Link, reason: str) -> None:
+        if self._links.get(link.peer) is not link:
+            return
+        del self._links[link.peer]
+        self._counters.links_lost += 1
+        if not self._closed:
+            self._announce(f"lost the link with {link.describe()}: {reason}")
+        self._change(link.peer, connected=False)
+
+    def _closed_down(self, link: Link) -> None:
+        self._connections.discard(link)
+        if not self._connections:
+            self._idle.set()
+
+    def _change(self, node: NodeId, *, connected: bool) -> None:
+        peer = self._peers.get(node)
+        if peer is not None:
+            peer.wake.set()
+        if not self._closed:
+            self._on_change(node, connected)
+
+    def _same_cluster(self, hello: Hello) -> bool:
+        mine = self._identity.cluster_id
+        return mine != "" and mine == hello.identity.cluster_id
+
+    def _hello(self, link: Link) -> Hello:
+        target = link.dialled or link.peer
+        return Hello(
+            FORMAT_OLDEST, FORMAT_NEWEST, self._identity, target, self._life, self._attempts
+        )
+
+    def _tick(self) -> None:
+        settings = self._settings
+        self._timer = self._loop.call_later(settings.tick_ms / 1000, self._tick)
+        now_ms = self._clock.monotonic_ms()
+        # After a pause of this whole process silence means nothing: nobody was listening.
+        overslept = now_ms - self._ticked_ms >= settings.ping_ms + settings.tick_ms
+        self._ticked_ms = now_ms
+        for link in list(self._connections):
+            link.tick(now_ms, overslept=overslept)
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """`host:port` or `[host]:port` in its parts; refuses anything else."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidRequest(f"{address!r} is no address of a node; write host:port")
+    return host, int(port)
+
+
+def _checked(identity: LinkIdentity) -> LinkIdentity:
+    assert identity.node > NO_NODE, f"node ids start at 1, not {identity.node}"
+    for text in (identity.cluster_id, identity.incarnation, identity.version):
+        assert len(text) <= NAME_CHARACTERS_MAX, f"too long for an identity: {text}"
+    return identity

@@ -1,0 +1,129 @@
+"""What a replica does when nobody is looking: snapshots, giving space back, compaction, looking for
+rot.
+
+All of it runs on the background worker, one piece at a time, and none of it is needed for an
+answer. A snapshot is taken after so much log, when a follower can be helped by nothing else, when a
+segment was sealed to be compacted, and before a clean stop. It counts once the log's next write has
+made it known; then segments below it may go.
+"""
+
+from collections.abc import Callable
+
+from penstock.core.entries import SnapshotMark
+from penstock.core.types import NO_INDEX, Index
+from penstock.engine.replica.compaction import Compaction
+from penstock.machines.machine import Machine
+from penstock.raft import RaftNode
+from penstock.storage import LogJob, ShardLog
+
+UPKEEP_TICKS = 20
+"""How often dead segments, or a full disk, are looked at again."""
+COMPACTION_TICKS = 5
+"""How often a round of compaction that has begun goes on: not always, since it takes its part of
+the interpreter from the loop."""
+SCRUB_TICKS = 100
+"""How often a sealed segment is read to find rot; a multiple of `UPKEEP_TICKS`."""
+SERVED_TICKS = 10
+"""A follower heard of within this many ticks is being served from the log."""
+
+
+class Upkeep:
+    """The background work of one replica."""
+
+    def __init__(
+        self,
+        log: ShardLog,
+        machine: Machine,
+        raft: RaftNode,
+        snapshot_log_bytes: int,
+        *,
+        compaction: Compaction,
+        run: Callable[[LogJob, Callable[[bool], None]], None],
+    ) -> None:
+        self._log = log
+        self._machine = machine
+        self._raft = raft
+        self._snapshot_log_bytes = snapshot_log_bytes
+        self._compaction = compaction
+        self._run = run
+        self._snapshot_index = log.snapshot.index
+        self._taken_index = NO_INDEX
+        self._snapshot_from = NO_INDEX
+        """A segment that ends here was sealed to be compacted, which takes a snapshot."""
+        self._ticks = 0
+        self.busy = False
+        self.log_bytes = 0
+        """Applied since the last snapshot."""
+
+    def tick(self) -> None:
+        """Now and then, look whether there is something to do."""
+        self._ticks += 1
+        if self.busy:
+            return
+        if self._ticks % UPKEEP_TICKS:
+            if self._compaction.under_way and self._ticks % COMPACTION_TICKS == 0:
+                self._compact()
+        elif self._log.full:
+            # In turns: only what is given back makes room for the ballast.
+            if self._ticks % (2 * UPKEEP_TICKS) == 0:
+                self._start(self._log.regain())
+            else:
+                self._reclaim()
+        elif self._ticks % SCRUB_TICKS == 0:
+            self._start(self._log.scrub_job())
+        elif self._ticks % (2 * UPKEEP_TICKS) or not self._compact():
+            self._reclaim()
+        if self._ticks % UPKEEP_TICKS == 0 and self._compaction.seal_due():
+            self._snapshot_from = self._log.seal()
+
+    def keep_log_short(self, applied: Index, *, now: bool) -> None:
+        """Take a snapshot if one is due, or wanted `now`."""
+        if self.busy:
+            return
+        due = now or self.log_bytes >= self._snapshot_log_bytes
+        if self._snapshot_from:
+            due = due or self._log.snapshot.index < self._snapshot_from <= applied
+        if self._log.full and self.log_bytes > 0:
+            due = True  # What was just deleted can go only when it is below a snapshot.
+        if not due and not self._raft.snapshot_wanted:
+            return
+        if applied <= max(self._log.snapshot.index, self._taken_index):
+            return
+        self.log_bytes, self._snapshot_from = 0, NO_INDEX
+        self._taken_index = applied
+        mark = SnapshotMark(applied, self._raft.term_at(applied), self._raft.membership_at(applied))
+        self._start(self._log.snapshot_job(mark, self._machine.snapshot()))
+
+    def after_write(self) -> None:
+        """A write may have made a new snapshot count."""
+        if self._log.snapshot.index > self._snapshot_index:
+            self._snapshot_index = self._log.snapshot.index
+            self._raft.compacted()
+            self._reclaim()
+
+    def _reclaim(self) -> None:
+        """Give back space; looks at a few segments each time, going round."""
+        if not self.busy:
+            self._start(self._log.reclaim_job(self._machine.log_starts(), self._keep_from()))
+
+    def _compact(self) -> bool:
+        """Some compaction; False if there is nothing to compact now."""
+        return not self._log.full and self._start(self._compaction.job(self._keep_from()))
+
+    def _keep_from(self) -> Index:
+        """A follower that is being served from the log must not lose the ground under its feet."""
+        views = self._raft.progress()
+        served = [view.match for view in views if view.silence < SERVED_TICKS]
+        return Index(min([self._log.snapshot.index, *served]) + 1)
+
+    def _start(self, job: LogJob | None) -> bool:
+        if job is None:
+            return False
+        self.busy = True
+        self._run(job, self._done)
+        return True
+
+    def _done(self, worked: bool) -> None:
+        self.busy = False
+        if not worked:
+            self._taken_index = NO_INDEX

@@ -1,0 +1,226 @@
+"""What the leader of a shard sees to for the queues in it.
+
+    rules      the partitions and the open work groups have the rules that topics and groups are
+               configured with; a topic that is configured as a queue has its default work group
+    the past   work groups that begin there learn what its messages say (see `recalling`)
+    time       leases and delays end when they are over, also while nobody asks
+    deletion   of topics that ask for it, messages go that every work group is done with
+
+As with all stewardship, the catalog says what should be and the shard is what is; a step that is
+refused or lost is taken again. Whoever changes a topic's configs has its rules written at once
+(`write_rules`), so that a queue works by them when the change is answered.
+
+A topic without `queue.*` configs and without work groups is never touched.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+import msgspec
+
+from penstock.core.clock import Clock
+from penstock.core.errors import OutcomeUnknown, PenstockError
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Dead, QueueRules, WorkRules
+from penstock.core.types import PartitionId, ShardId
+from penstock.engine.replica.batcher import Promise
+from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.recall import Recaller
+from penstock.machines.catalog import Catalog, Topic
+from penstock.machines.commands import TrimPartition
+from penstock.machines.machine import Reply, Request
+from penstock.machines.queue_commands import ConfigureQueue, OpenWork, TurnClock
+from penstock.machines.queues import EARLIEST, QueueChanged
+
+STEPS_AT_ONCE = 1_000
+"""How many rules one look may write; the next look goes on."""
+TRIM_MESSAGES = 1_000
+"""Messages that are done with are deleted when there are so many of them…"""
+TRIM_MS = 1_000
+"""…or after so long."""
+TRIM_PARTITIONS_PER_TICK = 200
+_PLAIN_RULES = QueueRules()
+
+Change = Callable[[ShardId, Request], Awaitable[Reply]]
+ShardOf = Callable[[PartitionId], ShardId]
+
+
+class QueueUpkeep:
+    """For all shards of one node; asked about those that it leads."""
+
+    def __init__(self, catalog: Callable[[], Catalog], shard_of: ShardOf, clock: Clock) -> None:
+        self._catalog = catalog
+        self._shard_of = shard_of
+        self._clock = clock
+        self._revision = -1
+        self._queues: dict[ShardId, list[PartitionId]] = {}
+        self._deleting: dict[ShardId, list[PartitionId]] = {}
+        self._next: dict[ShardId, int] = {}
+        self._trimmed_ms: dict[PartitionId, int] = {}
+        self._turning: dict[ShardId, Shard] = {}
+        self._recalling = Recaller()
+
+    async def tend(self, shard: ShardId, running: Shard) -> None:
+        """Bring the rules of the shard's queues to what they should be."""
+        _raise_unforeseen(
+            await asyncio.gather(
+                *map(running.change, self._missing(shard, running)), return_exceptions=True
+            )
+        )
+
+    def tick(self, shard: ShardId, running: Shard) -> None:
+        """A tick of the node's clock has passed; this node leads the shard."""
+        self._turn(shard, running)
+        self._trim(shard, running)
+        self._recalling.tick(running)
+
+    # Rules.
+
+    def _missing(self, shard: ShardId, running: Shard) -> list[Request]:
+        self._look_up()
+        catalog, queues = self._catalog(), running.machine.queues
+        there = running.machine.partitions
+        steps: list[Request] = []
+        configured = self._queues.get(shard, ())
+        for partition in {*configured, *queues.partitions}:
+            owner = catalog.owner(partition)
+            if owner is not None and there.holds(partition):
+                steps += _steps(running, catalog, owner[0], partition)
+            if len(steps) >= STEPS_AT_ONCE:
+                break
+        return steps
+
+    def _look_up(self) -> None:
+        """Find the partitions of topics that are configured as queues, once per change."""
+        catalog = self._catalog()
+        if self._revision == catalog.revision:
+            return
+        self._revision = catalog.revision
+        self._queues, self._deleting = {}, {}
+        for topic in catalog.topics.values():
+            settings = topic.settings.queue
+            if not settings.is_queue:
+                continue
+            for partition in topic.partitions:
+                shard = self._shard_of(partition)
+                self._queues.setdefault(shard, []).append(partition)
+                if settings.delete_acked:
+                    self._deleting.setdefault(shard, []).append(partition)
+        deleting = {one for partitions in self._deleting.values() for one in partitions}
+        self._trimmed_ms = {
+            one: at_ms for one, at_ms in self._trimmed_ms.items() if one in deleting
+        }
+
+    # Time.
+
+    def _turn(self, shard: ShardId, running: Shard) -> None:
+        if self._turning.get(shard) is running:
+            return
+        due_ms = running.machine.queues.due_ms()
+        if due_ms is None or due_ms > max(self._clock.wall_ms(), running.machine.queues.time_ms):
+            return
+        self._turning[shard] = running
+
+        def turned(reply: Reply | PenstockError) -> None:
+            if self._turning.get(shard) is running:
+                del self._turning[shard]
+            if isinstance(reply, QueueChanged):
+                self._turn(shard, running)  # One entry ends only so many leases.
+
+        running.submit(TurnClock(), turned, Promise.COMMITTED)
+
+    # Deletion.
+
+    def _trim(self, shard: ShardId, running: Shard) -> None:
+        self._look_up()
+        partitions = self._deleting.get(shard)
+        if not partitions:
+            return
+        now_ms = self._clock.monotonic_ms()
+        count = min(len(partitions), TRIM_PARTITIONS_PER_TICK)
+        first = self._next.get(shard, 0)
+        self._next[shard] = (first + count) % len(partitions)
+        for position in range(first, first + count):
+            partition = partitions[position % len(partitions)]
+            groups = running.machine.queues.groups(partition)
+            if not groups:
+                continue
+            done = min(work.start for work in groups.values())
+            freed = done - running.machine.bounds(partition).log_start
+            if freed <= 0:
+                continue
+            late = now_ms - self._trimmed_ms.get(partition, -TRIM_MS) >= TRIM_MS
+            if late or freed >= TRIM_MESSAGES:
+                self._trimmed_ms[partition] = now_ms
+                command = TrimPartition(partition=partition, before=done)
+                running.submit(command, _ignore, Promise.COMMITTED)
+
+
+def _steps(
+    running: Shard, catalog: Catalog, topic: Topic, partition: PartitionId
+) -> Iterator[Request]:
+    """What is missing for a partition to be the queue that it should be."""
+    settings = topic.settings.queue
+    queues = running.machine.queues
+    groups = queues.groups(partition)
+    if (queues.rules(partition) or _PLAIN_RULES) != settings.queue_rules:
+        yield ConfigureQueue(partition=partition, rules=settings.queue_rules)
+    if settings.is_queue and DEFAULT_WORK_GROUP not in groups:
+        yield _open(partition, DEFAULT_WORK_GROUP, settings.work_rules)
+    for group, work in groups.items():
+        wanted = work_rules(catalog, topic, group)
+        if work.rules != wanted:
+            yield _open(partition, group, wanted)
+
+
+def work_rules(catalog: Catalog, topic: Topic, group: str) -> WorkRules:
+    """What a work group should go by: the default one by its topic, others by their own configs.
+    Where the dead go, if they are to be moved, is their topic's business in any case."""
+    settings = topic.settings.queue
+    if group == DEFAULT_WORK_GROUP:
+        return settings.work_rules
+    rules = catalog.group_settings(group).work_rules
+    if rules.dead is Dead.MOVE and not settings.dead_letter_topic:
+        return msgspec.structs.replace(rules, dead=Dead.ARCHIVE)
+    return rules
+
+
+async def write_rules(
+    topic: Topic, partitions: Iterable[PartitionId], change: Change, shard_of: ShardOf
+) -> None:
+    """Give partitions the rules of their topic, wherever they are led. What cannot be written now
+    is left to the leaders."""
+
+    async def write(partition: PartitionId) -> None:
+        shard, settings = shard_of(partition), topic.settings.queue
+        await _surely(
+            change, shard, ConfigureQueue(partition=partition, rules=settings.queue_rules)
+        )
+        if settings.is_queue:
+            rules = settings.work_rules
+            await _surely(change, shard, _open(partition, DEFAULT_WORK_GROUP, rules))
+
+    _raise_unforeseen(await asyncio.gather(*map(write, partitions), return_exceptions=True))
+
+
+async def _surely(change: Change, shard: ShardId, request: Request) -> None:
+    """These commands may be carried out twice."""
+    try:
+        await change(shard, request)
+    except OutcomeUnknown:
+        await change(shard, request)
+
+
+def _open(partition: PartitionId, group: str, rules: WorkRules) -> OpenWork:
+    """A group that is open keeps its place and gets the rules."""
+    return OpenWork(partition=partition, group=group, start=EARLIEST, rules=rules)
+
+
+def _raise_unforeseen(outcomes: Iterable[Reply | BaseException | None]) -> None:
+    """What is refused or lost is looked at again; anything else is a mistake of ours."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, PenstockError):
+            raise outcome
+
+
+def _ignore(_reply: Reply | PenstockError) -> None:
+    """What is refused or lost is looked at again."""

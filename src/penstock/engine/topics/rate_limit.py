@@ -1,0 +1,23 @@
+"""Not faster than so many each second.
+
+What was done is paid for afterwards: who has done a hundred at ten each second waits until ten
+seconds have passed since he began. Time in which nothing was done is not saved up.
+"""
+
+_SECOND_US = 1_000_000
+
+
+class RateLimit:
+    """See the top of this module."""
+
+    def __init__(self, rate: int) -> None:
+        """`rate` is how many each second."""
+        assert rate > 0, f"{rate} each second would never end"
+        self._rate = rate
+        self._free_us = 0
+
+    def pay(self, count: int, *, began_ms: int, now_ms: int) -> int:
+        """So many were done since `began_ms`; how many milliseconds to wait before the next."""
+        began_us = max(self._free_us, began_ms * 1_000)
+        self._free_us = began_us + count * _SECOND_US // self._rate
+        return max(0, -(-(self._free_us - now_ms * 1_000) // 1_000))

@@ -1,0 +1,98 @@
+"""One line in the log for a request that took long, and what it most likely waited for.
+
+    slow request: kafka Produce of 127.0.0.1:53114 took 1240 ms; a sync of the log of shard 2 took
+    1180 ms of it
+
+A request does not carry a watch through the engine. The shards remember their last long syncs and
+commits (`core.spans`), and those that fell into the time of the request explain it. Time that a
+client asked to wait for messages is no part of it. Only a few lines are written in a second; how
+many were left out is told in the next one.
+"""
+
+import logging
+from typing import Final
+
+from penstock.core.clock import Clock
+from penstock.engine.replica.local_shards import LocalShards
+
+LINES_PER_SECOND_MAX: Final = 5
+SLOW_MS: Final = 1_000
+WAITS_FOR_MEMBERS: Final = frozenset({"JoinGroup", "SyncGroup"})
+"""They last until the other members of a consumer group are there."""
+_CULPRIT_SHARE: Final = 0.4
+"""What took up so much of the time is what the request waited for."""
+
+logger = logging.getLogger("penstock.slow")
+
+
+class SlowRequests:
+    """For one node, all protocols."""
+
+    def __init__(self, shards: LocalShards, clock: Clock) -> None:
+        self.seconds = SLOW_MS / 1_000
+        """What is slow; infinity: nothing is."""
+        self.count = 0
+        self._shards = shards
+        self._clock = clock
+        self._second = 0
+        self._lines = 0
+        self._unsaid = 0
+
+    def note(
+        self, protocol: str, api: str, client: str, *, began: float, ended: float, waited: float = 0
+    ) -> None:
+        """A request was answered; `waited` is for how long its client wanted to wait. Times are of
+        `core.clock.precise_seconds`."""
+        took = ended - began - waited
+        if took < self.seconds or api.partition(" ")[0] in WAITS_FOR_MEMBERS:
+            return
+        self.count += 1
+        second = self._clock.monotonic_ms() // 1_000
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > LINES_PER_SECOND_MAX:
+            self._unsaid += 1
+            return
+        unsaid, self._unsaid = self._unsaid, 0
+        # Clients choose names; what they choose must not look like lines of the log.
+        plain = "".join(letter if letter.isprintable() else "?" for letter in client[:200])
+        logger.warning(
+            "slow request: %s %s of %s took %d ms; %s%s",
+            protocol,
+            api,
+            plain or "somebody",
+            round(took * 1_000),
+            self.explain(began, ended),
+            f" ({unsaid} more such lines were left out)" if unsaid else "",
+            extra={
+                "protocol": protocol,
+                "api": api,
+                "client": plain,
+                "took_ms": round(took * 1_000),
+            },
+        )
+
+    def explain(self, began: float, ended: float) -> str:
+        """What was slow at that time."""
+        slowest_sync, slowest_commit = (0.0, 0), (0.0, 0)
+        for shard in self._shards:
+            running = self._shards.get(shard)
+            if running is not None:
+                replica = running.replica
+                sync = replica.log.syncs.longest_within(began, ended)
+                commit = replica.commit_times.spans.longest_within(began, ended)
+                slowest_sync = max(slowest_sync, (sync, shard))
+                slowest_commit = max(slowest_commit, (commit, shard))
+        culprit = _CULPRIT_SHARE * (ended - began)
+        if slowest_sync[0] >= culprit:
+            return (
+                f"a sync of the log of shard {slowest_sync[1]} took {slowest_sync[0] * 1_000:.0f}"
+                " ms of it"
+            )
+        if slowest_commit[0] >= culprit:
+            return (
+                f"a commit in shard {slowest_commit[1]} took {slowest_commit[0] * 1_000:.0f} ms of"
+                " it and no disk of this node did: other nodes were slow, or could not be reached"
+            )
+        return "neither a disk nor a commit was slow: this node had too much to do"

@@ -1,0 +1,530 @@
+"""Topics and their logs: create, configure, produce, read, and find out where each shard lives.
+
+A call about one partition runs on the node that leads its shard; elsewhere it raises `NotLeader`,
+which names the node to ask. A call about the cluster as a whole (topics, configurations, members)
+can be made on any node: see `forwarding`.
+
+Reading is synchronous and touches only what is committed. Writing returns a future; the order of
+calls is the order of offsets.
+
+Read-only mode. When a shard has no leader for some seconds, its replicas cannot find a majority.
+What is committed can still be read: the lowest of the replicas that are left serves as if it led,
+and every write is refused with `NotEnoughReplicas` until there is a leader again.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.core.checksum import crc32c
+from penstock.core.clock import Clock
+from penstock.core.errors import (
+    InvalidRequest,
+    NotEnoughReplicas,
+    NotLeader,
+    OutcomeUnknown,
+    PenstockError,
+    TopicExists,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
+from penstock.core.internal_topics import STAGING_TOPIC
+from penstock.core.records import stamp_append_time
+from penstock.core.topic_configs import Durability
+from penstock.core.types import (
+    CATALOG_SHARD,
+    NO_NODE,
+    NO_TOPIC_ID,
+    NodeId,
+    Offset,
+    PartitionId,
+    ProducerId,
+    ShardId,
+    TopicId,
+)
+from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.leaders import NOBODY, Leader, Leaders
+from penstock.engine.replica.batcher import Promise
+from penstock.engine.replica.local_shards import LocalShards
+from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.admission import check_admissible
+from penstock.engine.topics.long_polls import LongPolls, Watch
+from penstock.engine.topics.queue_bounds import QueueBounds
+from penstock.engine.topics.queue_upkeep import write_rules
+from penstock.engine.topics.slow_requests import SlowRequests
+from penstock.engine.topics.traffic import INTERNAL, Flow, Traffic
+from penstock.machines.catalog import (
+    Catalog,
+    NodeRecord,
+    ProducerIds,
+    Topic,
+    TopicReply,
+)
+from penstock.machines.catalog_commands import (
+    AddPartitions,
+    CatalogCommand,
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    TakeProducerIds,
+)
+from penstock.machines.commands import TrimPartition
+from penstock.machines.machine import Appended, Reply
+from penstock.machines.partitions import AppendBatch, Bounds, PartitionTrimmed
+from penstock.machines.secrets import RECEIPTS
+
+PRODUCER_IDS_TAKEN = 1_000
+"""How many producer ids a node takes from the catalog at once."""
+CUT_OFF_TICKS = 5
+"""A shard without a leader for this long should have elected one: half a second."""
+READ_ONLY_TICKS = 30
+"""A shard without a leader for this long is served read-only: three seconds."""
+CATALOG_WAIT_SECONDS = 5.0
+PAUSE_SECONDS = 0.01
+
+
+class Acks(IntEnum):
+    """Kafka's `acks`: how much must have happened before a produce is answered."""
+
+    NONE = 0
+    LEADER = 1
+    ALL = -1
+
+
+class Produced(NamedTuple):
+    """Where a batch went."""
+
+    base_offset: Offset
+    log_append_ms: int
+    """The time that was put into the batch; -1 if the producer's own counts."""
+    log_start: Offset
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may change about topics and readers."""
+
+    default_partitions: int = 4
+    auto_create_topics: bool = True
+
+
+_PROMISES = {
+    (Acks.ALL, Durability.REPLICATED): Promise.COMMITTED,
+    (Acks.LEADER, Durability.REPLICATED): Promise.DURABLE,
+    (Acks.ALL, Durability.DISK): Promise.WRITTEN,
+    (Acks.LEADER, Durability.DISK): Promise.WRITTEN,
+}
+
+
+class Topics:
+    """The topics of the cluster, as one node serves them."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        cluster_id: str,
+        data_shards: int,
+        *,
+        shards: LocalShards,
+        leaders: Leaders,
+        forwarding: Forwarding,
+        alive: Callable[[], frozenset[NodeId]],
+        clock: Clock,
+        settings: EngineSettings,
+        directory: str,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.settings = settings
+        self.directory = directory
+        self.alive = alive
+        self.waiting = LongPolls()
+        self.traffic = Traffic()
+        self._own_flow = self.traffic.of(INTERNAL)
+        self.slow_requests = SlowRequests(shards, clock)
+        self._data_shards = data_shards
+        self._shards = shards
+        self._leaders = leaders
+        self._forwarding = forwarding
+        self._queue_bounds = QueueBounds()
+        self._producer_ids: tuple[int, int] = (0, 0)
+        self._producer_ids_lock = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+
+    # What is where.
+
+    @property
+    def catalog(self) -> Catalog:
+        """This node's copy, perhaps a moment behind the leader's."""
+        running = self._shards.get(CATALOG_SHARD)
+        if running is None:
+            raise NotLeader("the catalog of this node is being opened")
+        return running.machine.catalog
+
+    def shard_of(self, partition: PartitionId) -> ShardId:
+        """Where a partition lives."""
+        return ShardId(1 + partition % self._data_shards)
+
+    def group_shard(self, group: str) -> ShardId:
+        """Where a consumer group lives."""
+        return ShardId(1 + crc32c(group.encode()) % self._data_shards)
+
+    def shards(self) -> range:
+        """All shards of the cluster, the catalog's included."""
+        return range(self._data_shards + 1)
+
+    def leader(self, shard: ShardId) -> Leader:
+        """Who leads, as far as is known; in read-only mode the replica that serves readers."""
+        running = self._shards.get(shard)
+        if running is None:
+            heard = self._leaders.get(shard)
+            return heard if heard.node in self.alive() else NOBODY
+        raft = running.replica.raft
+        if raft.leader != NO_NODE:
+            return Leader(raft.leader, raft.term)
+        if self.is_read_only(shard):
+            stand_ins = sorted(self.alive() & set(self.replicas(shard)))
+            return Leader(stand_ins[0] if stand_ins else self.node_id, raft.term)
+        return NOBODY
+
+    def is_cut_off(self) -> bool:
+        """A shard of this node has had no leader for longer than an election takes. Perhaps there
+        is none; perhaps it is only this node that does not hear it."""
+        return any(self._shards.leaderless_ticks(shard) >= CUT_OFF_TICKS for shard in self._shards)
+
+    def is_read_only(self, shard: ShardId) -> bool:
+        """The shard has a replica here and has been without a leader for long."""
+        return self._shards.leaderless_ticks(shard) >= READ_ONLY_TICKS
+
+    def replicas(self, shard: ShardId) -> tuple[NodeId, ...]:
+        """The nodes that should hold a shard, the one that should lead first."""
+        if shard == CATALOG_SHARD:
+            return tuple(sorted(self.catalog.nodes))
+        return self.catalog.placement.get(shard, ())
+
+    def node(self, node: NodeId) -> NodeRecord | None:
+        """A member of the cluster."""
+        return self.catalog.nodes.get(node)
+
+    def controller(self) -> NodeId:
+        """The node that leads the catalog; this one while nobody is known to."""
+        return self.leader(CATALOG_SHARD).node or self.node_id
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None,
+        configs: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic; returns when its partitions can be written and this node knows it."""
+        command = CreateTopic(
+            name=name,
+            topic_id=TopicId(secrets.token_bytes(16)),
+            partitions=self.settings.default_partitions if partitions is None else partitions,
+            configs=dict(configs),
+        )
+        self.catalog.check(command)
+        if validate_only:
+            numbers = range(command.partitions)
+            return Topic(
+                name=name,
+                topic_id=command.topic_id,
+                partitions=tuple(map(PartitionId, numbers)),
+                configs=dict(configs),
+                created_ms=self.clock.wall_ms(),
+            )
+        try:
+            topic = await self._change_topic(command)
+        except OutcomeUnknown:
+            topic = await self._create_again(command)
+        await self._ensure_partitions(topic)
+        if topic.settings.queue.is_queue:
+            await self._write_rules(topic, topic.partitions)
+        return topic
+
+    async def _create_again(self, command: CreateTopic) -> Topic:
+        """The id is ours alone: asked again, the topic is either made or found to be there."""
+        try:
+            return await self._change_topic(command)
+        except TopicExists:
+            found = self.catalog.topic_by_id(command.topic_id)
+            if found is None:
+                raise
+            return found
+
+    async def delete_topic(self, name: str, topic_id: TopicId = NO_TOPIC_ID) -> Topic:
+        """Remove a topic with everything in it; with an id, only if it is still that topic."""
+        if name == STAGING_TOPIC:
+            raise InvalidRequest(
+                f"{name} is not deleted: what is staged there may be part of a publication that is"
+                " under way; what nobody publishes expires by itself"
+            )
+        return await self._change_topic(DeleteTopic(name=name, topic_id=topic_id))
+
+    async def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
+        """Give a topic more partitions, `total` in all."""
+        command = AddPartitions(name=name, total=total)
+        self.catalog.check(command)
+        if validate_only:
+            return self.topic(name)
+        before = len(self.topic(name).partitions)
+        topic = await self._change_topic(command)
+        await self._ensure_partitions(topic)
+        if topic.settings.queue.is_queue:
+            await self._write_rules(topic, topic.partitions[before:])
+        return topic
+
+    async def configure_topic(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Topic:
+        """Change configurations; None takes one back to its default."""
+        command = ConfigureTopic(name=name, changes=dict(changes))
+        self.catalog.check(command)
+        before = self.topic(name)
+        if validate_only:
+            return before
+        topic = await self._change_topic(command)
+        if topic.settings.queue != before.settings.queue:
+            await self._write_rules(topic, topic.partitions)
+        return topic
+
+    def topic(self, name: str) -> Topic:
+        """A topic by name, or `UnknownTopic`."""
+        found = self.catalog.topic(name)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        return found
+
+    async def change_catalog(self, command: CatalogCommand) -> Reply:
+        """Change the catalog, wherever it is led."""
+        return await self._forwarding.change(CATALOG_SHARD, command)
+
+    async def _change_topic(self, command: CatalogCommand) -> Topic:
+        """Change a topic, and wait until this node's copy shows it, so that the caller's next
+        question finds it."""
+        reply = await self.change_catalog(command)
+        assert isinstance(reply, TopicReply), f"{command} was answered with {reply}"
+        topic = reply.topic
+        wanted = None if isinstance(command, DeleteTopic) else topic
+        await self.wait_seen(lambda: self.catalog.topic_by_id(topic.topic_id) == wanted)
+        return topic
+
+    async def wait_seen(self, is_there: Callable[[], bool]) -> None:
+        """Wait, though not for ever, until this node's copy of the catalog shows a change."""
+        deadline = self.clock.monotonic_ms() + int(CATALOG_WAIT_SECONDS * 1_000)
+        while self.clock.monotonic_ms() < deadline:
+            if is_there():
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _ensure_partitions(self, topic: Topic) -> None:
+        """Make the partitions in their shards now; their leaders would do it a moment later."""
+        by_shard: dict[ShardId, list[PartitionId]] = {}
+        for partition in topic.partitions:
+            by_shard.setdefault(self.shard_of(partition), []).append(partition)
+        await self._forwarding.make_all_partitions(by_shard, seconds=CATALOG_WAIT_SECONDS)
+
+    async def _write_rules(self, topic: Topic, partitions: Iterable[PartitionId]) -> None:
+        """Let a queue's rules be in force now; its shards' leaders would see to it later."""
+        change = partial(self._forwarding.change, seconds=CATALOG_WAIT_SECONDS)
+        await write_rules(topic, partitions, change, self.shard_of)
+
+    # Messages.
+
+    def produce(
+        self,
+        topic: Topic,
+        index: int,
+        batch: bytearray | memoryview,
+        acks: Acks,
+        flow: Flow | None = None,
+    ) -> "asyncio.Future[Produced]":
+        """Append a record batch, which is stamped in place: the caller gives the buffer away. It is
+        counted as the traffic of whoever brings it, or as our own."""
+        future: asyncio.Future[Produced] = self._loop.create_future()
+        try:
+            partition = partition_of(topic, index)
+            shard = self._led(self.shard_of(partition))
+            settings = topic.settings
+            check_admissible(topic, batch)
+            log_append_ms = -1
+            if settings.log_append_time:
+                log_append_ms = self.clock.wall_ms()
+                stamp_append_time(batch, log_append_ms)
+            self._check_insync(shard, settings.insync_min, acks)
+            if settings.queue.refuses_when_full:
+                self._queue_bounds.check(shard, partition, settings.queue, batch)
+                self._queue_bounds.watch(partition, len(batch), future)
+        except PenstockError as error:
+            future.set_exception(error)
+            return future
+        promise = _PROMISES.get((acks, settings.durability), Promise.PLANNED)
+        counted = flow or self._own_flow, topic.name, len(batch)
+        answer = partial(_settle_produce, future, shard, log_append_ms, counted)
+        if shard.submit(AppendBatch(partition, batch), answer, promise):
+            self.waiting.foresee(partition, batch)
+        return future
+
+    def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:
+        """Committed batches from the one that holds `offset` on."""
+        return self.read_stretch(topic, index, offset, bytes_max)[0]
+
+    def read_stretch(
+        self, topic: Topic, index: int, offset: Offset, bytes_max: int
+    ) -> tuple[bytes, Offset]:
+        """The same, and the offset behind the last message of it."""
+        partition = partition_of(topic, index)
+        running = self._readable(self.shard_of(partition))
+        if not running.replica.leads and offset > running.machine.bounds(partition).high_watermark:
+            return b"", offset  # A stand-in may be behind: what it misses is not out of range.
+        return running.replica.fetch_stretch(partition, offset, bytes_max)
+
+    def bounds(self, topic: Topic, index: int) -> Bounds:
+        """Log start and high watermark."""
+        partition = partition_of(topic, index)
+        return self._readable(self.shard_of(partition)).machine.bounds(partition)
+
+    async def confirm(self, topic: Topic, index: int) -> None:
+        """Return when this node is sure to lead the partition and to be up to date."""
+        shard = self.shard_of(partition_of(topic, index))
+        running = self._readable(shard)
+        if running.replica.leads:
+            await running.wait_current()
+
+    def offset_for_time(
+        self, topic: Topic, index: int, timestamp_ms: int
+    ) -> tuple[Offset, int] | None:
+        """The first batch with this time or a later one: its base offset and highest time."""
+        partition = partition_of(topic, index)
+        running = self._readable(self.shard_of(partition))
+        found = running.replica.log.offset_for_time(partition, timestamp_ms)
+        bounds = running.machine.bounds(partition)
+        if found is None or found[0] >= bounds.high_watermark:
+            return None
+        return max(found[0], bounds.log_start), found[1]
+
+    def partition_bytes(self, topic: Topic, index: int) -> int:
+        """What a partition takes on this node's disk; 0 if it is not here."""
+        partition = partition_of(topic, index)
+        running = self._shards.get(self.shard_of(partition))
+        if running is None:
+            return 0
+        bounds = running.machine.bounds(partition)
+        return running.replica.log.partition_bytes(partition, bounds.log_start)
+
+    def watch(self, partitions: Iterable[PartitionId], wake: Callable[[], None]) -> Watch:
+        """Be told when one of these partitions may have more to read."""
+        return self.waiting.watch(partitions, wake)
+
+    async def trim(self, topic: Topic, index: int, before: Offset) -> Offset:
+        """Delete what is before an offset (-1: everything); returns the log start."""
+        partition = partition_of(topic, index)
+        running = self._led(self.shard_of(partition))
+        if before == -1:
+            before = running.machine.bounds(partition).high_watermark
+        reply = await running.change(TrimPartition(partition=partition, before=before))
+        assert isinstance(reply, PartitionTrimmed), f"a trim was answered with {reply}"
+        return reply.log_start
+
+    async def new_producer_id(self) -> ProducerId:
+        """An id no producer ever had."""
+        async with self._producer_ids_lock:
+            first, end = self._producer_ids
+            if first == end:
+                reply = await self.change_catalog(TakeProducerIds(count=PRODUCER_IDS_TAKEN))
+                assert isinstance(reply, ProducerIds), f"producer ids were answered with {reply}"
+                first, end = reply.first, reply.first + reply.count
+            self._producer_ids = (first + 1, end)
+            return ProducerId(first)
+
+    def receipt_key(self) -> bytes:
+        """What receipts are signed with, the same on every node."""
+        key = self.catalog.secrets.get(RECEIPTS)
+        if key is None:
+            raise Unavailable("this cluster has no key for receipts yet; try again in a second")
+        return key
+
+    # Who may.
+
+    def led_shard(self, partition: PartitionId) -> Shard:
+        """The shard of a partition, if this node leads it; `NotLeader` otherwise."""
+        return self._led(self.shard_of(partition))
+
+    def _led(self, shard: ShardId) -> Shard:
+        running = self._shards.get(shard)
+        if running is not None and running.replica.leads:
+            return running
+        if self.is_read_only(shard):
+            raise NotEnoughReplicas(
+                f"shard {shard} has lost its majority: it can be read and not written until more of"
+                f" nodes {' '.join(map(str, self.replicas(shard)))} are back"
+            )
+        leader = self.leader(shard).node
+        raise NotLeader(f"this node does not lead shard {shard}", leader=leader)
+
+    def _readable(self, shard: ShardId) -> Shard:
+        running = self._shards.get(shard)
+        if running is not None:
+            if running.replica.leads:
+                return running
+            if self.is_read_only(shard) and self.leader(shard).node == self.node_id:
+                return running
+        leader = self.leader(shard).node
+        raise NotLeader(f"this node does not lead shard {shard}", leader=leader)
+
+    def _check_insync(self, shard: Shard, wanted: int, acks: Acks) -> None:
+        """`min.insync.replicas` above what a commit needs anyway is looked for before writing."""
+        if wanted <= 1 or acks is not Acks.ALL:
+            return
+        raft = shard.replica.raft
+        if wanted <= len(raft.membership.voters) // 2 + 1:
+            return
+        heard = sum(view.silence < READ_ONLY_TICKS for view in raft.progress())
+        if heard + 1 < wanted:
+            raise NotEnoughReplicas(
+                f"{heard + 1} replicas are in touch, min.insync.replicas asks for {wanted}"
+            )
+
+
+def partition_of(topic: Topic, index: int) -> PartitionId:
+    """A partition of a topic by its index, or `UnknownPartition`."""
+    if not 0 <= index < len(topic.partitions):
+        raise UnknownPartition(
+            f"topic {topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}"
+        )
+    return topic.partitions[index]
+
+
+def _settle_produce(
+    future: "asyncio.Future[Produced]",
+    shard: Shard,
+    log_append_ms: int,
+    counted: tuple[Flow, str, int],
+    reply: Reply | PenstockError,
+) -> None:
+    if isinstance(reply, Appended):
+        flow, name, size = counted
+        flow.produced(name, reply.end_offset - reply.base_offset, size)
+        if future.done():  # The caller has gone away.
+            return
+        try:
+            start = shard.machine.bounds(reply.partition).log_start
+        except UnknownPartition:  # Deleted since.
+            start = reply.base_offset
+        future.set_result(Produced(reply.base_offset, log_append_ms, start))
+    elif future.done():
+        return
+    elif isinstance(reply, PenstockError):
+        future.set_exception(reply)
+    else:
+        raise AssertionError(f"a produce was answered with {reply}")

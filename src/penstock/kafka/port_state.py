@@ -1,0 +1,211 @@
+"""What all connections of a Kafka port share: the engine, the table, the bounds and the counters.
+
+Memory. Requests are held until they are answered. When all of them together are above their bound,
+connections stop reading where they are, in the middle of a request if need be, and go on in the
+order in which they stopped when there is room again. A request that stays incomplete is given up
+after a while, so that clients that send half of one cannot block the others for good.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.core import limits
+from penstock.core.clock import Clock
+from penstock.core.front_end import FrontEndStatistics
+from penstock.core.request_times import RequestReading, RequestTimes
+from penstock.kafka.api import Api
+from penstock.kafka.error_names import name_of
+from penstock.kafka.metadata_cache import MetadataCache
+from penstock.kafka.port_guest import NativeListener
+from penstock.kafka.sequence_gaps import SequenceGaps
+from penstock.kafka.share_sessions import ShareSessions
+
+if TYPE_CHECKING:
+    from penstock.engine.cluster.administration import Cluster
+    from penstock.engine.engine import Engine
+    from penstock.kafka.connection import Connection
+
+log = logging.getLogger("penstock.kafka")
+
+COMPLAINTS_PER_SECOND_MAX = 10
+"""Lines about bad clients; what is above is only counted, or the log would be theirs to fill."""
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user may change about the Kafka port."""
+
+    request_bytes_max: int = limits.KAFKA_REQUEST_BYTES_MAX
+    requests_held_bytes_max: int = limits.KAFKA_REQUESTS_HELD_BYTES_MAX
+    connections_max: int = limits.KAFKA_CONNECTIONS_MAX
+    connection_idle_ms: int = limits.KAFKA_CONNECTION_IDLE_MS
+    frame_ms_max: int = limits.KAFKA_FRAME_MS_MAX
+    fetch_bytes_max: int = limits.KAFKA_FETCH_BYTES_MAX
+
+
+class KafkaStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters since the start, and what is under way now."""
+
+    connections: int
+    connections_total: int
+    connections_refused_total: int
+    connections_faulted_total: int
+    """Closed by us: malformed or unknown requests, failures, silence."""
+    requests_total: Mapping[str, int]
+    """By the name of the API."""
+    errors_total: Mapping[tuple[str, int], int]
+    """By the name of the API and the error code."""
+    bytes_in_total: int
+    bytes_out_total: int
+    requests_held_bytes: int
+    answers_unsent_bytes: int
+
+
+class PortState:
+    """Shared by the connections of one port, all on one loop."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        apis: Mapping[int, Api],
+        settings: KafkaSettings,
+        clock: Clock,
+        cluster: "Cluster | None" = None,
+        guests: NativeListener | None = None,
+    ) -> None:
+        self.engine = engine
+        self.guests = guests
+        self.cluster = cluster
+        self.apis = apis
+        self.flexible_from = {key: api.flexible_from for key, api in apis.items()}
+        self.settings = settings
+        self.clock = clock
+        self.connections: set[Connection] = set()
+        # A read is always followed by its delivery before the next one: all can land in one place.
+        self.landing = memoryview(bytearray(limits.KAFKA_LANDING_BYTES))
+        self.metadata_cache = MetadataCache()
+        self.sequence_gaps = SequenceGaps()
+        self.share_sessions = ShareSessions(engine, clock)
+        self.times = RequestTimes()
+        self.histograms = {key: self.times.of(api.name) for key, api in apis.items()}
+        self.flow = engine.topics.traffic.of("kafka")
+        self.throttled = 0
+        """How often a connection had to wait for room."""
+        self.requests_held_bytes = 0
+        self.answers_unsent_bytes = 0
+        self.fetches_held_bytes = 0
+        self.requests: list[int] = [0] * (max(apis, default=0) + 1)
+        self.errors: Counter[tuple[int, int]] = Counter()
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.accepted = 0
+        self.refused = 0
+        self.faulted = 0
+        self.waiting: deque[Connection] = deque()
+        self._to_flush: list[Connection] = []
+        self._empty: asyncio.Event | None = None
+        self._complaints = 0
+        self._complaints_second = 0
+
+    def leave(self, connection: "Connection") -> None:
+        """The connection is gone."""
+        self.connections.discard(connection)
+        self.share_sessions.connection_lost(connection)
+        if not self.connections and self._empty is not None:
+            self._empty.set()
+
+    async def wait_empty(self) -> None:
+        """Wait until no connection is left."""
+        self._empty = asyncio.Event()
+        if self.connections:
+            await self._empty.wait()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether requests hold as much as they may."""
+        return self.requests_held_bytes >= self.settings.requests_held_bytes_max
+
+    def release(self, held_bytes: int) -> None:
+        """Bytes of requests have gone: let those go on who waited for it."""
+        self.requests_held_bytes -= held_bytes
+        assert self.requests_held_bytes >= 0, f"{self.requests_held_bytes} bytes held"
+        while self.waiting and not self.is_full:
+            self.waiting.popleft().continue_soon()
+
+    def flush_soon(self, connection: "Connection") -> None:
+        """Have the connection send what it has at the end of this turn of the loop."""
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
+
+    def fetch_allowance(self) -> int:
+        """How many bytes a fetch may answer with now; one batch is always allowed."""
+        left = limits.KAFKA_ANSWERS_UNSENT_BYTES_MAX - self.answers_unsent_bytes
+        return max(0, min(left, self.settings.fetch_bytes_max))
+
+    def count_error(self, key: int, code: int) -> None:
+        """Note an error code that was answered."""
+        self.errors[key, code] += 1
+
+    def complain(self, text: str) -> None:
+        """One line about a client, unless there were too many this second."""
+        second = self.clock.monotonic_ms() // 1_000
+        if second != self._complaints_second:
+            unsaid = self._complaints - COMPLAINTS_PER_SECOND_MAX
+            if unsaid > 0:
+                log.warning("%d more lines about Kafka clients were left out", unsaid)
+            self._complaints_second, self._complaints = second, 0
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS_PER_SECOND_MAX:
+            # Clients choose names; what they choose must not look like lines of the log.
+            plain = "".join(letter if letter.isprintable() else "?" for letter in text[:1_000])
+            log.warning("%s", plain)
+
+    def front_end(self) -> FrontEndStatistics:
+        """What all front-ends can say of themselves."""
+        errors = {
+            (self.apis[key].name, name_of(code)): count
+            for (key, code), count in self.errors.items()
+        }
+        return FrontEndStatistics(
+            protocol="kafka",
+            requests=RequestReading(self.times.statistics().times, errors),
+            connections=len(self.connections),
+            accepted=self.accepted,
+            refused=self.refused,
+            faulted=self.faulted,
+            throttled=self.throttled,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            held_bytes={
+                "requests": self.requests_held_bytes,
+                "answers": self.answers_unsent_bytes,
+                "fetches": self.fetches_held_bytes,
+            },
+        )
+
+    def statistics(self) -> KafkaStatistics:
+        """A frozen snapshot."""
+        return KafkaStatistics(
+            connections=len(self.connections),
+            connections_total=self.accepted,
+            connections_refused_total=self.refused,
+            connections_faulted_total=self.faulted,
+            requests_total={api.name: self.requests[key] for key, api in self.apis.items()},
+            errors_total={
+                (self.apis[key].name, code): count for (key, code), count in self.errors.items()
+            },
+            bytes_in_total=self.bytes_in,
+            bytes_out_total=self.bytes_out,
+            requests_held_bytes=self.requests_held_bytes,
+            answers_unsent_bytes=self.answers_unsent_bytes,
+        )

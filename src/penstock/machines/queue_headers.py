@@ -1,0 +1,217 @@
+"""What appended messages say about how they are to be handled, read as the rules have it.
+
+The result is the same on every replica: it depends on the bytes of the log, the partition's rules
+and log time alone. What cannot be read counts as not said; a batch that cannot be opened at all has
+messages like all others.
+
+Most batches need not be opened: without rules that ask for more, one that does not contain the
+beginning of a header's name anywhere has nothing to say.
+"""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+from penstock.core import delivery_headers as card
+from penstock.core.errors import InvalidBatch
+from penstock.core.message import Message, NewMessage
+from penstock.core.message_batches import has_cards, read_messages
+from penstock.core.queue_rules import (
+    DEFAULT_PRIORITY,
+    PRIORITIES,
+    Deduplication,
+    Priorities,
+    QueueRules,
+)
+from penstock.core.types import Offset
+from penstock.machines.recent_ids import make_id
+from penstock.machines.run import Run, State
+
+_NUMBER_DIGITS_MAX = 15
+_LANE_BYTES_MAX = 1_024
+
+
+class DeliveryHeaders(NamedTuple):
+    """One message that is not like all others."""
+
+    run: Run
+    dedup: bytes | None
+    origin: bytes | None
+
+
+def read_cards(
+    batch: bytes | memoryview, first: Offset, count: int, rules: QueueRules, now_ms: int
+) -> list[DeliveryHeaders]:
+    """The messages of a batch that are not like all others, in order; neighbours that are like
+    each other are one run. The batch holds the offsets from `first` on, `count` of them."""
+    opened = rules.fifo or rules.deduplication is not Deduplication.OFF
+    if not opened and not (rules.cards and has_cards(batch)):
+        return _uniform(first, count, rules, now_ms)
+    try:
+        messages = read_messages(batch)
+    except InvalidBatch:
+        if not rules.fifo:
+            return _uniform(first, count, rules, now_ms)
+        messages = [Message(Offset(first + number), 0, None, None) for number in range(count)]
+    found: list[DeliveryHeaders] = []
+    for message in messages:
+        one = _read(message, rules, now_ms)
+        if one is None:
+            continue
+        last = found[-1] if found else None
+        if last is not None and _alike(last, one):
+            last.run.length += 1
+        else:
+            found.append(one)
+    return found
+
+
+def recall_card(
+    message: Message, rules: QueueRules
+) -> tuple[Offset, int, bytes | None, int, int] | None:
+    """What an old message says, for `Recall`: its delays count from its own time. Ids do not count:
+    whether it was a duplicate was decided when it came, for those who were there."""
+    one = _read(message, rules, message.timestamp_ms)
+    if one is None:
+        return None
+    run = one.run
+    return run.first, run.level, run.lane, run.at_ms, run.expire_ms
+
+
+def _uniform(first: Offset, count: int, rules: QueueRules, now_ms: int) -> list[DeliveryHeaders]:
+    """All messages of the batch say nothing; the rules may still ask for something."""
+    run = _plain(first, count, rules, now_ms)
+    return [] if run is None else [DeliveryHeaders(run, None, None)]
+
+
+def _plain(first: Offset, count: int, rules: QueueRules, now_ms: int) -> Run | None:
+    if rules.delay_ms <= 0 and rules.ttl_ms < 0:
+        return None
+    return _run(
+        first,
+        count,
+        at_ms=now_ms + rules.delay_ms if rules.delay_ms > 0 else -1,
+        expire_ms=now_ms + rules.ttl_ms if rules.ttl_ms >= 0 else -1,
+    )
+
+
+def _run(
+    first: Offset,
+    count: int,
+    *,
+    at_ms: int,
+    expire_ms: int,
+    level: int = DEFAULT_PRIORITY,
+    lane: bytes | None = None,
+) -> Run:
+    state = State.READY if at_ms < 0 else State.DELAYED
+    return Run(first, count, state, at_ms, level=level, lane=lane, expire_ms=expire_ms)
+
+
+def _read(message: Message, rules: QueueRules, now_ms: int) -> DeliveryHeaders | None:
+    said = dict(message.headers) if message.headers and rules.cards else _NOTHING
+    level = DEFAULT_PRIORITY
+    if rules.priorities is not Priorities.OFF:
+        level = _number(said.get(card.PRIORITY), DEFAULT_PRIORITY)
+        level = min(level, PRIORITIES - 1)
+    lane = _lane(message, said, rules)
+    at_ms = max(
+        now_ms + _number(said.get(card.DELAY), rules.delay_ms),
+        _number(said.get(card.DELIVER_AT), 0),
+    )
+    expires = [
+        now_ms + ttl_ms for ttl_ms in [_number(said.get(card.TTL), rules.ttl_ms)] if ttl_ms >= 0
+    ]
+    if (expire_at := _number(said.get(card.EXPIRE_AT), -1)) >= 0:
+        expires.append(expire_at)
+    expire_ms = min(expires, default=-1)
+    origin = said.get(card.ORIGIN)
+    # A message that was moved is told from others by where it came from: it may well have been here
+    # before, and is meant to be here again.
+    dedup = _dedup_id(message, said, lane, rules) if origin is None else None
+    plain = level == DEFAULT_PRIORITY and lane is None and at_ms <= now_ms and expire_ms < 0
+    if plain and dedup is None and origin is None:
+        return None
+    run = _run(
+        message.offset,
+        1,
+        at_ms=at_ms if at_ms > now_ms else -1,
+        expire_ms=expire_ms,
+        level=level,
+        lane=lane,
+    )
+    return DeliveryHeaders(run, dedup, None if origin is None else make_id(b"origin", origin))
+
+
+_NOTHING: dict[str, bytes | None] = {}
+
+
+def _lane(
+    message: Message | NewMessage, said: dict[str, bytes | None], rules: QueueRules
+) -> bytes | None:
+    lane = said.get(card.GROUP)
+    if rules.fifo:
+        lane = lane or message.key or b""
+    return make_id(lane) if lane is not None and len(lane) > _LANE_BYTES_MAX else lane
+
+
+def _dedup_id(
+    message: Message | NewMessage,
+    said: dict[str, bytes | None],
+    lane: bytes | None,
+    rules: QueueRules,
+) -> bytes | None:
+    if rules.deduplication is Deduplication.OFF:
+        return None
+    headers = said or dict(message.headers)
+    one = headers.get(card.DEDUP_ID)
+    if one is None:
+        if rules.deduplication is not Deduplication.CONTENT:
+            return None
+        one = sha256(message.value or b"").hexdigest().encode()
+    return dedup_id(one, lane, rules)
+
+
+def id_of(message: NewMessage, rules: QueueRules) -> bytes | None:
+    """The id under which a message will be remembered that is to be appended; None: under none."""
+    if rules.deduplication is Deduplication.OFF:
+        return None
+    said = dict(message.headers) if rules.cards else _NOTHING
+    if said.get(card.ORIGIN) is not None:
+        return None
+    return _dedup_id(message, said, _lane(message, said, rules), rules)
+
+
+def lane_of(message: NewMessage, rules: QueueRules) -> bytes | None:
+    """What keeps messages together that is to be appended: its group, or its key."""
+    lane = message.key
+    for name, value in message.headers:
+        if name == card.GROUP:
+            lane = value
+    return lane or (b"" if rules.fifo else None)
+
+
+def dedup_id(one: bytes, lane: bytes | None, rules: QueueRules) -> bytes:
+    """The id under which a message is remembered."""
+    return make_id(b"id", one, lane or b"") if rules.deduplication_by_group else make_id(b"id", one)
+
+
+def _alike(last: DeliveryHeaders, one: DeliveryHeaders) -> bool:
+    """Neighbours that can share a run. Those with a lane or an id stand for themselves."""
+    if one.dedup is not None or one.origin is not None or one.run.lane is not None:
+        return False
+    if last.dedup is not None or last.origin is not None:
+        return False
+    run, other = last.run, one.run
+    return (
+        run.end == other.first
+        and run.lane is None
+        and run.level == other.level
+        and run.at_ms == other.at_ms
+        and run.expire_ms == other.expire_ms
+    )
+
+
+def _number(text: bytes | None, default: int) -> int:
+    if text is None or not 0 < len(text) <= _NUMBER_DIGITS_MAX or not text.isdigit():
+        return default
+    return int(text)

@@ -1,0 +1,71 @@
+"""Work groups of readers by offset, for native clients."""
+
+from penstock.core.errors import InvalidRequest, UnknownPartition
+from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.types import Offset
+from penstock.engine.delivery import cumulative_acks as covering
+from penstock.engine.delivery.service import EARLIEST
+from penstock.engine.topics.queue_upkeep import work_rules
+from penstock.machines.catalog import Topic
+from penstock.native.context import Context, Handlers, Reply
+from penstock.wire.cover_requests import AskStanding, BeginWork, Cover, Covered, Standing
+from penstock.wire.requests import Done
+
+DEAD_LETTERS = "share.dead.letter.policy"
+
+
+async def answer_begin(desk: Context, request: BeginWork, _payload: memoryview) -> Reply:
+    """Let a work group begin. One with a name of its own would drop what dies, as Kafka's share
+    groups do; whoever covers says why a message died, and wants it to be kept."""
+    if request.start < EARLIEST:
+        raise InvalidRequest(f"a work group cannot begin at {request.start}")
+    engine = desk.engine
+    topic, group = engine.topics.topic(request.name), request.group
+    if group != DEFAULT_WORK_GROUP and DEAD_LETTERS not in engine.groups.group_configs(group):
+        await engine.groups.configure_group(group, {DEAD_LETTERS: "move"})
+    rules = work_rules(engine.topics.catalog, topic, group)
+    await engine.delivery.open(topic, group, start=request.start, rules=rules)
+    return Done(), b""
+
+
+async def answer_standing(desk: Context, request: AskStanding, _payload: memoryview) -> Reply:
+    """Where it stands."""
+    topic = _checked(desk.topic(request.topic_id), request.index)
+    offset = Offset(max(request.offset, 0))
+    found = covering.standing(desk.engine.topics, topic, request.index, request.group, offset)
+    return Standing(*found), b""
+
+
+async def answer_cover(desk: Context, request: Cover, _payload: memoryview) -> Reply:
+    """A range is done, but for the dead."""
+    topic = _checked(desk.topic(request.topic_id), request.index)
+    reply = await covering.cover(
+        desk.engine.topics,
+        topic,
+        request.index,
+        request.group,
+        first=Offset(request.first),
+        end=Offset(request.end),
+        dead=[
+            (Offset(offset), reason[:DEAD_REASON_CHARACTERS_MAX]) for offset, reason in request.dead
+        ],
+        stream=request.stream,
+        batch=request.batch,
+    )
+    return Covered(reply.count, reply.upto), b""
+
+
+def _checked(topic: Topic, index: int) -> Topic:
+    if not 0 <= index < len(topic.partitions):
+        raise UnknownPartition(
+            f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}"
+        )
+    return topic
+
+
+COVER_HANDLERS: Handlers = {
+    AskStanding: answer_standing,
+    BeginWork: answer_begin,
+    Cover: answer_cover,
+}

@@ -1,0 +1,377 @@
+"""ReceiveMessage: records become messages, whoever wrote them.
+
+    value        Body. Bytes that SQS cannot carry as text come in base64, with a message attribute
+                 penstock.encoding=base64; no value at all (in Kafka, a key's deletion) is an empty
+                 text, with penstock.tombstone=true. These two are told even if nobody asks.
+    key          MessageGroupId in a FIFO queue; elsewhere a message attribute penstock.key
+    headers      message attributes (see `message_attributes`)
+    timestamp    SentTimestamp, or, of a message that was moved, when it was first sent
+
+A message that died elsewhere keeps its id, when it was sent, and how often it was received.
+"""
+
+import logging
+from base64 import b64encode
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from hashlib import md5
+
+from penstock.core import delivery_headers as card
+from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.limits import MIB
+from penstock.core.message import Message
+from penstock.core.message_id import message_id
+from penstock.core.move_filter import read_number
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.receiver import worker_name
+from penstock.engine.delivery.requests import Delivery, Wanted
+from penstock.machines.catalog import Topic
+from penstock.machines.queue_commands import Outcome, Verdict
+from penstock.sqs.answers import MessagesReceived, ReceivedMessage
+from penstock.sqs.attributes import ATTRIBUTE_NAMES
+from penstock.sqs.context import AGAIN, Call, Context, Told
+from penstock.sqs.errors import InternalFailure, InvalidAttributeName, OverLimit, invalid_value
+from penstock.sqs.message_attributes import (
+    NO_ATTRIBUTES,
+    TRACE_HEADER,
+    TYPES_HEADER,
+    WantedAttributes,
+    attribute_value,
+    digest_attributes,
+    header_attributes,
+    wanted_attributes,
+)
+from penstock.sqs.names import ACCOUNT, queue_arn
+from penstock.sqs.queue_profiles import OVERHEAD_BYTES, QueueProfile
+from penstock.sqs.requests import MessageAttributeValue, ReceiveMessage
+from penstock.sqs.send import check_id, sequence_number
+from penstock.sqs.text import decode_text
+
+MESSAGES_MAX = 10
+WAIT_SECONDS_MAX = 20
+VISIBILITY_SECONDS_MAX = 43_200
+KEY_ATTRIBUTE = "penstock.key"
+ENCODING_ATTRIBUTE = "penstock.encoding"
+TOMBSTONE_ATTRIBUTE = "penstock.tombstone"
+SYSTEM_ATTRIBUTES = frozenset({
+    "ApproximateFirstReceiveTimestamp",
+    "ApproximateReceiveCount",
+    "AWSTraceHeader",
+    "DeadLetterQueueSourceArn",
+    "MessageDeduplicationId",
+    "MessageGroupId",
+    "SenderId",
+    "SentTimestamp",
+    "SequenceNumber",
+})  # fmt: skip
+
+LEASED_BYTES_MAX = 2 * MIB
+"""So much, or about so much, several receivers get by one lease."""
+NONE: frozenset[str] = frozenset()
+_ATTEMPT = "ReceiveRequestAttemptId"
+_BASE64 = MessageAttributeValue(data_type="String", string_value="base64")
+_TRUE = MessageAttributeValue(data_type="String", string_value="true")
+
+logger = logging.getLogger(__name__)
+
+
+async def receive_message(
+    context: Context, request: ReceiveMessage, call: Call
+) -> MessagesReceived:
+    """Lease messages; waits for some if there are none."""
+    topic = context.queue(request.queue_url)
+    messages_max, lease_ms, wait_ms = _check(request, topic)
+    system, wanted = _wanted(request)
+    attempt = request.receive_request_attempt_id
+    deliveries: Sequence[Delivery]
+    if attempt is None:
+        deliveries = await context.queues.receive(
+            topic,
+            messages_max=messages_max,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            receiver=call.receiver,
+        )
+    else:
+        deliveries = await _receive_again(
+            context, topic, attempt, messages_max, lease_ms, wait_ms, call.receiver
+        )
+    if not deliveries and not wait_ms and not topic.settings.queue.fifo:
+        _check_in_flight(context, topic)
+    if deliveries:
+        context.flow.delivered(topic.name, len(deliveries))
+    return _show_all(context, topic, deliveries, system, wanted, call.region)
+
+
+def begin_receive_message(
+    context: Context, request: ReceiveMessage, call: Call, told: Told
+) -> bool:
+    """The same, together with what others receive in this moment, if there seems to be something;
+    `told` is called when it is leased. If there is nothing after all, or it cannot be had so, it is
+    told `AGAIN`: only the long way waits, and knows what to say. What nobody is there for any more
+    goes back."""
+    lane = context.lane(request.queue_url)
+    topic = lane.topic
+    if not lane.shares or request.receive_request_attempt_id is not None:
+        return False
+    if not context.queues.can_receive_now(topic, 0):
+        return False
+    messages_max, lease_ms, _ = _check(request, topic)
+    size = messages_max * lane.message_bytes
+    if size > LEASED_BYTES_MAX:
+        return False
+    context.receives.add(
+        topic,
+        0,
+        (Wanted(messages_max, lease_ms, call.receiver),),
+        partial(_tell_received, context, lane, call.region, _wanted(request), told),
+        size=size,
+        room=LEASED_BYTES_MAX,
+        kind=(lease_ms, worker_name(call.receiver)),
+    )
+    return True
+
+
+def _tell_received(
+    context: Context,
+    lane: QueueProfile,
+    region: str,
+    wants: tuple[frozenset[str], WantedAttributes],
+    told: Told,
+    dealt: Sequence[list[Delivery]] | PenstockError,
+) -> None:
+    deliveries = () if isinstance(dealt, PenstockError) else dealt[0]
+    if not deliveries:
+        told(AGAIN)
+        return
+    topic = lane.topic
+    try:
+        answer = _show_all(context, topic, deliveries, *wants, region)
+    except Exception:
+        logger.exception("messages of %s could not be shown", topic.name)
+        told(InternalFailure("This is a bug of Penstock; the broker's log tells more."))
+        return
+    lane.message_bytes = OVERHEAD_BYTES + len(deliveries[0].message.value or b"")
+    if told(answer):
+        context.flow.delivered(topic.name, len(deliveries))
+    else:
+        context.queues.give_back(topic, deliveries)
+
+
+def _wanted(request: ReceiveMessage) -> tuple[frozenset[str], WantedAttributes]:
+    """Which attributes of both kinds are asked for."""
+    older, newer = request.attribute_names, request.message_system_attribute_names
+    system = wanted_system(tuple(older or ()), tuple(newer or ())) if older or newer else NONE
+    names = request.message_attribute_names
+    return system, wanted_attributes(tuple(names)) if names else NO_ATTRIBUTES
+
+
+def _show_all(
+    context: Context,
+    topic: Topic,
+    deliveries: Sequence[Delivery],
+    system: frozenset[str],
+    wanted: WantedAttributes,
+    region: str,
+) -> MessagesReceived:
+    sign, topic_id = context.queues.sign, topic.topic_id
+    plain = not system and not wanted.any
+    shown: list[ReceivedMessage] = []
+    for one in deliveries:
+        message = one.message
+        value = message.value
+        text = decode_text(value) if value and plain and not message.headers else None
+        if text is None or value is None:
+            shown.append(show_message(one, topic, sign(one.receipt), system, wanted, region))
+        else:  # As nearly all are.
+            shown.append(
+                ReceivedMessage(
+                    message_id=message_id(topic_id, one.index, message.offset),
+                    receipt_handle=sign(one.receipt),
+                    md5_of_body=md5(value, usedforsecurity=False).hexdigest(),
+                    body=text,
+                )
+            )
+    return MessagesReceived(messages=shown)
+
+
+def _check(request: ReceiveMessage, topic: Topic) -> tuple[int, int | None, int]:
+    """How many messages, for how long, and how long to wait for them."""
+    count = request.max_number_of_messages
+    if count is None:
+        count = 1
+    elif not 1 <= count <= MESSAGES_MAX:
+        raise invalid_value(
+            count, "MaxNumberOfMessages", f"Must be between 1 and {MESSAGES_MAX}, if provided."
+        )
+    visibility = request.visibility_timeout
+    if visibility is not None and not 0 <= visibility <= VISIBILITY_SECONDS_MAX:
+        raise invalid_value(
+            visibility,
+            "VisibilityTimeout",
+            f"Must be >= 0 and <= {VISIBILITY_SECONDS_MAX}, if provided.",
+        )
+    wait = request.wait_time_seconds
+    if wait is not None and not 0 <= wait <= WAIT_SECONDS_MAX:
+        raise invalid_value(
+            wait, "WaitTimeSeconds", f"Must be >= 0 and <= {WAIT_SECONDS_MAX}, if provided."
+        )
+    queue = topic.settings.queue
+    attempt = request.receive_request_attempt_id
+    if attempt is not None:
+        if not queue.fifo:
+            raise invalid_value(
+                attempt,
+                _ATTEMPT,
+                "The request include parameter that is not valid for this queue type.",
+            )
+        check_id(attempt, _ATTEMPT)
+    lease_ms = None if visibility is None else visibility * 1_000
+    return count, lease_ms, queue.wait_ms if wait is None else wait * 1_000
+
+
+async def _receive_again(
+    context: Context,
+    topic: Topic,
+    attempt: str,
+    messages_max: int,
+    lease_ms: int | None,
+    wait_ms: int,
+    receiver: str,
+) -> Sequence[Delivery]:
+    """What the receive of this name was answered before, as far as it is still in flight, for as
+    long as if it were received now; otherwise what there is."""
+    answered = context.attempts.recall(topic.topic_id, attempt)
+    if answered:
+        again_ms = topic.settings.queue.work_rules.lease_ms if lease_ms is None else lease_ms
+        outcomes = await context.queues.settle(
+            topic, [(one.receipt, Verdict.EXTEND, again_ms, "") for one in answered]
+        )
+        pairs = zip(answered, outcomes, strict=True)
+        still = [one for one, outcome in pairs if outcome is Outcome.DONE]
+        if still:
+            return still
+    deliveries = await context.queues.receive(
+        topic, messages_max=messages_max, lease_ms=lease_ms, wait_ms=wait_ms, receiver=receiver
+    )
+    if deliveries:
+        context.attempts.remember(topic.topic_id, attempt, deliveries)
+    return deliveries
+
+
+def _check_in_flight(context: Context, topic: Topic) -> None:
+    """Amazon says so when a standard queue has nothing to give because too much is given away, to
+    those who do not wait. Said about partitions that are led here."""
+    most = topic.settings.queue.work_rules.in_flight_max
+    for index in range(len(topic.partitions)):
+        with suppress(Unavailable):
+            work = context.queues.work_here(topic, index, DEFAULT_WORK_GROUP)
+            if work is not None and work.in_flight >= most:
+                raise OverLimit("The maximum number of in flight messages is reached.")
+
+
+@lru_cache(1_024)
+def wanted_system(older: tuple[str, ...], newer: tuple[str, ...]) -> frozenset[str]:
+    """Which system attributes a receive asks for, by either of the two parameters.
+
+    The older one was declared as names of queue attributes, so those may be in it, for nothing."""
+    names = frozenset(older) | frozenset(newer)
+    for name in (*older, *newer):
+        if name not in SYSTEM_ATTRIBUTES and name not in ATTRIBUTE_NAMES:
+            raise InvalidAttributeName.unknown(name)
+    return SYSTEM_ATTRIBUTES if "All" in names else names & SYSTEM_ATTRIBUTES
+
+
+# Showing.
+
+
+def show_message(
+    delivery: Delivery,
+    topic: Topic,
+    handle: str,
+    system: frozenset[str],
+    wanted: WantedAttributes,
+    region: str,
+) -> ReceivedMessage:
+    """A delivery, as its receiver sees it."""
+    message = delivery.message
+    value = message.value
+    fifo = topic.settings.queue.fifo
+    attributes: dict[str, MessageAttributeValue] = {}
+    body = decode_text(value) if value else ""
+    if body is None or value is None:
+        body, value = _encode_body(value, attributes)
+    if wanted.any:
+        attributes |= header_attributes(message.headers, wanted)
+        if not fifo and message.key is not None and wanted.includes(KEY_ATTRIBUTE):
+            attributes[KEY_ATTRIBUTE] = attribute_value(message.key)
+    moved_id = message.header(card.MESSAGE_ID) if message.headers else None
+    return ReceivedMessage(
+        message_id=moved_id.decode("ascii", "replace")
+        if moved_id
+        else message_id(topic.topic_id, delivery.index, message.offset),
+        receipt_handle=handle,
+        md5_of_body=md5(value, usedforsecurity=False).hexdigest(),
+        body=body,
+        attributes=show_system(delivery, system, fifo=fifo, region=region) if system else {},
+        md5_of_message_attributes=digest_attributes(attributes),
+        message_attributes=attributes,
+    )
+
+
+def _encode_body(
+    value: bytes | None, attributes: dict[str, MessageAttributeValue]
+) -> tuple[str, bytes]:
+    """A body that is no text, as text and as bytes; the attributes say what was done."""
+    if value is None:
+        attributes[TOMBSTONE_ATTRIBUTE] = _TRUE
+        return "", b""
+    attributes[ENCODING_ATTRIBUTE] = _BASE64
+    encoded = b64encode(value)
+    return encoded.decode(), encoded
+
+
+def show_system(
+    delivery: Delivery, wanted: frozenset[str], *, fifo: bool, region: str
+) -> dict[str, str]:
+    """The system attributes of a message that are wanted and that it has."""
+    message = delivery.message
+    headers = dict(message.headers)
+    received = delivery.deliveries + read_number(headers.get(card.DEAD_DELIVERIES), 0)
+    first_ms = read_number(headers.get(card.DEAD_FIRST_MS), delivery.first_received_ms)
+    shown = {
+        "SenderId": ACCOUNT,
+        "SentTimestamp": str(read_number(headers.get(card.SENT_MS), message.timestamp_ms)),
+        "ApproximateReceiveCount": str(received),
+        "ApproximateFirstReceiveTimestamp": str(first_ms),
+    }
+    group = headers.get(card.GROUP) or (message.key if fifo else None)
+    if group:
+        shown["MessageGroupId"] = _show_bytes(group)
+    if fifo:
+        shown["SequenceNumber"] = sequence_number(message.offset)
+    deduplication_id = headers.get(card.DEDUP_ID)
+    if deduplication_id:
+        shown["MessageDeduplicationId"] = _show_bytes(deduplication_id)
+    dead_topic = headers.get(card.DEAD_TOPIC)
+    if dead_topic:
+        shown["DeadLetterQueueSourceArn"] = queue_arn(region, _show_bytes(dead_topic))
+    trace = _trace_header(message)
+    if trace:
+        shown["AWSTraceHeader"] = trace
+    return {name: value for name, value in shown.items() if name in wanted}
+
+
+def _trace_header(message: Message) -> str:
+    value = message.header(TRACE_HEADER) if message.headers else None
+    types = message.header(TYPES_HEADER) if value else None
+    if not value or (types is not None and b'"' + TRACE_HEADER.encode() + b'"' in types):
+        return ""  # Or somebody has given an attribute this name.
+    return _show_bytes(value)
+
+
+def _show_bytes(value: bytes) -> str:
+    """Bytes that should be text, and are not if somebody wrote them through Kafka."""
+    text = decode_text(value)
+    return b64encode(value).decode() if text is None else text

@@ -1,0 +1,1 @@
+"""Server-sent events and the caches that keep open pages cheap."""

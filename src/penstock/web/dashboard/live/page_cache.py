@@ -1,0 +1,58 @@
+"""Pages that many people have open, made once for all of them.
+
+All open pages ask for themselves at the same beat. Those that say only what the watch has seen say
+the same to everybody who asks for the same address, until the watch has looked again, an alert
+changes or the broker does: the second one to ask gets what the first one got. So a wall of screens
+costs what one of them costs.
+"""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.core.clock import precise_seconds
+from penstock.web.broker import Broker
+from penstock.web.dashboard.live.recent_readings import LINES_AGAIN_MS
+from penstock.web.dashboard.renderer import FRAGMENT, page_answer
+
+KEPT_MAX = 64
+KEPT_SECONDS = LINES_AGAIN_MS / 1_000
+"""The lines of other nodes are on such a page, and are asked for again after that."""
+
+
+class Shared:
+    """For one broker. A whole page has a token in it and is not shared, only the middle of one."""
+
+    def __init__(self, broker: Broker, now: Callable[[], float] = precise_seconds) -> None:
+        self._broker = broker
+        self._now = now
+        self._seen: tuple[object, ...] = ()
+        self._until = 0.0
+        self._made: dict[str, bytes] = {}
+
+    def find(self, request: Request) -> Response | None:
+        """What somebody else got, if nothing has changed since."""
+        seen, now = self._look(), self._now()
+        if now >= self._until or seen != self._seen:
+            self._seen, self._until = seen, now + KEPT_SECONDS
+            self._made.clear()
+        body = self._made.get(_key(request)) if FRAGMENT in request.headers else None
+        return None if body is None else page_answer(body)
+
+    def keep(self, request: Request, answer: Response) -> None:
+        """Remember what somebody got, unless things have changed while it was made."""
+        if FRAGMENT not in request.headers or answer.media_type != "text/html":
+            return
+        if answer.status_code == 200 and len(self._made) < KEPT_MAX and self._look() == self._seen:
+            self._made[_key(request)] = bytes(answer.body)
+
+    def _look(self) -> tuple[object, ...]:
+        broker, watch = self._broker, self._broker.watch
+        readings = None if watch is None else watch.readings
+        alerts = () if watch is None else watch.alerts.firing()
+        return broker.phase, readings, alerts, tuple(broker.problems())
+
+
+def _key(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}"

@@ -1,0 +1,63 @@
+"""Alerts: what fires, what is about to, what is over; and the rules they go by."""
+
+from starlette.requests import Request
+
+from penstock.watch.alert import AlertState
+from penstock.watch.rules import RULES, Unit
+from penstock.web.broker import Broker
+from penstock.web.dashboard.live.recent_readings import lately
+from penstock.web.dashboard.view import View
+from penstock.web.dashboard.widgets import filters as words
+
+RESOLVED_SHOWN = 50
+
+
+async def alerts(broker: Broker, _request: Request) -> View:
+    """All of them."""
+    seen = lately(broker)
+    active = () if seen.watch is None else seen.watch.alerts.active()
+    resolved = () if seen.watch is None else seen.watch.alerts.resolved()
+    return View(
+        template="alerts.html",
+        title="Alerts",
+        data={
+            "now_ms": 0 if seen.readings is None else seen.readings.at_ms,
+            "watching": seen.readings is not None,
+            "firing": [one for one in active if one.state is AlertState.FIRING],
+            "pending": [one for one in active if one.state is AlertState.PENDING],
+            "resolved": resolved[:RESOLVED_SHOWN],
+            "rules": _rules(broker),
+        },
+        json="/v1/alerts",
+        command="penstock alert list",
+    )
+
+
+def _rules(broker: Broker) -> list[dict[str, object]]:
+    if broker.watch is None:
+        return []
+    settings = broker.watch.settings
+    return [
+        {
+            "name": rule.name,
+            "title": rule.title,
+            "meaning": rule.meaning,
+            "about": rule.about,
+            "below": rule.below,
+            "levels": {
+                level.value: _written(at, rule.unit)
+                for level, at in settings.levels_for(rule.name).items()
+            },
+        }
+        for rule in RULES.values()
+    ]
+
+
+def _written(value: float, unit: Unit) -> str:
+    match unit:
+        case Unit.SHARE:
+            return words.share(value)
+        case Unit.DURATION:
+            return words.age(value)
+        case Unit.MESSAGES:
+            return words.number(value)

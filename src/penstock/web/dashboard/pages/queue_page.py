@@ -1,0 +1,334 @@
+"""The page of one queue: how it is, what is in it, what has failed, and what to do about it.
+
+What waits and what is leased is asked of the partitions at the moment the page is made, so that it
+is right after every change; rates come from the watch, which looks every few seconds.
+
+    ?tab=messages     what is in the queue (&state= &from= &message=)
+    ?tab=dead         what has failed for good (&reason= &text= &key= &header= &box= &message=)
+    ?tab=workers      who asks for messages
+    ?tab=send         a message by hand (&copy= the place of one to begin with)
+    ?tab=settings     how it is set
+    ?group=           the work group, if it is not the usual one
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+
+import msgspec
+from starlette.requests import Request
+
+from penstock.core.configs import ConfigKind
+from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Priorities
+from penstock.core.topic_configs import TOPIC_CONFIGS
+from penstock.core.types import Offset
+from penstock.engine.cluster.node import Node
+from penstock.engine.delivery.leader import ALL_STATES
+from penstock.engine.delivery.requests import QueueCounts
+from penstock.machines.topics import Topic
+from penstock.watch.history import queue_key
+from penstock.watch.readings import QueueReading
+from penstock.web.broker import Broker, node_of
+from penstock.web.dashboard.live.recent_readings import alerts_by_queue, lately
+from penstock.web.dashboard.view import View
+from penstock.web.dashboard.widgets.dead_letters import HERE, LETTERS, OWN, letter_box, one_letter
+from penstock.web.dashboard.widgets.drafts import draft_of
+from penstock.web.dashboard.widgets.filters import age, segment, size
+from penstock.web.dashboard.widgets.messages import (
+    ShownMessage,
+    parse_message_place,
+    queue_message,
+    queue_row,
+)
+from penstock.web.dashboard.widgets.payloads import AUTO, FORMS
+from penstock.web.dashboard.widgets.trouble import Trouble, troubles
+from penstock.web.queue_browser import BrowseWanted, browse
+from penstock.web.setting_names import (
+    BESIDES,
+    HIDDEN,
+    PREFIX,
+    queue_kind,
+    queue_settings,
+    short_name,
+)
+
+ROWS = 25
+PATIENCE_SECONDS = 2.0
+"""How long a page waits for a partition that has no leader now, before it says so."""
+SLOW = "Some partitions cannot be reached now: what is here is what was known last."
+POINTS = ("ready", "in_flight", "ack_rate")
+TABS = ("messages", "dead", "workers", "send", "settings")
+WORKERS_SHOWN = 100
+_STATES: Mapping[str, frozenset[str]] = {
+    "ready": frozenset({"visible"}),
+    "in-flight": frozenset({"in flight"}),
+    "delayed": frozenset({"delayed"}),
+    "dead": frozenset({"dead"}),
+}
+
+
+class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of a queue."""
+
+    name: str
+    value: str
+    meaning: str
+    """The same for people, where that is another text: 30 s for 30000."""
+    is_set: bool
+    about: str
+    allowed: str
+    choices: tuple[str, ...]
+
+
+async def queue_page(broker: Broker, request: Request) -> View:
+    """One queue."""
+    node = node_of(broker)
+    topic = node.engine.topics.topic(request.path_params["name"])
+    places = await node.survey.places(topic.partitions)
+    groups = sorted({name for place in places.values() for name in place.starts})
+    group = _group(request, groups)
+    reading = _reading(broker, topic, group)
+    counts, problem = await _counts(node, topic, group, reading)
+    own = bool(reading is not None and reading.dead_letters_of)
+    letters, lying = await _letters(node, topic)
+    tab = request.query_params.get("tab", "")
+    if tab not in TABS:
+        tab = "dead" if own else "messages"
+    settings = queue_settings(topic.configs)
+    data: dict[str, object] = {
+        "name": topic.name,
+        "kind": queue_kind(settings),
+        "paused": bool(settings["paused"]),
+        "partitions": len(topic.partitions),
+        "group": group,
+        "groups": groups,
+        "now_ms": node.engine.topics.clock.wall_ms(),
+        "ready": counts.visible,
+        "in_flight": counts.in_flight,
+        "delayed": counts.delayed,
+        "dead": counts.dead,
+        "letters": None if letters is None else letters.name,
+        "dead_letters": counts.dead + lying,
+        "dead_letters_of": list(reading.dead_letters_of) if reading is not None else [],
+        "oldest_age_ms": _oldest(node, counts),
+        "acked": counts.acked,
+        "reading": reading,
+        "troubles": _troubles(broker, topic, reading),
+        "points": _points(broker, topic, group),
+        "workers": [] if reading is None else list(reading.workers[:WORKERS_SHOWN]),
+        "tab": tab,
+        "path": f"/v1/queues/{segment(topic.name)}",
+        "here_address": _here(topic, group),
+        "gone": "",
+        "problem": problem,
+        "form": _form(request),
+        "chosen": None,
+        "priorities": topic.settings.queue.queue_rules.priorities is not Priorities.OFF,
+        "cards": topic.settings.queue.queue_rules.cards,
+    }
+    if not problem and tab in ("messages", "dead"):
+        data |= await _in_time(
+            _messages(node, topic, group, request)
+            if tab == "messages"
+            else _dead(node, topic, letters, group, request, counts, own=own, lying=lying)
+        )
+    if tab == "settings":
+        data["settings"] = setting_lines(topic)
+    if tab == "send":
+        data["draft"] = await draft_of(node, request.query_params.get("copy", ""))
+    if data["chosen"] is None and parse_message_place(request.query_params.get("message", "")):
+        where = letters if tab == "dead" and letters is not None else topic
+        data["gone"] = f"{where.name}:{request.query_params['message']}"
+    return View(
+        template="queue.html",
+        title=topic.name,
+        data=data,
+        json=f"/v1/queues/{segment(topic.name)}",
+        command=_command(topic, letters, tab, own=own),
+    )
+
+
+async def _in_time(part: Awaitable[dict[str, object]]) -> dict[str, object]:
+    """A part of the page, or why it is not there."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await part
+    except TimeoutError:
+        return {"problem": SLOW}
+    except PenstockError as error:
+        return {"problem": str(error)}
+
+
+async def _counts(
+    node: Node, topic: Topic, group: str, reading: QueueReading | None
+) -> tuple[QueueCounts, str]:
+    """As it is now; while a partition has no leader, what the watch has seen last, and why."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await node.delivery.counts(topic, group), ""
+    except TimeoutError:
+        problem = SLOW
+    except Unavailable as error:
+        problem = str(error)
+    if reading is None:
+        raise Unavailable(problem)
+    known = QueueCounts(
+        visible=reading.ready,
+        in_flight=reading.in_flight,
+        delayed=reading.delayed,
+        dead=reading.dead,
+        acked=reading.acked,
+    )
+    return known, problem
+
+
+async def _messages(node: Node, topic: Topic, group: str, request: Request) -> dict[str, object]:
+    asked = request.query_params
+    state = asked.get("state", "")
+    wanted = BrowseWanted(
+        group=group,
+        states=_STATES.get(state, ALL_STATES),
+        written=asked.get("from", "0"),
+        limit=ROWS,
+    )
+    page = await browse(node, topic, wanted)
+    return {
+        "state": state if state in _STATES else "",
+        "states": list(_STATES),
+        "rows": [queue_row(topic, group, one) for one in page.found],
+        "next": page.next,
+        "begins": "from" not in asked,
+        "chosen": await _chosen(node, topic, group, request),
+    }
+
+
+async def _dead(
+    node: Node,
+    topic: Topic,
+    letters: Topic | None,
+    group: str,
+    request: Request,
+    counts: QueueCounts,
+    *,
+    own: bool,
+    lying: int,
+) -> dict[str, object]:
+    """Where they lie depends on the queue; where both may be, on what was asked."""
+    box, where, work, total = HERE, topic, group, counts.dead
+    if letters is not None and request.query_params.get("box") != HERE:
+        box, where, work, total = LETTERS, letters, DEFAULT_WORK_GROUP, lying
+    elif own and not counts.dead:
+        box, total = OWN, counts.visible + counts.in_flight + counts.delayed
+    found = await letter_box(node, where, work, request, box=box, total=total)
+    chosen = await _chosen(node, where, work, request)
+    return {
+        "letter_box": found,
+        "here": counts.dead if box == LETTERS else 0,
+        "chosen": chosen,
+        "one": None if chosen is None else one_letter(where, work, chosen, box),
+        "policy": str(queue_settings(topic.configs)["dead_letter_policy"]),
+    }
+
+
+async def _chosen(node: Node, topic: Topic, group: str, request: Request) -> ShownMessage | None:
+    """The message that the address names, if it is still in the queue."""
+    place = parse_message_place(request.query_params.get("message", ""))
+    if place is None or place[0] >= len(topic.partitions):
+        return None
+    page = await node.delivery.browse(
+        topic, group=group, index=place[0], start=Offset(place[1]), messages_max=1
+    )
+    if not page or page[0].message.offset != place[1]:
+        return None
+    return queue_message(topic, group, page[0], _form(request))
+
+
+async def _letters(node: Node, topic: Topic) -> tuple[Topic | None, int]:
+    """The dead-letter queue, and how many letters lie in it."""
+    name = topic.settings.queue.dead_letter_topic
+    found = node.engine.topics.catalog.topic(name) if name and name != topic.name else None
+    if found is None:
+        return None, 0
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            counts = await node.delivery.counts(found)
+    except (PenstockError, TimeoutError):
+        return found, 0
+    return found, counts.visible + counts.in_flight + counts.delayed + counts.dead
+
+
+def setting_lines(topic: Topic) -> list[SettingLine]:
+    """Everything a queue is set to; what was set comes first."""
+    lines = [
+        SettingLine(
+            name=short_name(name),
+            value=topic.configs.get(name, one.default),
+            meaning=_meaning(name, topic.configs.get(name, one.default)),
+            is_set=name in topic.configs,
+            about=one.documentation,
+            allowed=one.allowed,
+            choices=("true", "false") if one.kind is ConfigKind.BOOLEAN else one.choices,
+        )
+        for name, one in TOPIC_CONFIGS.items()
+        if (name.startswith(PREFIX) and name != HIDDEN) or name in BESIDES
+    ]
+    return sorted(lines, key=lambda one: (not one.is_set, one.name))
+
+
+def _meaning(name: str, value: str) -> str:
+    if not value.isdecimal() or int(value) < 1_000:
+        return ""
+    return age(int(value)) if name.endswith(".ms") else size(int(value)) if "bytes" in name else ""
+
+
+def _group(request: Request, groups: list[str]) -> str:
+    wanted = request.query_params.get("group", DEFAULT_WORK_GROUP)
+    if wanted in groups or not groups:
+        return wanted if wanted in groups else DEFAULT_WORK_GROUP
+    return DEFAULT_WORK_GROUP if DEFAULT_WORK_GROUP in groups else groups[0]
+
+
+def _reading(broker: Broker, topic: Topic, group: str) -> QueueReading | None:
+    readings = lately(broker).readings
+    return None if readings is None else readings.queue(topic.name, group)
+
+
+def _troubles(broker: Broker, topic: Topic, reading: QueueReading | None) -> list[Trouble]:
+    if reading is None:
+        return []
+    alerts = alerts_by_queue(lately(broker).alerts).get(topic.name, ())
+    return troubles(reading, alerts)
+
+
+def _points(broker: Broker, topic: Topic, group: str) -> dict[str, list[float]]:
+    """How it went in the last minutes, for small lines beside the numbers."""
+    seen = lately(broker)
+    key = queue_key(topic.name, group)
+    found = {name: seen.points(key, name) for name in POINTS}
+    return {name: points if any(points) else [] for name, points in found.items()}
+
+
+def _oldest(node: Node, counts: QueueCounts) -> int | None:
+    if counts.oldest_ms < 0 or not counts.visible + counts.in_flight + counts.delayed:
+        return None
+    return max(0, node.engine.topics.clock.wall_ms() - counts.oldest_ms)
+
+
+def _here(topic: Topic, group: str) -> str:
+    """This page without anything chosen; a tab is added to it."""
+    work = "" if group == DEFAULT_WORK_GROUP else f"group={segment(group)}&"
+    return f"/queues/{segment(topic.name)}?{work}tab="
+
+
+def _form(request: Request) -> str:
+    wanted = request.query_params.get("view", AUTO)
+    return wanted if wanted in FORMS else AUTO
+
+
+def _command(topic: Topic, letters: Topic | None, tab: str, *, own: bool) -> str:
+    if tab == "dead":
+        if letters is None and not own:
+            return f"penstock queue dead {topic.name} revive"
+        return f"penstock queue redrive {topic.name if letters is None else letters.name} --dry-run"
+    words = {"messages": "peek", "send": "send", "settings": "describe", "workers": "describe"}
+    return f"penstock queue {words[tab]} {topic.name}"

@@ -1,0 +1,83 @@
+"""Search by name: queues, topics, groups; and messages by their id.
+
+What begins with the text comes before what has it somewhere, short names before long ones, and
+pages of the dashboard last.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from starlette.requests import Request
+
+from penstock.core.errors import PenstockError
+from penstock.core.internal_topics import is_internal
+from penstock.web.broker import Broker
+from penstock.web.dashboard.live.recent_readings import lately
+from penstock.web.dashboard.renderer import NAVIGATION
+from penstock.web.dashboard.view import View
+from penstock.web.dashboard.widgets.filters import segment
+
+RESULTS_MAX = 20
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of that name."""
+
+    kind: str
+    name: str
+    href: str
+
+
+async def search(broker: Broker, request: Request) -> View:
+    """What there is of that name."""
+    text = request.query_params.get("q", "").strip()
+    results = find(broker, text) if text else []
+    return View(
+        template="search.html",
+        title="Search",
+        data={"q": text, "results": results[:RESULTS_MAX], "more": len(results) > RESULTS_MAX},
+    )
+
+
+def find(broker: Broker, text: str) -> list[Found]:
+    """All that has the text in its name, and the message it may be the id of."""
+    wanted = text.lower()
+    found = [one for one in _everything(broker) if wanted in one.name.lower()]
+    found.sort(
+        key=lambda one: (
+            one.kind == "page",
+            not one.name.lower().startswith(wanted),
+            len(one.name),
+            one.name,
+        )
+    )
+    if looks_like_message(text):
+        found.append(Found(kind="message", name=text, href=f"/trace?message={segment(text)}"))
+    return found
+
+
+def looks_like_message(text: str) -> bool:
+    """Whether it may be the id of a message: long, of one word, with a digit in it."""
+    return len(text) >= 5 and " " not in text and any(letter.isdigit() for letter in text)
+
+
+def _everything(broker: Broker) -> Iterable[Found]:
+    readings = lately(broker).readings
+    queues: set[str] = set()
+    if readings is not None:
+        queues = {one.queue for one in readings.queues}
+        yield from (Found(kind="queue", name=one, href=f"/queues/{segment(one)}") for one in queues)
+        for group in readings.groups:
+            yield Found(kind="group", name=group.group, href=f"/groups/{segment(group.group)}")
+    for name in _topics(broker):
+        if name not in queues and not is_internal(name):
+            yield Found(kind="topic", name=name, href=f"/topics/{segment(name)}")
+    for place in NAVIGATION:
+        yield Found(kind="page", name=place.name, href=place.path)
+
+
+def _topics(broker: Broker) -> list[str]:
+    try:
+        return [] if broker.node is None else list(broker.node.engine.topics.catalog.topics)
+    except PenstockError:  # The catalog is being opened.
+        return []

@@ -1,0 +1,72 @@
+"""Working alone: all ordinary work may be in hand at once, a suspect's only by itself.
+
+Whatever a process holds when it dies has been delivered in vain once more, whether it was worked on
+or only waited. So whoever works on a suspect must hold nothing else: the crews of the process give
+back what lies ready (`clear`) and take nothing until it is over (`resume`), and what is in hand is
+finished first, unless that takes longer than half a minute: a suspect does not stop a queue.
+
+Nobody waits for leave, because whoever waits holds a message: it is granted at once, or it is not,
+and then the message goes back too, before the context is left.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+_log = logging.getLogger(__name__)
+
+FINISH_SECONDS = 30.0
+
+
+class ExclusiveSlot:
+    """One for all crews of a process."""
+
+    def __init__(self) -> None:
+        self._others = 0
+        """How many have a message in hand, but for the one that is alone."""
+        self._is_wanted = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._crews: list[tuple[Callable[[], Awaitable[None]], Callable[[], None]]] = []
+
+    def join(self, clear: Callable[[], Awaitable[None]], resume: Callable[[], None]) -> None:
+        """A crew that is to make room when somebody has to be alone."""
+        self._crews.append((clear, resume))
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[bool]:
+        """Work beside others; False if somebody is alone, or about to be."""
+        self._others += 1
+        self._empty.clear()
+        try:
+            yield not self._is_wanted
+        finally:
+            self._others -= 1
+            if not self._others:
+                self._empty.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[bool]:
+        """Work while nobody else does; False if somebody else is alone, or about to be."""
+        if self._is_wanted:
+            async with self.together():
+                yield False
+            return
+        self._is_wanted = True
+        try:
+            for clear, _ in self._crews:
+                await clear()
+            await self._wait_empty()
+            yield True
+        finally:
+            self._is_wanted = False
+            for _, resume in self._crews:
+                resume()
+
+    async def _wait_empty(self) -> None:
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._empty.wait()
+        except TimeoutError:
+            _log.warning("a suspect is worked on beside work that has lasted for long")

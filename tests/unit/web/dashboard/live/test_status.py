@@ -1,0 +1,117 @@
+"""What an open page is told."""
+
+from typing import cast
+
+from penstock.core.alert_levels import Level
+from penstock.core.errors import NotLeader
+from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.watch.alert import Alert
+from penstock.watch.watch import Watch
+from penstock.web.broker import Phase
+from penstock.web.dashboard.live.status import Pulse, other_nodes
+from tests.unit.web.asgi import FakeBroker, FakeEngine, FakeLeader, FakeNode, FakeRecord, FakeTopics
+from tests.unit.web.dashboard.widgets.test_trouble import alert
+
+
+class LedTopics(FakeTopics):
+    """Who leads which of three shards is set by a test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leaders = {0: 1, 1: 2, 2: 3}
+        self.reached = {1, 2, 3}
+        self.alive = lambda: frozenset(map(NodeId, self.reached))
+        self.catalog.nodes = {
+            NodeId(one): FakeRecord(f"127.0.0.1:909{one}", f"127.0.0.1:808{one}")
+            for one in (1, 2, 3)
+        }
+
+    def leader(self, shard: ShardId) -> FakeLeader:
+        return FakeLeader(NodeId(self.leaders[shard]))
+
+
+def led_engine() -> FakeEngine:
+    engine = FakeEngine()
+    engine.topics = LedTopics()
+    return engine
+
+
+def test_a_leader_dies_and_another_takes_over() -> None:
+    engine = FakeEngine()
+    engine.topics = topics = LedTopics()
+    pulse = Pulse(FakeBroker(node=FakeNode(engine=engine)))
+    first = pulse.beat()
+    assert (first.problems, first.lines) == ([], [])
+    topics.reached = {1, 3}  # Nobody has noticed yet that node 2 does not lead any more.
+    lost = pulse.beat()
+    assert lost.problems == [
+        "node 2 cannot be reached",
+        "shard 1 has no leader: what belongs there waits",
+    ]
+    assert lost.lines == ["node 2 cannot be reached", "shard 1 lost its leader"]
+    topics.leaders = {0: 1, 1: NO_NODE, 2: 3}
+    assert pulse.beat().problems == lost.problems
+    topics.leaders = {0: 1, 1: 3, 2: 3}
+    found = pulse.beat()
+    assert found.problems == ["node 2 cannot be reached"]
+    assert found.lines == ["node 3 leads shard 1 now"]
+    topics.reached = {1, 2, 3}
+    assert pulse.beat().lines == ["node 2 is here again"]
+    assert pulse.beat().lines == []
+
+
+def test_a_look_takes_nothing_from_the_next_beat() -> None:
+    engine = FakeEngine()
+    engine.topics = topics = LedTopics()
+    pulse = Pulse(FakeBroker(node=FakeNode(engine=engine)))
+    pulse.beat()
+    topics.leaders = {0: 2, 1: 2, 2: 2}
+    assert pulse.look().lines == []
+    assert pulse.beat().lines == ["node 2 leads shards 0 and 2 now"]
+
+
+def test_a_broker_that_is_not_there_yet() -> None:
+    assert Pulse(FakeBroker(phase=Phase.STARTING, node=None)).beat().problems == ["it is starting"]
+    waiting = FakeBroker(phase=Phase.STARTING, node=None, reasons=["waits for node 2"])
+    assert Pulse(waiting).beat().problems == ["waits for node 2"]
+    assert other_nodes(waiting) == []
+
+
+def test_a_catalog_that_is_being_opened() -> None:
+    class Reopening(LedTopics):
+        def leader(self, shard: ShardId) -> FakeLeader:
+            raise NotLeader("the catalog of this node is being opened")
+
+    engine = FakeEngine()
+    engine.topics = Reopening()
+    beat = Pulse(FakeBroker(node=FakeNode(engine=engine))).beat()
+    assert beat.problems == ["the catalog of this node is being opened"]
+
+
+def test_where_the_same_page_is() -> None:
+    found = other_nodes(FakeBroker(node=FakeNode(engine=led_engine())))
+    assert found == [(2, "127.0.0.1:8082"), (3, "127.0.0.1:8083")]
+
+
+def test_alerts_that_begin_and_end_are_told_once() -> None:
+    class FakeAlerts:
+        active: tuple[Alert, ...] = ()
+
+        def firing(self) -> tuple[Alert, ...]:
+            return self.active
+
+    class FakeWatch:
+        alerts = FakeAlerts()
+
+    broker = FakeBroker()
+    broker.watch = cast(Watch, FakeWatch())
+    alerts = FakeWatch.alerts
+    pulse = Pulse(broker)
+    alerts.active = (alert("old", Level.WARNING),)
+    first = pulse.beat()
+    assert (first.lines, first.alerts["warning"]) == ([], 1), "what was so before is no news"
+    alerts.active = (alert("new", Level.CRITICAL),)
+    assert pulse.beat().lines == ["alert: new is deep", "over: old is deep"]
+    assert pulse.beat().lines == []
+    alerts.active = tuple(alert(str(number), Level.ATTENTION) for number in range(9))
+    assert pulse.beat().lines == ["9 alerts began to fire, 1 are over"]
