@@ -30,20 +30,17 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.core.decoders import decode_msgpack
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     CatalogFull,
     InvalidConfig,
     InvalidRequest,
-    LocalError,
-    PenstockError,
     UnsupportedVersion,
 )
 from penstock.core.group_configs import GroupSettings
 from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
-from penstock.core.types import NodeId, Offset, PartitionId, ProducerId, ShardId, Term, TopicId
+from penstock.core.types import NodeId, PartitionId, ProducerId, ShardId, TopicId
 from penstock.machines.catalog_commands import (
+    CATALOG_CODEC,
     AddNode,
     AddPartitions,
     CatalogCommand,
@@ -59,11 +56,10 @@ from penstock.machines.catalog_commands import (
     RemoveNode,
     TakeProducerIds,
     UseCatalogVersion,
-    decode_catalog_command,
-    encode_catalog_command,
 )
+from penstock.machines.command_machine import CommandMachine, SnapshotLayout
 from penstock.machines.group_configs import GroupConfigTable
-from penstock.machines.machine import Applied, Plan, Propose, Refused, Reply, Request, refusal
+from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
 from penstock.machines.secrets import Secrets
 from penstock.machines.topics import Topic, TopicRow, TopicTable
@@ -145,15 +141,7 @@ CatalogReply = (
 """All that the catalog may answer. The tags let a peer tell the answers apart."""
 
 
-class _SnapshotHead(msgspec.Struct, array_like=True):
-    version: int
-
-
-class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The layout belongs to the version, which comes first and is read before the rest."""
-
-    version: int
-    time_ms: int
+class _Snapshot(SnapshotLayout):
     revision: int
     next_producer_id: int
     next_partition: int
@@ -162,31 +150,21 @@ class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     nodes: list[NodeRecord]
     retired: list[NodeId]
     placement: list[tuple[ShardId, Placement]]
-    group_configs: list[tuple[str, dict[str, str]]] = []
-    secrets: list[tuple[str, bytes]] = []
+    group_configs: list[tuple[str, dict[str, str]]] = msgspec.field(default_factory=list)
+    secrets: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
 
 
-class Catalog:
-    """The machine of the catalog's shard. Implements `Machine`."""
+class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
+    """The machine of the catalog's shard."""
 
-    __slots__ = (
-        "_groups",
-        "_newest_version",
-        "_next_producer_id",
-        "_nodes",
-        "_revision",
-        "_secrets",
-        "_time_ms",
-        "_time_planned_ms",
-        "_topics",
-        "_version",
-    )
+    __slots__ = ("_groups", "_next_producer_id", "_nodes", "_revision", "_secrets", "_topics")
+
+    name = "a catalog"
+    codec = CATALOG_CODEC
+    layout = _Snapshot
 
     def __init__(self, *, newest_version: int = CATALOG_NEWEST_VERSION) -> None:
-        self._newest_version = newest_version  # A test plays an older or a newer build.
-        self._version = 1
-        self._time_ms = 0
-        self._time_planned_ms = 0
+        super().__init__(newest_version)
         self._revision = 0
         self._next_producer_id = 0
         self._topics = TopicTable()
@@ -195,14 +173,6 @@ class Catalog:
         self._secrets = Secrets()
 
     # Reading: on every node, all the time.
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @property
-    def time_ms(self) -> int:
-        return self._time_ms
 
     @property
     def revision(self) -> int:
@@ -270,9 +240,6 @@ class Catalog:
         """Random bytes that all nodes share, by name; nobody else is to see them."""
         return self._secrets.by_name
 
-    def log_starts(self) -> Mapping[PartitionId, Offset]:
-        return {}
-
     def describe(self) -> str:
         """`version 1 time 1700 revision 4 topics 2 partitions 8 nodes 3`."""
         return (
@@ -280,37 +247,11 @@ class Catalog:
             f" topics {len(self.topics)} partitions {self.partition_count} nodes {len(self.nodes)}"
         )
 
-    # Planning: nothing is decided yet.
-
-    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
-        if not isinstance(request, CatalogCommand):
-            raise LocalError(f"{type(request).__name__} is no request to the catalog")
-        if isinstance(request, UseCatalogVersion):
-            self._check_version(request.version)
-        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
-        payload = encode_catalog_command(request, stamp_ms=stamp_ms)
-        self._time_planned_ms = stamp_ms
-        return Propose(payload, stamp_ms)
-
-    def forget_plans(self) -> None:
-        self._time_planned_ms = self._time_ms
-
     # Applying: on every replica; the only code that changes state.
 
-    def apply(self, entry: Entry) -> Applied:
-        if entry.kind != EntryKind.COMMAND:
-            return Applied()
-        command = decode_catalog_command(entry.payload)
-        if isinstance(command, UseCatalogVersion):
-            self._check_version(command.version)  # Not a refusal: this node has to stop.
-        stamp_ms = command.stamp_ms
-        assert stamp_ms >= self._time_ms, f"log time goes back from {self._time_ms} to {stamp_ms}"
-        self._time_ms = stamp_ms
-        try:
-            self.check(command)
-        except PenstockError as error:
-            return Applied((refusal(error),))
-        return Applied((self._carry_out(command),))
+    def _carry_out(self, command: CatalogCommand) -> Applied:
+        self.check(command)
+        return Applied((self._change(command),))
 
     def check(self, command: CatalogCommand) -> None:
         """Raise what the command would be refused with, were it applied now; change nothing."""
@@ -350,7 +291,7 @@ class Catalog:
                         f" {version}"
                     )
 
-    def _carry_out(self, command: CatalogCommand) -> CatalogReply:
+    def _change(self, command: CatalogCommand) -> CatalogReply:
         """Do what `check` has nothing against. Asking for what is there already is no change."""
         changed = True
         reply: CatalogReply
@@ -408,32 +349,22 @@ class Catalog:
         if self._next_producer_id + count > _PRODUCER_IDS:
             raise CatalogFull("all producer ids are used up; move to a new cluster")
 
-    def _check_version(self, version: int) -> None:
-        if not 1 <= version <= self._newest_version:
-            raise UnsupportedVersion(
-                f"a catalog of version {version} is asked for, this build knows up to"
-                f" {self._newest_version}: start this node with a later version of Penstock"
-            )
-
     # Snapshots.
 
-    def snapshot(self) -> bytes:
-        # Tables are written sorted by key: the order they grew in is not state.
-        return msgspec.msgpack.encode(
-            _Snapshot(
-                self._version,
-                self._time_ms,
-                self._revision,
-                self._next_producer_id,
-                self.next_partition,
-                self._topics.rows(),
-                self.shards,
-                [self.nodes[node] for node in sorted(self.nodes)],
-                sorted(self.retired),
-                sorted(self.placement.items()),
-                sorted((group, dict(one)) for group, one in self.group_configs.items()),
-                sorted(self.secrets.items()),
-            )
+    def _record(self) -> _Snapshot:
+        return _Snapshot(
+            self._version,
+            self._time_ms,
+            self._revision,
+            self._next_producer_id,
+            self.next_partition,
+            self._topics.rows(),
+            self.shards,
+            [self.nodes[node] for node in sorted(self.nodes)],
+            sorted(self.retired),
+            sorted(self.placement.items()),
+            sorted((group, dict(one)) for group, one in self.group_configs.items()),
+            sorted(self.secrets.items()),
         )
 
     def move(
@@ -462,36 +393,24 @@ class Catalog:
         self._next_producer_id += producer_ids_skipped
         self._revision += 1
 
-    def restore(self, data: bytes) -> None:
+    def _load(self, state: _Snapshot) -> None:
         try:
-            self._check_version(decode_msgpack(data, _SnapshotHead).version)
-            state = decode_msgpack(data, _Snapshot)
             groups = GroupConfigTable(dict(state.group_configs))
-        except (msgspec.DecodeError, InvalidConfig) as error:
-            raise _unreadable(str(error)) from error
+        except InvalidConfig as error:
+            raise self._unreadable(str(error)) from error
         count = sum(row.partition_count() for row in state.topics)
         if count > PARTITIONS_MAX:
-            raise _unreadable(f"it speaks of {count} partitions, {PARTITIONS_MAX} at most")
+            raise self._unreadable(f"it speaks of {count} partitions, {PARTITIONS_MAX} at most")
         topics, nodes = TopicTable(state.next_partition), NodeTable()
         topics.restore(state.topics)
         nodes.shards = state.shards
         nodes.nodes = {record.node: record for record in state.nodes}
         nodes.retired = frozenset(state.retired)
         nodes.placement = dict(state.placement)
-        self._version = state.version
-        self._time_ms = state.time_ms
         self._revision = state.revision
         self._next_producer_id = state.next_producer_id
         self._topics, self._nodes = topics, nodes
         self._groups, self._secrets = groups, Secrets(dict(state.secrets))
-        self.forget_plans()
-
-
-def _unreadable(problem: str) -> UnsupportedVersion:
-    return UnsupportedVersion(
-        f"this is no snapshot of a catalog that this build can read ({problem}); start this node"
-        " with the version of Penstock that wrote it or a newer one"
-    )
 
 
 __all__ = [

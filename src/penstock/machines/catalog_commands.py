@@ -7,10 +7,9 @@ What must be drawn by chance (a topic's id, a node's incarnation) is drawn by wh
 in with the command: a machine draws nothing.
 """
 
-from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import CATALOG_COMMAND_BYTES_MAX
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId, TopicId
-from penstock.machines.command_codec import CommandCodec, Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
 
 
 class FoundCluster(Stamped, frozen=True, kw_only=True, tag="found_cluster"):
@@ -102,10 +101,8 @@ class TakeProducerIds(Stamped, frozen=True, kw_only=True, tag="take_producer_ids
     count: int
 
 
-class UseCatalogVersion(Stamped, frozen=True, kw_only=True, tag="use_catalog_version"):
-    """Apply everything of the catalog after this entry as version `version` does."""
-
-    version: int
+class UseCatalogVersion(VersionCommand, frozen=True, kw_only=True, tag="use_catalog_version"):
+    """Apply every entry after this one as the version does."""
 
 
 class ConfigureGroup(Stamped, frozen=True, kw_only=True, tag="configure_group"):
@@ -142,8 +139,8 @@ CatalogCommand = (
     | KeepSecret
 )
 
-_CODEC: CommandCodec[CatalogCommand] = CommandCodec(
-    msgpack_decoder(CatalogCommand), CATALOG_COMMAND_BYTES_MAX
+CATALOG_CODEC: CommandCodec[CatalogCommand] = CommandCodec(
+    CatalogCommand, CATALOG_COMMAND_BYTES_MAX
 )
-encode_catalog_command = _CODEC.encode
-decode_catalog_command = _CODEC.decode
+encode_catalog_command = CATALOG_CODEC.encode
+decode_catalog_command = CATALOG_CODEC.decode

@@ -5,10 +5,11 @@ command that is half understood is applied differently on different replicas: an
 missing field or one too many means that a later build wrote it, and the node must stop.
 """
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args
 
 import msgspec
 
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidRequest, UnsupportedVersion
 from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX
 from penstock.machines.machine import Request
@@ -20,17 +21,22 @@ class Stamped(Request, frozen=True, array_like=True, forbid_unknown_fields=True)
     stamp_ms: int = 0
 
 
+class VersionCommand(Stamped, frozen=True, kw_only=True):
+    """Apply every entry after this one as version `version` of the machine does."""
+
+    version: int
+
+
 C = TypeVar("C", bound=Stamped)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 class CommandCodec(Generic[C]):
-    """For the commands that a decoder knows, up to so many bytes each."""
+    """Encodes and decodes the commands of a union, each of at most `bytes_max` bytes."""
 
-    def __init__(
-        self, decoder: msgspec.msgpack.Decoder[C], bytes_max: int = ENTRY_PAYLOAD_BYTES_MAX
-    ) -> None:
-        self._decoder = decoder
+    def __init__(self, union: object, bytes_max: int = ENTRY_PAYLOAD_BYTES_MAX) -> None:
+        self.commands: tuple[type[Stamped], ...] = get_args(union)
+        self._decoder: msgspec.msgpack.Decoder[C] = msgpack_decoder(union)
         self._bytes_max = bytes_max
 
     def encode(self, command: C, *, stamp_ms: int) -> bytes:

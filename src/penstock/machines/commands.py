@@ -6,9 +6,8 @@ it, and `command_codec` writes it.
 Tags, and the order of fields, are on disk: never rename, reorder or reuse them.
 """
 
-from penstock.core.decoders import msgpack_decoder
 from penstock.core.types import Offset, PartitionId
-from penstock.machines.command_codec import CommandCodec, Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
 
 
 class CreatePartition(Stamped, frozen=True, kw_only=True, tag="create_partition"):
@@ -36,14 +35,12 @@ class ExpireProducers(Stamped, frozen=True, kw_only=True, tag="expire_producers"
     before_ms: int
 
 
-class UseVersion(Stamped, frozen=True, kw_only=True, tag="use_version"):
-    """Apply everything after this entry as version `version` does."""
-
-    version: int
+class UseVersion(VersionCommand, frozen=True, kw_only=True, tag="use_version"):
+    """Apply every entry after this one as the version does."""
 
 
 Command = CreatePartition | DeletePartition | TrimPartition | ExpireProducers | UseVersion
 
-_CODEC: CommandCodec[Command] = CommandCodec(msgpack_decoder(Command))
+_CODEC: CommandCodec[Command] = CommandCodec(Command)
 encode_command = _CODEC.encode
 decode_command = _CODEC.decode

@@ -8,9 +8,8 @@ Whatever chance decides (a member's id) and whatever is a setting of a node (how
 group may have) is in the command: applying it must come out the same everywhere.
 """
 
-from penstock.core.decoders import msgpack_decoder
 from penstock.core.types import TopicId
-from penstock.machines.command_codec import CommandCodec, Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
 
 
 class JoinMember(Stamped, frozen=True, kw_only=True, tag="join_member"):
@@ -100,10 +99,8 @@ class DeleteGroup(Stamped, frozen=True, kw_only=True, tag="delete_group"):
     group: str
 
 
-class UseGroupsVersion(Stamped, frozen=True, kw_only=True, tag="use_groups_version"):
-    """Apply everything after this entry as version `version` of the groups does."""
-
-    version: int
+class UseGroupsVersion(VersionCommand, frozen=True, kw_only=True, tag="use_groups_version"):
+    """Apply every entry after this one as the version does."""
 
 
 GroupCommand = (
@@ -120,6 +117,6 @@ GroupCommand = (
     | UseGroupsVersion
 )
 
-_CODEC: CommandCodec[GroupCommand] = CommandCodec(msgpack_decoder(GroupCommand))
-encode_group_command = _CODEC.encode
-decode_group_command = _CODEC.decode
+GROUP_CODEC: CommandCodec[GroupCommand] = CommandCodec(GroupCommand)
+encode_group_command = GROUP_CODEC.encode
+decode_group_command = GROUP_CODEC.decode

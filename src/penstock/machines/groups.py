@@ -18,28 +18,23 @@ knows who is alive, and asks for `ExpireMembers` when somebody is not.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
-import msgspec
-
-from penstock.core.decoders import decode_msgpack
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     FencedInstance,
     GroupNotEmpty,
     GroupSubscribed,
     IllegalGeneration,
-    LocalError,
     Overloaded,
-    PenstockError,
     UnknownGroup,
     UnknownMember,
-    UnsupportedVersion,
 )
 from penstock.core.limits import GROUPS_PER_SHARD_MAX, OFFSETS_PER_GROUP_MAX
-from penstock.core.types import Offset, PartitionId, Term, TopicId
+from penstock.core.types import Offset, TopicId
+from penstock.machines.command_machine import CommandMachine, SnapshotLayout
 from penstock.machines.group import CommittedOffset, Group, GroupRecord, GroupState, Member
 from penstock.machines.group_commands import (
+    GROUP_CODEC,
     AssignMembers,
     CompleteJoin,
     DeleteGroup,
@@ -52,25 +47,18 @@ from penstock.machines.group_commands import (
     RemoveMembers,
     StoreOffsets,
     UseGroupsVersion,
-    decode_group_command,
-    encode_group_command,
 )
 from penstock.machines.machine import (
     Applied,
     Effect,
-    Plan,
-    Propose,
     Refused,
     Reply,
-    Request,
     refusal,
 )
 from penstock.machines.subscription import CONSUMER_PROTOCOL_TYPE
 
 NEWEST_VERSION = 1
 """The newest behaviour this build knows. It knows all before it, too."""
-
-_COMMANDS = get_args(GroupCommand)
 
 
 class GroupChanged(Effect, frozen=True, gc=False):
@@ -132,39 +120,25 @@ class GroupsSettings:
 DEFAULT_SETTINGS = GroupsSettings()
 
 
-class _SnapshotHead(msgspec.Struct, array_like=True):
-    version: int
-
-
-class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The layout belongs to the version, which comes first and is read before the rest."""
-
-    version: int
-    time_ms: int
+class _Snapshot(SnapshotLayout):
     groups: dict[str, GroupRecord]
 
 
-class Groups:
-    """The machine of one shard's groups. Implements `Machine`."""
+class Groups(CommandMachine[GroupCommand, _Snapshot]):
+    """The machine of one shard's groups."""
 
-    __slots__ = ("_groups", "_settings", "_time_ms", "_time_planned_ms", "_version")
+    __slots__ = ("_groups", "_settings")
+
+    name = "groups"
+    codec = GROUP_CODEC
+    layout = _Snapshot
 
     def __init__(self, settings: GroupsSettings = DEFAULT_SETTINGS) -> None:
+        super().__init__(settings.newest_version)
         self._settings = settings
-        self._version = 1
-        self._time_ms = 0
-        self._time_planned_ms = 0
         self._groups: dict[str, Group] = {}
 
     # Reading.
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @property
-    def time_ms(self) -> int:
-        return self._time_ms
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -209,28 +183,16 @@ class Groups:
             return False
         return not found.offsets or bool(_expired(found, before_ms))
 
-    def log_starts(self) -> Mapping[PartitionId, Offset]:
-        return {}
-
     def describe(self) -> str:
         """`version 1 time 1700 groups 2`."""
         return f"version {self._version} time {self._time_ms} groups {len(self._groups)}"
 
     # Planning: on the leader.
 
-    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
-        if not isinstance(request, _COMMANDS):
-            raise LocalError(f"{type(request).__name__} is no request to groups")
-        if isinstance(request, JoinMember | StoreOffsets):
-            self._check_room(request)
-        elif isinstance(request, UseGroupsVersion):
-            self._check_version(request.version)
-        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
-        self._time_planned_ms = stamp_ms
-        return Propose(encode_group_command(request, stamp_ms=stamp_ms), stamp_ms)
-
-    def forget_plans(self) -> None:
-        self._time_planned_ms = self._time_ms
+    def _admit(self, command: GroupCommand) -> GroupCommand:
+        if isinstance(command, JoinMember | StoreOffsets):
+            self._check_room(command)
+        return command
 
     def _check_room(self, request: JoinMember | StoreOffsets) -> None:
         """What is under way is not counted: a bound may be exceeded by that much, not more."""
@@ -254,30 +216,7 @@ class Groups:
                     retry_after_ms=1_000,
                 )
 
-    def _check_version(self, version: int) -> None:
-        if not 1 <= version <= self._settings.newest_version:
-            raise UnsupportedVersion(
-                f"groups of version {version} are asked for, this build knows up to"
-                f" {self._settings.newest_version}: start this node with a later version"
-                " of Penstock"
-            )
-
     # Applying: on every replica; the only code that changes state.
-
-    def apply(self, entry: Entry) -> Applied:
-        if entry.kind is not EntryKind.COMMAND:
-            return Applied()
-        command = decode_group_command(entry.payload)
-        if isinstance(command, UseGroupsVersion):
-            self._check_version(command.version)
-        assert command.stamp_ms >= self._time_ms, (
-            f"log time goes back from {self._time_ms} to {command.stamp_ms}"
-        )
-        self._time_ms = command.stamp_ms
-        try:
-            return self._carry_out(command)
-        except PenstockError as error:
-            return Applied((refusal(error),))
 
     def _carry_out(self, command: GroupCommand) -> Applied:
         match command:
@@ -440,25 +379,14 @@ class Groups:
 
     # Snapshots.
 
-    def snapshot(self) -> bytes:
+    def _record(self) -> _Snapshot:
         records = {name: self._groups[name].record() for name in sorted(self._groups)}
-        return msgspec.msgpack.encode(_Snapshot(self._version, self._time_ms, records))
+        return _Snapshot(self._version, self._time_ms, records)
 
-    def restore(self, data: bytes) -> None:
-        try:
-            self._check_version(decode_msgpack(data, _SnapshotHead).version)
-            state = decode_msgpack(data, _Snapshot)
-        except msgspec.DecodeError as error:
-            raise UnsupportedVersion(
-                f"this is no snapshot of groups that this build can read ({error}); start this"
-                " node with the version of Penstock that wrote it or a newer one"
-            ) from error
-        self._version = state.version
-        self._time_ms = state.time_ms
+    def _load(self, state: _Snapshot) -> None:
         self._groups = {
             name: Group.from_record(name, record) for name, record in state.groups.items()
         }
-        self.forget_plans()
 
 
 def _expired(group: Group, before_ms: int) -> list[tuple[TopicId, int]]:

@@ -9,11 +9,10 @@ starting the same move twice is starting it once.
 
 from enum import IntEnum
 
-from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import MOVE_COMMAND_BYTES_MAX
 from penstock.core.move_filter import MoveFilter
 from penstock.core.types import Offset, TopicId
-from penstock.machines.command_codec import CommandCodec, Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
 
 
 class MoveState(IntEnum):
@@ -79,16 +78,12 @@ class ForgetMoves(Stamped, frozen=True, kw_only=True, tag="forget_moves"):
     sources: tuple[TopicId, ...]
 
 
-class UseMovesVersion(Stamped, frozen=True, kw_only=True, tag="use_moves_version"):
-    """Apply everything after this entry as version `version` of the moves does."""
-
-    version: int
+class UseMovesVersion(VersionCommand, frozen=True, kw_only=True, tag="use_moves_version"):
+    """Apply every entry after this one as the version does."""
 
 
 MoveCommand = StartMove | ProgressMove | CancelMove | EndMove | ForgetMoves | UseMovesVersion
 
-_CODEC: CommandCodec[MoveCommand] = CommandCodec(
-    msgpack_decoder(MoveCommand), MOVE_COMMAND_BYTES_MAX
-)
-encode_move_command = _CODEC.encode
-decode_move_command = _CODEC.decode
+MOVE_CODEC: CommandCodec[MoveCommand] = CommandCodec(MoveCommand, MOVE_COMMAND_BYTES_MAX)
+encode_move_command = MOVE_CODEC.encode
+decode_move_command = MOVE_CODEC.decode

@@ -16,21 +16,15 @@ What was moved is counted when a batch is done. Who dies between moving and coun
 that is too low, never messages that are moved twice: see `core.moved_message`.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import get_args
+from collections.abc import Iterator
 
 import msgspec
 
-from penstock.core.decoders import decode_msgpack
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     InvalidRequest,
-    LocalError,
     MoveRunning,
     Overloaded,
-    PenstockError,
     UnknownMove,
-    UnsupportedVersion,
 )
 from penstock.core.limits import (
     MOVE_FAILURE_CHARACTERS_MAX,
@@ -39,9 +33,11 @@ from penstock.core.limits import (
     MOVES_KEPT_PER_SOURCE,
 )
 from penstock.core.move_filter import MoveFilter
-from penstock.core.types import Offset, PartitionId, Term, TopicId
-from penstock.machines.machine import Applied, Plan, Propose, Reply, Request, refusal
+from penstock.core.types import Offset, TopicId
+from penstock.machines.command_machine import CommandMachine, SnapshotLayout
+from penstock.machines.machine import Applied, Reply
 from penstock.machines.move_commands import (
+    MOVE_CODEC,
     CancelMove,
     EndMove,
     ForgetMoves,
@@ -50,14 +46,10 @@ from penstock.machines.move_commands import (
     ProgressMove,
     StartMove,
     UseMovesVersion,
-    decode_move_command,
-    encode_move_command,
 )
 
 MOVES_NEWEST_VERSION = 1
 """The newest behaviour this build knows. It knows all before it, too."""
-
-_COMMANDS = get_args(MoveCommand)
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -92,47 +84,25 @@ class MovesUpdated(Reply, frozen=True):
     """It is done."""
 
 
-class _SnapshotHead(msgspec.Struct, array_like=True):
-    version: int
-
-
-class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The layout belongs to the version, which comes first and is read before the rest."""
-
-    version: int
-    time_ms: int
+class _Snapshot(SnapshotLayout):
     moves: list[Move]
 
 
-class Moves:
-    """The machine of one shard's moves. Implements `Machine`."""
+class Moves(CommandMachine[MoveCommand, _Snapshot]):
+    """The machine of one shard's moves."""
 
-    __slots__ = (
-        "_active_ids",
-        "_by_source",
-        "_newest_version",
-        "_time_ms",
-        "_time_planned_ms",
-        "_version",
-    )
+    __slots__ = ("_active_ids", "_by_source")
+
+    name = "moves"
+    codec = MOVE_CODEC
+    layout = _Snapshot
 
     def __init__(self, *, newest_version: int = MOVES_NEWEST_VERSION) -> None:
-        self._newest_version = newest_version
-        self._version = 1
-        self._time_ms = 0
-        self._time_planned_ms = 0
+        super().__init__(newest_version)
         self._by_source: dict[TopicId, dict[str, Move]] = {}
         self._active_ids: dict[TopicId, str] = {}
 
     # Reading.
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @property
-    def time_ms(self) -> int:
-        return self._time_ms
 
     def sources(self) -> Iterator[TopicId]:
         """Every topic that has a move."""
@@ -150,9 +120,6 @@ class Moves:
         """The moves that somebody should work on."""
         return [self._by_source[source][move_id] for source, move_id in self._active_ids.items()]
 
-    def log_starts(self) -> Mapping[PartitionId, Offset]:
-        return {}
-
     def describe(self) -> str:
         """`version 1 time 1700 moves 3 active 1`."""
         count = sum(map(len, self._by_source.values()))
@@ -163,20 +130,10 @@ class Moves:
 
     # Planning: on the leader.
 
-    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
-        if not isinstance(request, _COMMANDS):
-            raise LocalError(f"{type(request).__name__} is no request to moves")
-        if isinstance(request, StartMove):
-            self._check_start(request)
-        elif isinstance(request, UseMovesVersion):
-            self._check_version(request.version)
-        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
-        payload = encode_move_command(request, stamp_ms=stamp_ms)
-        self._time_planned_ms = stamp_ms
-        return Propose(payload, stamp_ms)
-
-    def forget_plans(self) -> None:
-        self._time_planned_ms = self._time_ms
+    def _admit(self, command: MoveCommand) -> MoveCommand:
+        if isinstance(command, StartMove):
+            self._check_start(command)
+        return command
 
     def _check_start(self, command: StartMove) -> None:
         """Bounds. What is under way is not counted: one may be exceeded by that much, not more."""
@@ -193,31 +150,12 @@ class Moves:
                 retry_after_ms=1_000,
             )
 
-    def _check_version(self, version: int) -> None:
-        if not 1 <= version <= self._newest_version:
-            raise UnsupportedVersion(
-                f"moves of version {version} are asked for, this build knows up to"
-                f" {self._newest_version}: start this node with a later version of Penstock"
-            )
-
     # Applying: on every replica; the only code that changes state.
 
-    def apply(self, entry: Entry) -> Applied:
-        if entry.kind is not EntryKind.COMMAND:
-            return Applied()
-        command = decode_move_command(entry.payload)
-        if isinstance(command, UseMovesVersion):
-            self._check_version(command.version)
-        assert command.stamp_ms >= self._time_ms, (
-            f"log time goes back from {self._time_ms} to {command.stamp_ms}"
-        )
-        self._time_ms = command.stamp_ms
-        try:
-            return Applied((self._carry_out(command),))
-        except PenstockError as error:
-            return Applied((refusal(error),))
+    def _carry_out(self, command: MoveCommand) -> Applied:
+        return Applied((self._reply_to(command),))
 
-    def _carry_out(self, command: MoveCommand) -> Reply:
+    def _reply_to(self, command: MoveCommand) -> Reply:
         match command:
             case StartMove():
                 return MoveReply(self._start(command))
@@ -320,23 +258,12 @@ class Moves:
 
     # Snapshots.
 
-    def snapshot(self) -> bytes:
+    def _record(self) -> _Snapshot:
         # By topic; within one, in the order they were started, which is state.
         moves = [move for source in sorted(self._by_source) for move in self.of(source)[::-1]]
-        return msgspec.msgpack.encode(_Snapshot(self._version, self._time_ms, moves))
+        return _Snapshot(self._version, self._time_ms, moves)
 
-    def restore(self, data: bytes) -> None:
-        try:
-            self._check_version(decode_msgpack(data, _SnapshotHead).version)
-            state = decode_msgpack(data, _Snapshot)
-        except msgspec.DecodeError as error:
-            raise UnsupportedVersion(
-                f"this is no snapshot of moves that this build can read ({error}); start this node"
-                " with the version of Penstock that wrote it or a newer one"
-            ) from error
-        self._version = state.version
-        self._time_ms = state.time_ms
+    def _load(self, state: _Snapshot) -> None:
         self._by_source, self._active_ids = {}, {}
         for move in state.moves:
             self._add(move)
-        self.forget_plans()

@@ -9,7 +9,6 @@ gaps.
 
 import msgspec
 
-from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import PUBLICATION_COMMAND_BYTES_MAX
 from penstock.core.types import Offset, PartitionId, ProducerId, TopicId
 from penstock.machines.command_codec import CommandCodec, Stamped
@@ -57,8 +56,8 @@ class ForgetApplications(Stamped, frozen=True, kw_only=True, tag="forget_applica
 
 PublicationCommand = BeginPublication | SettleParts | ForgetApplications
 
-_CODEC: CommandCodec[PublicationCommand] = CommandCodec(
-    msgpack_decoder(PublicationCommand), PUBLICATION_COMMAND_BYTES_MAX
+PUBLICATION_CODEC: CommandCodec[PublicationCommand] = CommandCodec(
+    PublicationCommand, PUBLICATION_COMMAND_BYTES_MAX
 )
-encode_publication_command = _CODEC.encode
-decode_publication_command = _CODEC.decode
+encode_publication_command = PUBLICATION_CODEC.encode
+decode_publication_command = PUBLICATION_CODEC.decode

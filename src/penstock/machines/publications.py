@@ -24,22 +24,16 @@ application, and numbers its messages from 0 in each partition. So a partition k
 much of its part it has, and fences a leader that was replaced and does not know yet.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import get_args
 
 import msgspec
 
-from penstock.core.decoders import decode_msgpack
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     InvalidRequest,
-    LocalError,
     Overloaded,
-    PenstockError,
     PublicationConflict,
     Unavailable,
-    UnsupportedVersion,
 )
 from penstock.core.limits import (
     APPLICATION_NAME_BYTES_MAX,
@@ -49,25 +43,22 @@ from penstock.core.limits import (
     PUBLICATION_RANGES_MAX,
     PUBLICATION_RANGES_UNDER_WAY_MAX,
 )
-from penstock.core.types import NO_PRODUCER, Offset, PartitionId, ProducerId, Term
-from penstock.machines.machine import Applied, Plan, Propose, Reply, Request, refusal
+from penstock.core.types import NO_PRODUCER, ProducerId
+from penstock.machines.command_machine import CommandMachine, SnapshotLayout
+from penstock.machines.machine import Applied, Reply
 from penstock.machines.publication_commands import (
+    PUBLICATION_CODEC,
     BeginPublication,
     ForgetApplications,
     PublicationCommand,
     PublishedPart,
     SettleParts,
-    decode_publication_command,
-    encode_publication_command,
 )
 
 EPOCH_MAX = (1 << 15) - 1
 """An epoch has 16 bits with a sign; after the last one comes another producer."""
 BATCH_MAX = (1 << 63) - 1
 NOTHING_PUBLISHED = -1
-
-_COMMANDS = get_args(PublicationCommand)
-_VERSION = 1
 
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -112,45 +103,26 @@ class ApplicationsForgotten(Reply, frozen=True):
     count: int
 
 
-class _SnapshotHead(msgspec.Struct, array_like=True):
-    version: int
-
-
-class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The layout belongs to the version, which comes first and is read before the rest."""
-
-    version: int
-    time_ms: int
+class _Snapshot(SnapshotLayout):
     applications: list[Application]
 
 
-class Publications:
-    """The machine of one shard's publications. Implements `Machine`."""
+class Publications(CommandMachine[PublicationCommand, _Snapshot]):
+    """The machine of one shard's publications."""
 
-    __slots__ = (
-        "_applications",
-        "_ranges_under_way",
-        "_time_ms",
-        "_time_planned_ms",
-        "_under_way",
-    )
+    __slots__ = ("_applications", "_ranges_under_way", "_under_way")
+
+    name = "publications"
+    codec = PUBLICATION_CODEC
+    layout = _Snapshot
 
     def __init__(self) -> None:
-        self._time_ms = 0
-        self._time_planned_ms = 0
+        super().__init__()
         self._applications: dict[str, Application] = {}
         self._under_way: dict[str, None] = {}
         self._ranges_under_way = 0
 
     # Reading.
-
-    @property
-    def version(self) -> int:
-        return _VERSION
-
-    @property
-    def time_ms(self) -> int:
-        return self._time_ms
 
     def get(self, application: str) -> Application | None:
         """What is remembered of an application."""
@@ -160,32 +132,21 @@ class Publications:
         """The applications whose last batch has not reached all its partitions yet."""
         return (self._applications[name] for name in list(self._under_way))
 
-    def log_starts(self) -> Mapping[PartitionId, Offset]:
-        return {}
-
     def describe(self) -> str:
         """`version 1 time 1700 applications 3 under way 1`."""
         return (
-            f"version {_VERSION} time {self._time_ms} applications {len(self._applications)}"
+            f"version {self._version} time {self._time_ms} applications {len(self._applications)}"
             f" under way {len(self._under_way)}"
         )
 
     # Planning: on the leader.
 
-    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
-        if not isinstance(request, _COMMANDS):
-            raise LocalError(f"{type(request).__name__} is no request to publications")
-        if isinstance(request, BeginPublication):
-            self._check_begin(request)
-        elif isinstance(request, ForgetApplications):
-            request = ForgetApplications(before_ms=min(request.before_ms, self._time_ms))
-        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
-        payload = encode_publication_command(request, stamp_ms=stamp_ms)
-        self._time_planned_ms = stamp_ms
-        return Propose(payload, stamp_ms)
-
-    def forget_plans(self) -> None:
-        self._time_planned_ms = self._time_ms
+    def _admit(self, command: PublicationCommand) -> PublicationCommand:
+        if isinstance(command, BeginPublication):
+            self._check_begin(command)
+        elif isinstance(command, ForgetApplications):
+            return ForgetApplications(before_ms=min(command.before_ms, self._time_ms))
+        return command
 
     def _check_begin(self, command: BeginPublication) -> None:
         check_publication(command.application, command.batch, command.owner, command.parts)
@@ -205,20 +166,10 @@ class Publications:
 
     # Applying: on every replica; the only code that changes state.
 
-    def apply(self, entry: Entry) -> Applied:
-        if entry.kind is not EntryKind.COMMAND:
-            return Applied()
-        command = decode_publication_command(entry.payload)
-        assert command.stamp_ms >= self._time_ms, (
-            f"log time goes back from {self._time_ms} to {command.stamp_ms}"
-        )
-        self._time_ms = command.stamp_ms
-        try:
-            return Applied((self._carry_out(command),))
-        except PenstockError as error:
-            return Applied((refusal(error),))
+    def _carry_out(self, command: PublicationCommand) -> Applied:
+        return Applied((self._reply_to(command),))
 
-    def _carry_out(self, command: PublicationCommand) -> Reply:
+    def _reply_to(self, command: PublicationCommand) -> Reply:
         match command:
             case BeginPublication():
                 return self._begin(command)
@@ -299,30 +250,15 @@ class Publications:
 
     # Snapshots.
 
-    def snapshot(self) -> bytes:
+    def _record(self) -> _Snapshot:
         applications = [self._applications[name] for name in sorted(self._applications)]
-        return msgspec.msgpack.encode(_Snapshot(_VERSION, self._time_ms, applications))
+        return _Snapshot(self._version, self._time_ms, applications)
 
-    def restore(self, data: bytes) -> None:
-        try:
-            version = decode_msgpack(data, _SnapshotHead).version
-            if version != _VERSION:
-                raise UnsupportedVersion(
-                    f"publications of version {version} are in a snapshot, this build knows"
-                    f" {_VERSION}: start this node with a later version of Penstock"
-                )
-            state = decode_msgpack(data, _Snapshot)
-        except msgspec.DecodeError as error:
-            raise UnsupportedVersion(
-                f"this is no snapshot of publications that this build can read ({error}); start"
-                " this node with the version of Penstock that wrote it or a newer one"
-            ) from error
-        self._time_ms = state.time_ms
+    def _load(self, state: _Snapshot) -> None:
         self._applications, self._under_way = {}, {}
         self._ranges_under_way = 0
         for application in state.applications:
             self._keep(application)
-        self.forget_plans()
 
 
 def check_application(name: str) -> None:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.core.decoders import msgpack_decoder
 from penstock.core.limits import QUEUE_COMMAND_BYTES_MAX
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.types import Offset, PartitionId, TopicId
@@ -211,8 +210,6 @@ QueueCommand = (
     | Cover
 )
 
-_CODEC: CommandCodec[QueueCommand] = CommandCodec(
-    msgpack_decoder(QueueCommand), QUEUE_COMMAND_BYTES_MAX
-)
-encode_queue_command = _CODEC.encode
-decode_queue_command = _CODEC.decode
+QUEUE_CODEC: CommandCodec[QueueCommand] = CommandCodec(QueueCommand, QUEUE_COMMAND_BYTES_MAX)
+encode_queue_command = QUEUE_CODEC.encode
+decode_queue_command = QUEUE_CODEC.decode

@@ -20,20 +20,14 @@ Long because every command of a queue is found here, and none has a place of its
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import get_args
 
 import msgspec
 
 from penstock.core.append_payload import Slice, decode_append
-from penstock.core.decoders import decode_msgpack
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import (
     InvalidRequest,
-    LocalError,
     Overloaded,
-    PenstockError,
     UnknownWork,
-    UnsupportedVersion,
 )
 from penstock.core.limits import (
     ACQUIRE_MESSAGES_MAX,
@@ -54,18 +48,16 @@ from penstock.core.queue_rules import (
     WorkRules,
 )
 from penstock.core.records import read_outline
-from penstock.core.types import Offset, PartitionId, Term
+from penstock.core.types import Offset, PartitionId
 from penstock.machines.activity import Activity
+from penstock.machines.command_machine import CommandMachine, SnapshotLayout
 from penstock.machines.machine import (
     Applied,
-    Plan,
-    Propose,
     Reply,
-    Request,
     WakeReaders,
-    refusal,
 )
 from penstock.machines.queue_commands import (
+    QUEUE_CODEC,
     Acquire,
     Bury,
     Cancel,
@@ -81,8 +73,6 @@ from penstock.machines.queue_commands import (
     Revive,
     Settle,
     TurnClock,
-    decode_queue_command,
-    encode_queue_command,
 )
 from penstock.machines.queue_headers import DeliveryHeaders, read_cards
 from penstock.machines.recent_ids import IdColumns, RecentIds
@@ -96,7 +86,6 @@ LATEST = Offset(-1)
 
 NO_RULES = QueueRules()
 
-_COMMANDS = get_args(QueueCommand)
 PartitionBounds = Callable[[PartitionId], tuple[Offset, Offset]]
 
 
@@ -142,9 +131,7 @@ class _QueueRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     groups: list[_WorkRow]
 
 
-class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    version: int
-    time_ms: int
+class _Snapshot(SnapshotLayout):
     queues: list[_QueueRow]
     epoch: int = 0
 
@@ -161,15 +148,17 @@ class Queue:
     """What happened in work groups that were closed."""
 
 
-class Queues:
-    """See the top of this module. `bounds` tells the log start and the next offset of a partition
+class Queues(CommandMachine[QueueCommand, _Snapshot]):
+    """See the top of this module. `bounds` yields the log start and the next offset of a partition
     of the same shard, `UnknownPartition` if there is none."""
 
+    name = "queues"
+    codec = QUEUE_CODEC
+    layout = _Snapshot
+
     def __init__(self, bounds: PartitionBounds) -> None:
+        super().__init__(NEWEST_QUEUES_VERSION)
         self._bounds = bounds
-        self._version = 1
-        self._time_ms = 0
-        self._time_planned_ms = 0
         self._epoch = 0
         """The highest of any work group that was closed: the next one goes on from there."""
         self._queues: dict[PartitionId, Queue] = {}
@@ -181,14 +170,6 @@ class Queues:
         """What happened in partitions that are gone; for people, as all activity is."""
 
     # Questions.
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @property
-    def time_ms(self) -> int:
-        return self._time_ms
 
     @property
     def partitions(self) -> Mapping[PartitionId, Queue]:
@@ -258,35 +239,15 @@ class Queues:
             if self.work(partition, group) is work and work.is_recalling
         ]
 
-    def log_starts(self) -> Mapping[PartitionId, Offset]:
-        return {}
-
     # Planning.
 
-    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
-        if not isinstance(request, _COMMANDS):
-            raise LocalError(f"{type(request).__name__} is no request to queues")
-        _check_bounds(request)
-        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
-        self._time_planned_ms = stamp_ms
-        return Propose(encode_queue_command(request, stamp_ms=stamp_ms), stamp_ms)
-
-    def forget_plans(self) -> None:
-        self._time_planned_ms = self._time_ms
+    def _admit(self, command: QueueCommand) -> QueueCommand:
+        _check_bounds(command)
+        return command
 
     # Applying.
 
-    def apply(self, entry: Entry) -> Applied:
-        if entry.kind is not EntryKind.COMMAND:
-            return Applied()
-        command = decode_queue_command(entry.payload)
-        self._advance(command.stamp_ms)
-        try:
-            return self._apply_command(command)
-        except PenstockError as error:
-            return Applied((refusal(error),))
-
-    def _apply_command(self, command: QueueCommand) -> Applied:
+    def _carry_out(self, command: QueueCommand) -> Applied:
         match command:
             case Acquire():
                 return self._acquire(command)
@@ -528,6 +489,7 @@ class Queues:
     # Time.
 
     def _advance(self, stamp_ms: int) -> None:
+        # Appends carry stamps of their own, which may be later than that of the next command.
         self._time_ms = max(self._time_ms, stamp_ms)
 
     def _turn(self, partition: PartitionId, group: str) -> tuple[Work, bool]:
@@ -558,7 +520,7 @@ class Queues:
             for work in queue.groups.values():
                 work.epoch += count
 
-    def snapshot(self) -> bytes:
+    def _record(self) -> _Snapshot:
         rows = [
             _QueueRow(
                 partition,
@@ -569,22 +531,10 @@ class Queues:
             )
             for partition, queue in sorted(self._queues.items())
         ]
-        return msgspec.msgpack.encode(_Snapshot(self._version, self._time_ms, rows, self._epoch))
+        return _Snapshot(self._version, self._time_ms, rows, self._epoch)
 
-    def restore(self, data: bytes) -> None:
-        try:
-            state = decode_msgpack(data, _Snapshot)
-        except msgspec.DecodeError as error:
-            raise UnsupportedVersion(
-                f"this is no snapshot of queues that this build can read ({error}); start this node"
-                " with the version of Penstock that wrote it or a newer one"
-            ) from error
-        if state.version > NEWEST_QUEUES_VERSION:
-            raise UnsupportedVersion(
-                f"queues of version {state.version} are in a snapshot, this build knows up to"
-                f" {NEWEST_QUEUES_VERSION}: start this node with a later version of Penstock"
-            )
-        self._version, self._time_ms, self._epoch = state.version, state.time_ms, state.epoch
+    def _load(self, state: _Snapshot) -> None:
+        self._epoch = state.epoch
         self._queues, self._alarms, self._recalling = {}, [], {}
         self._readers, self._bounded = set(), set()
         for row in state.queues:
@@ -593,7 +543,6 @@ class Queues:
             self._note_rules(row.partition, row.rules)
             for one in row.groups:
                 queue.groups[one.name] = self._restore_work(row, one)
-        self.forget_plans()
 
     def _restore_work(self, row: _QueueRow, one: _WorkRow) -> Work:
         partition = row.partition

@@ -295,7 +295,7 @@ def test_what_is_not_for_groups_is_left_alone(shard: GroupsShard) -> None:
     noop = Entry(Index(1), NO_TERM, EntryKind.NOOP, b"")
     assert shard.machine.apply(noop) == Applied()
     assert shard.machine.log_starts() == {}
-    with pytest.raises(LocalError, match="DeletePartition is no request"):
+    with pytest.raises(LocalError, match="DeletePartition is not a command"):
         shard.machine.plan(DeletePartition(partition=PartitionId(1)), now_ms=1, term=Term(1))
 
 

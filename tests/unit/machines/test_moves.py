@@ -261,7 +261,7 @@ def test_bounds_are_kept_before_a_write(shard: MovesShard, monkeypatch: pytest.M
 def test_what_is_not_for_moves_is_left_alone(shard: MovesShard) -> None:
     assert shard.machine.apply(Entry(Index(1), Term(1), EntryKind.NOOP, b"")) == Applied()
     assert shard.machine.log_starts() == {}
-    with pytest.raises(LocalError, match="DeletePartition is no request"):
+    with pytest.raises(LocalError, match="DeletePartition is not a command"):
         shard.machine.plan(DeletePartition(partition=PartitionId(1)), now_ms=1, term=Term(1))
 
 

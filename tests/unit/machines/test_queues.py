@@ -198,7 +198,7 @@ def test_what_is_written_is_bounded(request_: Request) -> None:
 
 
 def test_only_requests_to_queues_are_planned() -> None:
-    with pytest.raises(LocalError, match="no request to queues"):
+    with pytest.raises(LocalError, match="not a command to queues"):
         QueueShard().machine.queues.plan(CreatePartition(partition=TWO), now_ms=0, term=Term(1))
 
 

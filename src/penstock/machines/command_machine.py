@@ -1,0 +1,162 @@
+"""The skeleton of a machine that decides in `apply`: groups, queues, moves, publications, catalog.
+
+Such a machine keeps no overlay of planned requests (see "Deciding in `apply`" in
+`machines.machine`). This base class does what they have in common:
+
+    plan       checks bounds (`_admit`), stamps and encodes; decides nothing
+    apply      decodes, advances log time, calls `_carry_out`; an error of `core.errors` raised
+               there becomes the reply `Refused`, and must leave the state unchanged
+    version    replicated: changed by a `VersionCommand` in the log, kept in the snapshot
+    snapshot   a msgpack array that begins with the version and the log time
+
+A subclass says what its commands are (`codec`), how its snapshot is laid out (`layout`), and
+implements `_carry_out`, `_record` and `_load`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from penstock.core.decoders import decode_msgpack
+from penstock.core.entries import Entry, EntryKind
+from penstock.core.errors import LocalError, PenstockError, UnsupportedVersion
+from penstock.core.types import Offset, PartitionId, Term
+from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
+from penstock.machines.machine import Applied, Plan, Propose, Request, refusal
+
+
+class _SnapshotHead(msgspec.Struct, array_like=True):
+    version: int
+
+
+class SnapshotLayout(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What every snapshot begins with. The layout belongs to the version, so the version comes
+    first and is read before the rest."""
+
+    version: int
+    time_ms: int
+
+
+C = TypeVar("C", bound=Stamped)
+S = TypeVar("S", bound=SnapshotLayout)
+
+
+class CommandMachine(ABC, Generic[C, S]):
+    """Implements `Machine`."""
+
+    __slots__ = ("_newest_version", "_time_ms", "_time_planned_ms", "_version")
+
+    name: ClassVar[str]
+    """In error messages: "groups", "a catalog"."""
+    codec: ClassVar[CommandCodec[Any]]
+    layout: ClassVar[type[SnapshotLayout]]
+
+    def __init__(self, newest_version: int = 1) -> None:
+        """`newest_version` is the newest behaviour this build knows; it knows all before it, too.
+        Tests pass another value to act as an older or a newer build."""
+        self._newest_version = newest_version
+        self._version = 1
+        self._time_ms = 0
+        self._time_planned_ms = 0
+
+    @property
+    def version(self) -> int:
+        """The version of the behaviour in force: replicated state, not the build's."""
+        return self._version
+
+    @property
+    def time_ms(self) -> int:
+        """The stamp of the last entry applied."""
+        return self._time_ms
+
+    def log_starts(self) -> Mapping[PartitionId, Offset]:
+        """These machines store no messages of their own."""
+        return {}
+
+    # Planning: on the leader.
+
+    def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:  # noqa: ARG002
+        """Stamp and encode; raises if the request exceeds a bound."""
+        if not isinstance(request, self.codec.commands):
+            raise LocalError(f"{type(request).__name__} is not a command to {self.name}")
+        if isinstance(request, VersionCommand):
+            self._check_version(request.version)
+        admitted = self._admit(request)  # type: ignore[arg-type]
+        stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
+        payload = self.codec.encode(admitted, stamp_ms=stamp_ms)
+        self._time_planned_ms = stamp_ms
+        return Propose(payload, stamp_ms)
+
+    def _admit(self, command: C) -> C:
+        """The command as it is written; raises if it exceeds a bound. Plans under way are not
+        counted, so a bound may be exceeded by as much as is under way."""
+        return command
+
+    def forget_plans(self) -> None:
+        """Leadership was won or lost."""
+        self._time_planned_ms = self._time_ms
+
+    def _check_version(self, version: int) -> None:
+        if not 1 <= version <= self._newest_version:
+            raise UnsupportedVersion(
+                f"version {version} of {self.name} is not known to this build, which knows up to"
+                f" {self._newest_version}: start this node with a later version of Penstock"
+            )
+
+    # Applying: on every replica; the only code that changes state.
+
+    def apply(self, entry: Entry) -> Applied:
+        """Carry out a committed entry, or refuse it on every replica alike."""
+        if entry.kind is not EntryKind.COMMAND:
+            return Applied()
+        command: C = self.codec.decode(entry.payload)
+        if isinstance(command, VersionCommand):
+            # Not a refusal: a node that does not know the version has to stop.
+            self._check_version(command.version)
+        self._advance(command.stamp_ms)
+        try:
+            return self._carry_out(command)
+        except PenstockError as error:
+            return Applied((refusal(error),))
+
+    def _advance(self, stamp_ms: int) -> None:
+        assert stamp_ms >= self._time_ms, f"log time goes back from {self._time_ms} to {stamp_ms}"
+        self._time_ms = stamp_ms
+
+    @abstractmethod
+    def _carry_out(self, command: C) -> Applied:
+        """Decide and change state; a `PenstockError` is raised before anything has changed."""
+
+    # Snapshots.
+
+    def snapshot(self) -> bytes:
+        """The whole applied state. Equal states give equal bytes."""
+        return msgspec.msgpack.encode(self._record())
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state, plans included, by that of a snapshot."""
+        try:
+            self._check_version(decode_msgpack(data, _SnapshotHead).version)
+            state: S = decode_msgpack(data, self.layout)  # type: ignore[assignment]
+            self._load(state)
+        except msgspec.DecodeError as error:
+            raise self._unreadable(str(error)) from error
+        self._version = state.version
+        self._time_ms = state.time_ms
+        self.forget_plans()
+
+    @abstractmethod
+    def _record(self) -> S:
+        """The state, with tables sorted by key: the order they grew in is not state."""
+
+    @abstractmethod
+    def _load(self, state: S) -> None:
+        """Take over everything but version and log time."""
+
+    def _unreadable(self, problem: str) -> UnsupportedVersion:
+        return UnsupportedVersion(
+            f"this is no snapshot of {self.name} that this build can read ({problem}); start this"
+            " node with the version of Penstock that wrote it or a newer one"
+        )
