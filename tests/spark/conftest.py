@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.server.reserved_ports import ReservedPorts
 from penstock.spark import session
 from penstock.testing import PenstockServer
-from penstock.testing.free_ports import free_ports
 
 HERE = Path(__file__).parent
 CONNECT_PORT = "spark.connect.grpc.binding.port"
@@ -30,15 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     """Spark on two cores of this machine, for all tests. It serves Spark Connect too, on a free
     port: a second JVM for that would take seconds more."""
-    (port,) = free_ports(1)
-    settings = {
-        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        CONNECT_PORT: str(port),
-    }
-    running = session("tests", master="local[2]", settings=settings)
-    yield running
-    running.stop()
+    with ReservedPorts(1) as (port,):
+        settings = {
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            CONNECT_PORT: str(port),
+        }
+        running = session("tests", master="local[2]", settings=settings)
+        yield running
+        running.stop()
 
 
 @pytest.fixture(scope="module")

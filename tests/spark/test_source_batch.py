@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from penstock import Outgoing, blocking
 from penstock.blocking import BlockingClient
+from penstock.server.reserved_ports import ReservedPorts
 from penstock.testing import PenstockServer
-from penstock.testing.free_ports import free_ports
 
 NOON = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
 """A full hour of late: what is a week old would be deleted."""
@@ -211,8 +211,8 @@ def test_what_is_wrong_is_said_before_any_work(
     assert "does not name partition 1 of clocked" in failure(
         load(spark, broker, subscribe=clocked, startingOffsets='{"clocked": {"0": 1}}').count
     )
-    (port,) = free_ports(1)
-    nobody = load(
-        spark, broker, subscribe=clocked, **{"kafka.bootstrap.servers": f"127.0.0.1:{port}"}
-    )
-    assert f"no broker answers at penstock://127.0.0.1:{port}" in failure(nobody.count)
+    with ReservedPorts(1) as (port,):
+        nobody = load(
+            spark, broker, subscribe=clocked, **{"kafka.bootstrap.servers": f"127.0.0.1:{port}"}
+        )
+        assert f"no broker answers at penstock://127.0.0.1:{port}" in failure(nobody.count)

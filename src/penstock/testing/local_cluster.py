@@ -26,7 +26,7 @@ import msgspec
 from penstock.core.clock import SystemClock
 from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError, Unavailable
-from penstock.testing.free_ports import free_ports
+from penstock.server.reserved_ports import ReservedPorts
 
 NODES_MAX = 9
 READY_SECONDS_MAX = 60.0
@@ -83,7 +83,8 @@ class LocalCluster:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._settings = dict(settings or {})
         load_settings(self._settings)  # What is wrong with them is told here, and once.
-        ports = iter(free_ports(3 * nodes))
+        self._ports = ReservedPorts(3 * nodes)  # As long as this object: nodes are restarted.
+        ports = iter(self._ports)
         self._nodes = {
             number: _Node(number, (next(ports), next(ports), next(ports)))
             for number in range(1, nodes + 1)

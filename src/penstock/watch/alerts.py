@@ -147,6 +147,23 @@ class Alerts:
                 changes += self._step(life, None, now_ms, wall_ms)
         return changes
 
+    def adopt(self, alert: Alert, now_ms: int) -> bool:
+        """Let an alert fire that another node announces, until findings of this node resolve it;
+        False if it fires here already, or cannot."""
+        life = self._lives.get(alert.key)
+        if life is None:
+            if len(self._lives) >= ALERTS_MAX or alert.rule not in RULES:
+                return False
+            life = self._lives[alert.key] = _Life(alert)
+        elif life.firing is not None:
+            return False
+        life.alert = alert
+        for level, spell in life.spells.items():
+            if level.rank <= alert.level.rank:
+                spell.fires = True
+                spell.last_ms = now_ms
+        return True
+
     def _begin(self, finding: Finding, wall_ms: int) -> Alert:
         rule = RULES[finding.rule]
         base = self._settings.runbooks

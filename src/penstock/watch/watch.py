@@ -3,7 +3,9 @@ and says when something is wrong.
 
 Every node keeps such a watch, and all of them look at the same things by the same rules: any node
 can show what there is to see, and when one dies the others have not forgotten. Only the node that
-leads the catalog tells the world outside (see `webhook`).
+leads the catalog tells the world outside (see `webhook`). It sends the alerts that it announces to
+the other nodes as well: its successor may have taken no survey while one of them was firing, and
+must announce its end all the same.
 
 A survey costs time that messages could have had. It is taken every two seconds, and less often
 when it takes longer: at most a hundredth of the time goes into it. When a node is lost or found, or
@@ -18,6 +20,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.core.alert_levels import Level
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import CATALOG_SHARD, NO_NODE, ShardId
@@ -43,6 +46,8 @@ LATE_MS = 15_000
 """What happened so shortly before this node began to lead the catalog is told by it, in case the
 former leader could not any more."""
 
+ALERTS_NOTICE = "alerts"
+
 logger = logging.getLogger(__name__)
 
 
@@ -67,6 +72,7 @@ class Watch:
         self._listeners: list[Callable[[Readings], None]] = []
         self._led = False
         self._late: list[tuple[int, Alert]] = []
+        node.notices[ALERTS_NOTICE] = self._take_announced
 
     # Life.
 
@@ -193,11 +199,21 @@ class Watch:
             self._late = [one for one in self._late if now_ms - one[0] <= LATE_MS]
             self._late += [(now_ms, alert) for alert in changes]
             return
+        # Before the webhook: an alert that the world knows of is known to the next leader.
+        if firing := [one for one in changes if one.state is AlertState.FIRING]:
+            self._node.notify_all(ALERTS_NOTICE, msgspec.msgpack.encode(firing))
         for alert in changes:
             self._node.events.note(alert.sentence, "alert")
             log = logger.info if alert.state is AlertState.RESOLVED else logger.warning
             log("alert %s", alert.sentence)
             self.webhook.send(self._notice(alert))
+
+    def _take_announced(self, body: bytes) -> None:
+        """The leader announces these; its webhook may not have been reached if it dies now."""
+        announced = decode_msgpack(body, list[Alert])
+        now_ms = self._clock.monotonic_ms()
+        if self.settings.enabled:
+            self._late += [(now_ms, one) for one in announced if self.alerts.adopt(one, now_ms)]
 
     async def test(self) -> None:
         """Send a notice that says it is none, and raise what goes wrong."""

@@ -1,6 +1,5 @@
 """Peers: what is counted, what is found, what is told of; no server is started here."""
 
-import itertools
 import os
 import socket
 import threading
@@ -18,6 +17,8 @@ from benchmarks.peers.excuses import excused
 from benchmarks.peers.orders import QueueOrder
 from benchmarks.peers.rabbitmq import Confirms
 from benchmarks.report import Measured, Progress
+from penstock.core.errors import LocalError
+from penstock.server.reserved_ports import ReservedPorts
 
 
 def counted(*confirms: tuple[int, bool]) -> int:
@@ -122,14 +123,20 @@ def test_kafka_is_where_the_variable_says_or_where_it_was_put(
     assert kafka_home() == tmp_path / "mine"
 
 
-def test_a_port_that_is_taken_on_one_address_is_not_free_everywhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    first = ports.free_everywhere()
-    assert ports.FIRST <= first < ports.LAST
-    with socket.create_server(("127.0.0.1", first)):
-        monkeypatch.setattr(ports, "_turns", itertools.count(first - ports.FIRST))
-        assert ports.free_everywhere() != first
+def test_a_port_that_is_free_everywhere_is_reserved_on_each_address() -> None:
+    first, second = ports.free_everywhere(), ports.free_everywhere()
+    assert first != second
+    with pytest.raises(LocalError, match="no 1 free ports"):
+        ReservedPorts(1, among=[first])
+    with socket.create_server(("", first)):
+        pass
+
+
+def test_a_port_that_is_taken_on_one_address_is_not_free_everywhere() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalError, match="no 1 free ports"):
+            ReservedPorts(1, host="", among=[port])
 
 
 def test_java_is_the_one_that_is_named(tmp_path: Path) -> None:

@@ -128,10 +128,10 @@ class Node:
 
 
 async def start_pair(
-    settings: LinkSettings = QUICK, clock: Clock | None = None
+    settings: LinkSettings = QUICK, clock: Clock | None = None, port: int = 0
 ) -> tuple[Node, Node]:
-    """Nodes 1 and 2, linked."""
-    one = await Node(1, settings=settings, clock=clock).start()
+    """Nodes 1 and 2, linked; node 1 listens on `port`."""
+    one = await Node(1, settings=settings, clock=clock).start(port)
     two = await Node(2, settings=settings, clock=clock).start()
     one.knows(two)
     two.knows(one)

@@ -1,7 +1,6 @@
 """Real nodes in one process: real disks, real sockets on loopback, a fast clock for Raft."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,18 +10,12 @@ from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.topics.topics import Acks, Produced
 from penstock.machines.catalog import Topic
+from penstock.server.reserved_ports import ReservedPorts
 from penstock.storage import LogSettings
 from tests.batches import build_batch
 
 LOG = LogSettings(segment_bytes=1 << 20, ballast_bytes=1 << 20)
 PATIENCE_SECONDS = 60
-
-
-def free_port() -> int:
-    """A port nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -43,7 +36,11 @@ class Nodes:
     def __init__(self, path: Path, numbers: Iterable[int], *, shards: int = 2) -> None:
         self._path = path
         self._shards = shards
-        self.addresses = {NodeId(number): f"127.0.0.1:{free_port()}" for number in numbers}
+        chosen = tuple(map(NodeId, numbers))
+        self._ports = ReservedPorts(len(chosen))  # Nodes stop and come back at their ports.
+        self.addresses = {
+            node: f"127.0.0.1:{port}" for node, port in zip(chosen, self._ports, strict=True)
+        }
         self.running: dict[NodeId, Node] = {}
         self.lines: list[str] = []
 

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,15 +69,6 @@ def broker(directory: Path, **settings: str) -> Iterator[BrokerProcess]:
         finally:
             if started.process.poll() is None:
                 started.process.kill()
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses nobody listens at."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
 
 
 def get(address: str, path: str) -> tuple[int, Any]:

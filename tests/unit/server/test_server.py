@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from penstock.core.errors import DiskFailed
+from penstock.server.reserved_ports import ReservedPorts
 from penstock.server.server import Places, Server, node_settings
 from penstock.server.sources import load_config
 from penstock.storage.memory_disk import MemoryDisk
-from tests.unit.server.brokers import STOP_SECONDS, broker, free_addresses, get
+from tests.unit.server.brokers import STOP_SECONDS, broker, get
 
 pytestmark = pytest.mark.slow
 
@@ -213,8 +214,9 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_waits_for_others_is_alive_and_can_be_stopped(tmp_path: Path) -> None:
-    own, other, http = free_addresses(3)
-    with broker(tmp_path, cluster=f"1@{own},2@{other}", peer=own, http=http) as alone:
+    ports = ReservedPorts(3)
+    own, other, http = (f"127.0.0.1:{port}" for port in ports)
+    with ports, broker(tmp_path, cluster=f"1@{own},2@{other}", peer=own, http=http) as alone:
         assert alone.process.stderr is not None
         for line in alone.process.stderr:
             if "waits for node 2 to found the cluster together" in line:

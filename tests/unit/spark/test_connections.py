@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.core.errors import DeadlinePassed, Unavailable
+from penstock.server.reserved_ports import ReservedPorts
 from penstock.spark.connections import client_of, close_clients, run
 from penstock.testing import PenstockServer
-from penstock.testing.free_ports import free_ports
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_after_closing_one_connects_anew(url: str) -> None:
 
 def test_where_nobody_is(url: str) -> None:
     del url
-    (port,) = free_ports(1)
-    with pytest.raises(Unavailable, match=r"no broker answers at .*kafka\.bootstrap\.servers"):
+    answer = r"no broker answers at .*kafka\.bootstrap\.servers"
+    with ReservedPorts(1) as (port,), pytest.raises(Unavailable, match=answer):
         client_of(f"penstock://127.0.0.1:{port}")
 
 

@@ -1,5 +1,7 @@
 """Alerts in their lives, by a clock that is moved."""
 
+import msgspec
+
 from penstock.core.alert_levels import Level
 from penstock.core.limits import ALERTS_MAX, ALERTS_RESOLVED_MAX
 from penstock.watch.alert import Alert, AlertState, Subject
@@ -55,6 +57,38 @@ def test_it_is_pending_for_ten_seconds_and_then_fires() -> None:
     assert told.one.since_ms == WALL_MS
     assert told.one.fired_ms == WALL_MS + 10_000
     assert told.after(60, finding(ATTENTION)) == []
+
+
+def test_what_another_node_announces_fires_here_until_it_is_over() -> None:
+    leader, follower = Told(), Told()
+    leader.after(0, finding(WARNING))
+    leader.after(10, finding(WARNING))
+    assert follower.alerts.adopt(leader.one, follower.now_ms)
+    assert follower.one == leader.one
+    assert not follower.alerts.adopt(leader.one, follower.now_ms)
+    assert follower.after(5, unknown=frozenset({leader.one.key})) == []
+    assert follower.after(10, finding(WARNING)) == []
+    assert follower.after(29.999) == []
+    assert follower.after(0.001) == ["resolved warning"]
+
+
+def test_what_is_pending_here_and_fires_elsewhere_is_announced_when_it_is_over() -> None:
+    leader, follower = Told(), Told()
+    leader.after(0, finding(ATTENTION))
+    follower.after(0, finding(ATTENTION))
+    leader.after(10, finding(ATTENTION))
+    assert follower.alerts.adopt(leader.one, follower.now_ms)
+    assert follower.one.state is FIRING
+    assert follower.after(30) == ["resolved attention"]
+
+
+def test_alerts_of_others_are_bounded_and_must_follow_a_known_rule() -> None:
+    leader, follower = Told(hold_ms=0), Told(hold_ms=0)
+    leader.after(0, finding(ATTENTION))
+    stranger = msgspec.structs.replace(leader.one, key="unheard:of", rule="unheard")
+    assert not follower.alerts.adopt(stranger, 0)
+    follower.after(0, *(finding(ATTENTION, queue=str(one)) for one in range(ALERTS_MAX)))
+    assert not follower.alerts.adopt(leader.one, 0)
 
 
 def test_what_was_pending_and_is_over_was_never_there() -> None:

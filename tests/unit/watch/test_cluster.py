@@ -1,18 +1,23 @@
 """Watches of three nodes: all see the same, and a dead leader is not the end of it."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from penstock.core.errors import PenstockError
 from penstock.core.message import NewMessage
 from penstock.core.types import CATALOG_SHARD, NO_NODE, ShardId
+from penstock.engine.cluster.node import Node
+from penstock.machines.catalog import Topic
 from penstock.watch.alert import AlertState
 from penstock.watch.readings import Readings
 from penstock.watch.settings import AlertSettings
-from penstock.watch.watch import Watch
-from tests.unit.engine.nodes import Nodes, until
+from penstock.watch.watch import ALERTS_NOTICE, Watch
+from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 from tests.unit.watch.looped import on_a_loop
 from tests.unit.watch.made import ANY_DISK
 
@@ -37,6 +42,16 @@ async def looked(watch: Watch, wanted: str) -> Readings:
         readings = await watch.look()
         if readings.health == wanted:
             return readings
+
+
+async def purged(node: Node, topic: Topic) -> None:
+    """Purge until it works: leaders may still be being elected."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            with contextlib.suppress(PenstockError):
+                await node.delivery.purge(topic)
+                return
+            await asyncio.sleep(0)
 
 
 @on_a_loop
@@ -130,3 +145,43 @@ async def test_who_takes_over_tells_what_the_former_leader_may_not_have_told(
         await looked(watches[heir], "2 of 3 nodes, all leaders settled")
         (line,) = [event.line for event in nodes[heir].events.here() if event.kind == "alert"]
         assert line.startswith("attention: 3 messages of jobs")
+
+
+@on_a_loop
+async def test_who_takes_over_tells_the_end_of_what_it_has_not_seen_itself(tmp_path: Path) -> None:
+    """The successor takes its first survey when the alert is over."""
+    async with three(tmp_path) as nodes:
+        topic = await nodes[1].engine.topics.create_topic("jobs", 1, {"alert.depth": "1,off,off"})
+        await nodes[1].delivery.open(topic, "queue")
+        await nodes[1].delivery.send(topic, [NewMessage(b"x")] * 3)
+        former = nodes[1].engine.topics.leader(CATALOG_SHARD).node
+        watches = {number: Watch(nodes[number], AT_ONCE) for number in (1, 2, 3)}
+        await looked(watches.pop(former), "3 of 3 nodes, all leaders settled")
+        await until(lambda: all(watch.alerts.firing() for watch in watches.values()))
+        await nodes.stop(former)
+        left = [nodes[number] for number in watches]
+        await until(
+            lambda: all(
+                node.engine.topics.leader(ShardId(0)).node not in (NO_NODE, former) for node in left
+            )
+        )
+        heir = left[0].engine.topics.leader(CATALOG_SHARD).node
+        await purged(nodes[heir], topic)
+        for node in left:
+            await node.sampler.here(fresh=True)  # Older samples show what was purged.
+        await looked(watches[heir], "2 of 3 nodes, all leaders settled")
+        lines = [event.line for event in nodes[heir].events.here() if event.kind == "alert"]
+        key = "[depth:queue/jobs/queue]"
+        assert lines[-1].startswith("resolved: ")
+        assert all(line.endswith(key) for line in lines)
+
+
+@on_a_loop
+async def test_a_notice_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, (1, 2, 3))
+    await nodes.start()
+    watch = Watch(nodes[1], AT_ONCE)
+    nodes[2].notify_all(ALERTS_NOTICE, b"?")
+    await until(lambda: any("a notice that cannot be read" in line for line in nodes.lines))
+    assert watch.alerts.active() == ()
+    await nodes.stop()

@@ -16,22 +16,23 @@ import ctypes
 import os
 import shlex
 import signal
-import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.cli.broker.banner import print_box
 from penstock.core.errors import LocalError
 from penstock.core.limits import MIB
 from penstock.server.notation import PORT_MAX
+from penstock.server.reserved_ports import ReservedPorts
 
 NODES_MAX = 9
 STOP_SECONDS_MAX = 20.0
 PAUSE_SECONDS = 0.05
 LINE_BYTES_MAX = 1 * MIB
 PORTS_PER_NODE = 10
+PORTS_USED = 3
 
 _PR_SET_PDEATHSIG = 1
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95)
@@ -71,47 +72,44 @@ def run_local_cluster(nodes: int, *, data: str | None, base_port: int | None) ->
     """Run a cluster until it is stopped; without `data`, in a temporary directory."""
     if not 1 <= nodes <= NODES_MAX:
         raise LocalError(f"--nodes = {nodes} must be from 1 to {NODES_MAX}")
-    if data is not None:
-        os.makedirs(data, exist_ok=True)
-        return asyncio.run(_LocalCluster(plan_nodes(nodes, data, base_port)).run())
-    with tempfile.TemporaryDirectory(
-        prefix="penstock-cluster-", ignore_cleanup_errors=True
-    ) as directory:
-        return asyncio.run(_LocalCluster(plan_nodes(nodes, directory, base_port)).run())
+    with contextlib.ExitStack() as held:
+        if base_port is None:
+            # Until the end, not only until the nodes listen: one that died may be restarted.
+            ports = held.enter_context(ReservedPorts(PORTS_USED * nodes)).numbers
+        else:
+            ports = ports_from(base_port, nodes)
+        if data is None:
+            directory = held.enter_context(
+                tempfile.TemporaryDirectory(prefix="penstock-cluster-", ignore_cleanup_errors=True)
+            )
+        else:
+            os.makedirs(data, exist_ok=True)
+            directory = data
+        return asyncio.run(_LocalCluster(plan_nodes(directory, ports)).run())
 
 
-def plan_nodes(nodes: int, data: str, base_port: int | None) -> list[Plan]:
-    """Which node goes where."""
-    if base_port is None:
-        ports = _free_ports(3 * nodes)
-        triples = [ports[3 * index : 3 * index + 3] for index in range(nodes)]
-    else:
-        last = base_port + PORTS_PER_NODE * (nodes - 1) + 2
-        if base_port < 1 or last > PORT_MAX:
-            raise LocalError(f"--base-port = {base_port} leaves no room for {nodes} nodes")
-        firsts = [base_port + PORTS_PER_NODE * index for index in range(nodes)]
-        triples = [[first, first + 1, first + 2] for first in firsts]
+def ports_from(base_port: int, nodes: int) -> tuple[int, ...]:
+    """Three ports a node; each node's first is a round number above the one before."""
+    last = base_port + PORTS_PER_NODE * (nodes - 1) + PORTS_USED - 1
+    if base_port < 1 or last > PORT_MAX:
+        raise LocalError(f"--base-port = {base_port} leaves no room for {nodes} nodes")
+    firsts = (base_port + PORTS_PER_NODE * index for index in range(nodes))
+    return tuple(first + step for first in firsts for step in range(PORTS_USED))
+
+
+def plan_nodes(data: str, ports: Sequence[int]) -> list[Plan]:
+    """Which node goes where; each takes the next three ports."""
+    triples = zip(ports[::PORTS_USED], ports[1::PORTS_USED], ports[2::PORTS_USED], strict=True)
     return [
         Plan(
-            node=index + 1,
+            node=node,
             kafka=f"127.0.0.1:{kafka}",
             http=f"127.0.0.1:{http}",
             peer=f"127.0.0.1:{peer}",
-            directory=os.path.join(data, f"node-{index + 1}"),
+            directory=os.path.join(data, f"node-{node}"),
         )
-        for index, (kafka, http, peer) in enumerate(triples)
+        for node, (kafka, http, peer) in enumerate(triples, 1)
     ]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports nobody listens at; all are held until all are found, so that none comes twice."""
-    with contextlib.ExitStack() as held:
-        found = []
-        for _ in range(count):
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            found.append(probe.getsockname()[1])
-        return found
 
 
 class _LocalCluster:

@@ -145,6 +145,8 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._moving = False
         self._assembled = False
+        self.notices: dict[str, Callable[[bytes], None]] = {}
+        """What reads which notice of other nodes, besides those about leaders."""
         self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             INTRODUCE_METHOD: self._answer_introduction
         }
@@ -604,12 +606,19 @@ class Node:
     def _tell(self, node: NodeId, led: list[tuple[ShardId, Term]]) -> None:
         self._links.notify(node, LEADS_NOTICE, encode_notice(led))
 
+    def notify_all(self, method: str, body: bytes) -> None:
+        """Send a notice to every connected node. Nodes that do not know it ignore it."""
+        for node in self._links.connected():
+            self._links.notify(node, method, body)
+
     def _take_notice(self, source: NodeId, method: str, body: bytes) -> None:
-        if method == LEADS_NOTICE:
-            try:
+        try:
+            if method == LEADS_NOTICE:
                 self._leaders.take_notice(source, body)
-            except UNREADABLE as error:
-                self._announce(f"node {source} sent a notice that cannot be read: {error}")
+            elif method in self.notices:
+                self.notices[method](body)
+        except UNREADABLE as error:
+            self._announce(f"node {source} sent a notice that cannot be read: {error}")
 
     async def _answer(self, _source: NodeId, method: str, body: bytes) -> bytes:
         answer = self._methods.get(method)

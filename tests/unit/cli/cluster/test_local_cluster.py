@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.cluster.local_cluster import plan_nodes, run_local_cluster
+from penstock.cli.cluster.local_cluster import plan_nodes, ports_from, run_local_cluster
 from penstock.core.errors import LocalError
+from penstock.server.reserved_ports import ReservedPorts
 
 WAIT_SECONDS = 60
 
 
 def test_where_nodes_go() -> None:
-    first, second = plan_nodes(2, "d", 19_000)
+    first, second = plan_nodes("d", ports_from(19_000, 2))
     assert (first.kafka, first.http, first.peer) == (
         "127.0.0.1:19000",
         "127.0.0.1:19001",
@@ -27,8 +28,10 @@ def test_where_nodes_go() -> None:
     )
     assert second.kafka == "127.0.0.1:19010"
     assert second.directory == os.path.join("d", "node-2")
-    free = plan_nodes(3, "d", None)
-    assert len({port for plan in free for port in (plan.kafka, plan.http, plan.peer)}) == 9
+    with ReservedPorts(9) as free:
+        plans = plan_nodes("d", free.numbers)
+    assert [plan.node for plan in plans] == [1, 2, 3]
+    assert len({place for plan in plans for place in (plan.kafka, plan.http, plan.peer)}) == 9
 
 
 @pytest.mark.parametrize(

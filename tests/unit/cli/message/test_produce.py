@@ -1,6 +1,5 @@
 """`penstock produce` against a real broker."""
 
-import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -13,6 +12,7 @@ import pytest
 from penstock.cli.message import lines, produce
 from penstock.cli.message import sender as sending
 from penstock.cli.message.sender import Batch, Tally, paced
+from tests.manual_loop import manual_loop, run_manually
 from tests.unit.cli.commands import PROGRAM, Commands, shell
 
 
@@ -150,34 +150,18 @@ def test_typed_wrongly(commands: Commands, arguments: tuple[str, ...], words: st
 
 
 def test_a_rate_is_kept() -> None:
-    """On a clock that only moves when somebody waits."""
     moments: list[float] = []
-
-    class Loop(asyncio.SelectorEventLoop):
-        now = 0.0
-
-        def time(self) -> float:
-            return self.now
 
     async def batches() -> AsyncIterator[Batch]:
         yield [b"x"] * 50
         yield [b"y"] * 25
 
     async def play() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, Loop)
-
-        def pass_time() -> None:
-            loop.now += 0.01
-            loop.call_soon(pass_time)
-
-        loop.call_soon(pass_time)
         async for batch in paced(batches(), 100):
             assert len(batch) <= 100 / sending.PORTIONS_PER_SECOND
-            moments.extend([loop.now] * len(batch))
+            moments.extend([manual_loop().time()] * len(batch))
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(play())
+    run_manually(play())
     assert len(moments) == 75
     assert all(moment >= number // 10 * 0.1 - 0.02 for number, moment in enumerate(moments))
     assert moments[-1] < 1

@@ -1,4 +1,7 @@
-"""What many clients ask in one turn of the loop is carried out as one, and told to each."""
+"""What many clients ask in one turn of the loop is carried out as one, and told to each.
+
+Time stands still: how long a batch is held is not for the speed of the machine to decide.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -9,8 +12,9 @@ import pytest
 from penstock.core.errors import InvalidRequest, NotLeader, OutcomeUnknown, PenstockError
 from penstock.core.types import PartitionId, TopicId
 from penstock.engine.delivery import coalescer as gatherings
-from penstock.engine.delivery.coalescer import Coalescer, CoalescingGate
+from penstock.engine.delivery.coalescer import HELD_SECONDS, Coalescer, CoalescingGate
 from penstock.machines.catalog import Topic
+from tests.manual_loop import manual_loop, run_manually
 
 Told = list[Sequence[str] | PenstockError]
 
@@ -58,7 +62,7 @@ def play(story: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         await story(Broker())
 
-    asyncio.run(run())
+    run_manually(run())
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -203,7 +207,7 @@ def test_bags_of_all_kinds_wait_for_each_other_and_go_together() -> None:
         assert two.asked == [("topic-1", 0, ["b"])]
         assert one.asked == [("topic-1", 0, ["a"]), ("topic-1", 0, ["c"])]
 
-    asyncio.run(run())
+    run_manually(run())
 
 
 def test_a_full_bag_does_not_wait() -> None:
@@ -223,16 +227,18 @@ def test_a_full_bag_does_not_wait() -> None:
     play(story)
 
 
-def test_no_bag_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gatherings, "HELD_SECONDS", 0)
-
+def test_no_bag_waits_for_long() -> None:
     async def story(broker: Broker) -> None:
         one = topic(1)
         broker.busy.clear()
         told = [broker.ask("a", about=one)]
         await turn()
         told.append(broker.ask("b", about=one))
-        await until(lambda: len(broker.asked) == 2)
+        manual_loop().advance(HELD_SECONDS / 2)
+        await turn()
+        assert len(broker.asked) == 1
+        manual_loop().advance(HELD_SECONDS)
+        await turn()
         assert [items for _, _, items in broker.asked] == [["a"], ["b"]]
         broker.busy.set()
         await turn()

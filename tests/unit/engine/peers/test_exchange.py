@@ -27,6 +27,7 @@ from penstock.engine.peers.frames import (
     Request,
     encode_frame,
 )
+from penstock.server.reserved_ports import ReservedPorts
 from tests.unit.engine.linked import (
     Node,
     RawPeer,
@@ -127,15 +128,12 @@ def test_before_it_is_sent_nothing_has_happened(run: Run) -> None:
         one = await Node(1).start()
         with pytest.raises(Unavailable, match="node 2 is not connected$"):
             await one.links.ask(TWO, "m", b"", timeout=20)
-        nobody = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-        host, port = nobody.sockets[0].getsockname()
-        nobody.close()
-        await nobody.wait_closed()
-        one.links.set_peers({TWO: f"{host}:{port}"})
-        await until(lambda: [line for line in one.lines if "no link with node 2 yet" in line])
-        with pytest.raises(Unavailable, match="cannot be reached"):
-            await one.links.ask(TWO, "m", b"", timeout=20)
-        await close_all(one)
+        with ReservedPorts(1) as (nobody,):
+            one.links.set_peers({TWO: f"127.0.0.1:{nobody}"})
+            await until(lambda: [line for line in one.lines if "no link with node 2 yet" in line])
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                await one.links.ask(TWO, "m", b"", timeout=20)
+            await close_all(one)
 
     run(script())
 

@@ -20,6 +20,7 @@ from penstock.engine.peers.frames import (
 )
 from penstock.engine.peers.link import LinkSettings
 from penstock.engine.peers.links import parse_address
+from penstock.server.reserved_ports import ReservedPorts
 from tests.unit.engine.linked import (
     CLUSTER,
     QUICK,
@@ -75,8 +76,9 @@ def test_a_node_that_is_never_dialled_dials_by_itself(run: Run) -> None:
 
 def test_a_link_comes_back_when_the_other_side_does(run: Run) -> None:
     async def script() -> None:
-        one, two = await start_pair()
-        port = int(one.address.rpartition(":")[2])
+        ports = ReservedPorts(1)
+        (port,) = ports
+        one, two = await start_pair(port=port)
         await close_all(one)
         await until(lambda: not two.links.connected())
         again = await Node(1).start(port)
@@ -87,6 +89,7 @@ def test_a_link_comes_back_when_the_other_side_does(run: Run) -> None:
         assert two.links.statistics().links_made == 2
         assert any("lost the link with node 1" in line for line in two.lines)
         await close_all(again, two)
+        ports.close()
 
     run(script())
 
