@@ -120,6 +120,27 @@ REQUEST_BODY_BYTES_MAX = 32 * MIB
 REQUESTS_SERVED_BYTES_MAX = 64 * MIB
 """What all requests of one node may hold together while they are served; one is always taken."""
 
+# Calls between nodes: how long the caller waits for the reply.
+CALL_SECONDS = 3.0
+"""Unless the call has a bound of its own."""
+CHANGE_CALL_SECONDS = 15.0
+"""For a change of a shard, which its leader replicates before it replies."""
+COPIES_CALL_SECONDS = 20.0
+"""For a search for the copies of a message in one partition."""
+CUT_CALL_SECONDS = 1.0
+"""While shards are held for a cut, requests to them wait."""
+INTRODUCTION_CALL_SECONDS = 2.0
+LOOK_CALL_SECONDS = 10.0
+"""For messages of a log, or the moves of a queue."""
+PART_CALL_SECONDS = 60.0
+"""For one partition's part of a publication."""
+PUBLISH_SECONDS = 10.0
+"""After this a caller that publishes learns that the outcome is open; it may ask again."""
+QUEUE_CALL_SECONDS = 10.0
+"""For a send, count or look at a queue; a receive may wait for messages on top of it."""
+SAMPLE_CALL_SECONDS = 2.0
+TRACE_CALL_SECONDS = 5.0
+
 # Consumer groups. Kept by the leader, before it proposes; none of them decides in `apply`.
 GROUPS_PER_SHARD_MAX = 100_000
 GROUP_MEMBERS_MAX = 10_000

@@ -31,7 +31,7 @@ from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.dead_letters import dead_letter_configs
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.engine import Engine
-from penstock.engine.inspection.queue_survey import NO_TIME
+from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer

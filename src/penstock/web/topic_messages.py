@@ -49,7 +49,7 @@ from penstock.engine.inspection.log_browser import (
 )
 from penstock.engine.inspection.log_scan import SeenMessage
 from penstock.engine.inspection.offset_resets import offset_at
-from penstock.engine.inspection.topic_survey import NO_TIME
+from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.topics.poll_time import parked
 from penstock.engine.topics.topics import partition_of
 from penstock.machines.topics import Topic

@@ -8,10 +8,10 @@ goes the same way. Asked twice, nothing happens twice.
 
 import asyncio
 from collections.abc import Iterable
+from types import NoneType
 
 import msgspec
 
-from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     InvalidRequest,
     MembershipRefused,
@@ -20,7 +20,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownNode,
 )
-from penstock.core.limits import TICK_MS
+from penstock.core.limits import CALL_SECONDS, TICK_MS
 from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, ShardId
 from penstock.engine.cluster.placement import led_by
 from penstock.engine.cluster.status import (
@@ -30,39 +30,43 @@ from penstock.engine.cluster.status import (
     NodeStatus,
     ShardStatus,
 )
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog_commands import AddNode, DrainNode, PlaceShard
 from penstock.machines.secrets import RECEIPTS
 
-SHARD_METHOD = "shard"
-TRANSFER_METHOD = "transfer"
-ASK_SECONDS = 3.0
 REMOVAL_SECONDS = 20.0
 PAUSE_SECONDS = 0.1
 LAG_ENTRIES_MAX = 10_000
 SILENCE_TICKS_MAX = 20
 
 
-class _Transfer(msgspec.Struct, array_like=True):
+class TransferShard(msgspec.Struct, frozen=True, array_like=True):
+    """Hand the leadership of a shard over to a node."""
+
     shard: ShardId
     target: NodeId
 
 
-class _Shard(msgspec.Struct, array_like=True):
+class DescribeShard(msgspec.Struct, frozen=True, array_like=True):
+    """Which shard to describe."""
+
     shard: ShardId
+
+
+SHARD = RemoteCall("shard", DescribeShard, ShardStatus)
+TRANSFER = RemoteCall("transfer", TransferShard, NoneType)
 
 
 class Cluster:
     """The cluster as an operator sees it."""
 
-    def __init__(self, topics: Topics, shards: LocalShards, links: Links) -> None:
+    def __init__(self, topics: Topics, shards: LocalShards, calls: RemoteCalls) -> None:
         self._topics = topics
         self._shards = shards
-        self._links = links
+        self._calls = calls
 
     # Change.
 
@@ -91,7 +95,7 @@ class Cluster:
         return False
 
     async def transfer(
-        self, shard: ShardId, target: NodeId, *, seconds: float = ASK_SECONDS
+        self, shard: ShardId, target: NodeId, *, seconds: float = CALL_SECONDS
     ) -> None:
         """Make a node lead a shard, now and whenever it can.
 
@@ -133,26 +137,15 @@ class Cluster:
                 return
 
     async def _ask_to_hand_over(self, shard: ShardId, target: NodeId) -> None:
-        topics = self._topics
-        leader = topics.leader(shard).node
-        if leader == target:
-            return
-        if leader == NO_NODE:
-            raise Unavailable(f"shard {shard} has no leader now")
-        body = msgspec.msgpack.encode(_Transfer(shard, target))
-        if leader == topics.node_id:
-            await self.answer_transfer(body)
-        else:
-            await self._links.ask(leader, TRANSFER_METHOD, body, timeout=ASK_SECONDS)
+        if self._topics.leader(shard).node != target:
+            await self._calls.ask_leader(shard, TRANSFER, TransferShard(shard, target))
 
-    async def answer_transfer(self, body: bytes) -> bytes:
-        """Hand over a shard that we lead."""
-        asked = decode_body(body, _Transfer)
+    async def transfer_here(self, asked: TransferShard) -> None:
+        """Hand over a shard that this node leads."""
         running = self._shards.get(asked.shard)
         if running is None or not running.replica.leads:
             raise Unavailable(f"node {self._topics.node_id} does not lead shard {asked.shard} now")
         running.replica.transfer(asked.target)
-        return b""
 
     async def hand_over_everything(self, seconds: float) -> None:
         """Before a stop: let others lead what we lead, as far as there is somebody who can."""
@@ -161,7 +154,7 @@ class Cluster:
             running = self._shards.get(shard)
             if running is None or not running.replica.leads:
                 continue
-            fit = fit_to_lead(running) & self._links.connected()
+            fit = fit_to_lead(running) & self._topics.alive()
             if fit:
                 preferred = [node for node in self._topics.replicas(shard) if node in fit]
                 heirs[shard] = preferred[0] if preferred else min(fit)
@@ -213,20 +206,14 @@ class Cluster:
 
     async def shard(self, shard: ShardId) -> ShardStatus:
         """A shard as its leader sees it; as this node does if the leader cannot be asked."""
-        leader = self._topics.leader(shard).node
-        if leader not in (NO_NODE, self._topics.node_id) and leader in self._links.connected():
-            try:
-                answer = await self._links.ask(
-                    leader, SHARD_METHOD, msgspec.msgpack.encode(_Shard(shard)), timeout=ASK_SECONDS
-                )
-                return decode_msgpack(answer, ShardStatus)
-            except (PenstockError, msgspec.DecodeError):
-                pass  # What is known here is better than nothing.
-        return self.local_shard(shard)
+        try:
+            return await self._calls.ask_leader(shard, SHARD, DescribeShard(shard))
+        except PenstockError:  # What is known here is better than nothing.
+            return self.local_shard(shard)
 
-    async def answer_shard(self, body: bytes) -> bytes:
-        """Tell another node about a shard."""
-        return msgspec.msgpack.encode(self.local_shard(decode_body(body, _Shard).shard))
+    async def shard_here(self, asked: DescribeShard) -> ShardStatus:
+        """A shard as this node sees it, for other nodes."""
+        return self.local_shard(asked.shard)
 
     def local_shard(self, shard: ShardId) -> ShardStatus:
         """A shard as this node sees it."""

@@ -21,24 +21,20 @@ A leader lets go by itself after `HOLD_TICKS`, whatever becomes of whoever asked
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from types import NoneType
 
 import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.limits import CUT_CALL_SECONDS
 from penstock.core.types import NO_NODE, Index, NodeId, ShardId
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
 
-HOLD_METHOD = "hold"
-MARK_METHOD = "mark"
-RELEASE_METHOD = "release"
 HOLD_TICKS = 10
-ASK_SECONDS = 1.0
 ARRIVE_SECONDS = 4.0
 PAUSE_SECONDS = 0.005
 ATTEMPTS = 5
@@ -58,24 +54,28 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """How long requests had to wait."""
 
 
-class _Asked(msgspec.Struct, array_like=True):
+class ShardHold(msgspec.Struct, frozen=True, array_like=True):
+    """The shards that one cut holds on one leader."""
+
     holder: str
     shards: list[ShardId]
+
+
+HOLD = RemoteCall("hold", ShardHold, NoneType, CUT_CALL_SECONDS)
+MARK = RemoteCall("mark", ShardHold, dict[ShardId, Index], CUT_CALL_SECONDS)
+RELEASE = RemoteCall("release", ShardHold, NoneType, CUT_CALL_SECONDS)
 
 
 class Cuts:
     """Makes cuts, for one node, and takes part in those of others."""
 
-    def __init__(self, topics: Topics, shards: LocalShards, links: Links, clock: Clock) -> None:
+    def __init__(
+        self, topics: Topics, shards: LocalShards, calls: RemoteCalls, clock: Clock
+    ) -> None:
         self._topics = topics
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._clock = clock
-        self.methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
-            HOLD_METHOD: self._answer_hold,
-            MARK_METHOD: self._answer_mark,
-            RELEASE_METHOD: self._answer_release,
-        }
 
     async def cut(self) -> Cut:
         """A moment, once everything up to it is on this node's disk as far as it holds the shards.
@@ -109,27 +109,17 @@ class Cuts:
                 raise Unavailable(f"shard {shard} has no leader now; try again")
             leaders.setdefault(leader, []).append(shard)
         holder = secrets.token_hex(8)
-        asked = [(node, _Asked(holder, some)) for node, some in leaders.items()]
+        holds = [(node, ShardHold(holder, some)) for node, some in leaders.items()]
+        ask = self._calls.ask_node
         try:
-            await asyncio.gather(*(self._ask(node, HOLD_METHOD, one) for node, one in asked))
-            answers = await asyncio.gather(
-                *(self._ask(node, MARK_METHOD, one) for node, one in asked)
-            )
+            await asyncio.gather(*(ask(node, HOLD, hold) for node, hold in holds))
+            answers = await asyncio.gather(*(ask(node, MARK, hold) for node, hold in holds))
         finally:
+            # A leader that does not hear it lets go by itself.
             await asyncio.gather(
-                *(self._ask(node, RELEASE_METHOD, one) for node, one in asked),
-                return_exceptions=True,
+                *(ask(node, RELEASE, hold) for node, hold in holds), return_exceptions=True
             )
-        marks: dict[ShardId, Index] = {}
-        for answer in answers:
-            marks |= decode_body(answer, dict[ShardId, Index])
-        return marks
-
-    async def _ask(self, node: NodeId, method: str, asked: _Asked) -> bytes:
-        body = msgspec.msgpack.encode(asked)
-        if node == self._topics.node_id:
-            return await self.methods[method](body)
-        return await self._links.ask(node, method, body, timeout=ASK_SECONDS)
+        return {shard: index for answer in answers for shard, index in answer.items()}
 
     async def _wait_here(self, marks: dict[ShardId, Index]) -> tuple[ShardId, ...]:
         """Until this node's disk has it all, committed and durable."""
@@ -154,14 +144,13 @@ class Cuts:
 
     # Leaders.
 
-    async def _answer_hold(self, body: bytes) -> bytes:
-        asked = decode_body(body, _Asked)
+    async def hold_here(self, asked: ShardHold) -> None:
+        """Propose nothing in these shards until they are released."""
         for shard in asked.shards:
             self._led(shard).replica.hold(asked.holder, HOLD_TICKS)
-        return b""
 
-    async def _answer_mark(self, body: bytes) -> bytes:
-        asked = decode_body(body, _Asked)
+    async def mark_here(self, asked: ShardHold) -> dict[ShardId, Index]:
+        """The last entry of each shard, once this node has confirmed that it still leads."""
         marks: dict[ShardId, Index] = {}
         for shard in asked.shards:
             running = self._led(shard)
@@ -169,15 +158,14 @@ class Cuts:
             await running.wait_current()
             if not running.replica.is_held_by(asked.holder):
                 raise Unavailable(f"shard {shard} was held for too long; try again")
-        return msgspec.msgpack.encode(marks)
+        return marks
 
-    async def _answer_release(self, body: bytes) -> bytes:
-        asked = decode_body(body, _Asked)
+    async def release_here(self, asked: ShardHold) -> None:
+        """Let the shards go on."""
         for shard in asked.shards:
             running = self._shards.get(shard)
             if running is not None:
                 running.replica.release(asked.holder)
-        return b""
 
     def _led(self, shard: ShardId) -> Shard:
         running = self._shards.get(shard)

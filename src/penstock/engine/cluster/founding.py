@@ -20,20 +20,18 @@ not out of date; only while no founder has anything in its log is there nothing 
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from penstock.core.decoders import decode_msgpack
-from penstock.core.errors import DirectoryRefused, PenstockError
+from penstock.core.errors import DirectoryRefused
+from penstock.core.limits import INTRODUCTION_CALL_SECONDS
 from penstock.core.pauses import growing_pauses
 from penstock.core.types import NodeId
 from penstock.engine.cluster.node_file import NodeFile
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 
-ASK_SECONDS = 2.0
 PAUSE_SECONDS_MAX = 0.2
-
-Ask = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +44,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What it is told."""
+    """What a node that was asked knows of the cluster and of the one that introduces itself."""
 
     cluster_id: str = ""
     """Empty: the answering node is new as well."""
@@ -61,6 +59,9 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str = ""
 
 
+INTRODUCE = RemoteCall("introduce", Introduction, Welcome, INTRODUCTION_CALL_SECONDS)
+
+
 def found_alone(new: NodeFile, shards: int) -> NodeFile:
     """A new cluster of one."""
     return _founded(new, secrets.token_hex(8), shards, {new.node: new.incarnation})
@@ -70,22 +71,23 @@ async def find_cluster(
     new: NodeFile,
     shards: int,
     cluster: Mapping[NodeId, str],
-    ask: Ask,
+    calls: RemoteCalls,
     announce: Callable[[str], None],
 ) -> NodeFile:
     """Found or join; returns what to store in the node file. Waits for as long as it takes."""
     me = Introduction(
         node=new.node, incarnation=new.incarnation, shards=shards, cluster=tuple(sorted(cluster))
     )
-    told = ""
+    announced = ""
+    others = dict.fromkeys((node for node in cluster if node != me.node), me)
     for pause in growing_pauses(PAUSE_SECONDS_MAX):
-        answers = await _ask_all(me, cluster, ask)
-        outcome = decide(me, answers)
+        answers = await calls.ask_each(INTRODUCE, others)
+        outcome = decide(me, answers.replies)
         if isinstance(outcome, NodeFile):
             return outcome
-        if outcome != told:
+        if outcome != announced:
             announce(outcome)
-            told = outcome
+            announced = outcome
         await asyncio.sleep(pause)
     raise AssertionError("there is always another pause")
 
@@ -137,21 +139,6 @@ def _check_disk(me: Introduction, incarnation: str) -> None:
             f" it has promised is forgotten. Run `penstock cluster remove {me.node}` and add this"
             " machine under a new --node-id"
         )
-
-
-async def _ask_all(
-    me: Introduction, cluster: Mapping[NodeId, str], ask: Ask
-) -> dict[NodeId, Welcome]:
-    body = msgspec.msgpack.encode(me)
-
-    async def ask_one(node: NodeId) -> tuple[NodeId, Welcome | None]:
-        try:
-            return node, decode_msgpack(await ask(node, body), Welcome)
-        except (PenstockError, msgspec.DecodeError):
-            return node, None
-
-    found = await asyncio.gather(*(ask_one(node) for node in cluster if node != me.node))
-    return {node: welcome for node, welcome in found if welcome is not None}
 
 
 def _check_agreement(me: Introduction, answers: Mapping[NodeId, Welcome]) -> None:

@@ -26,7 +26,6 @@ import msgspec
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.entries import Membership
 from penstock.core.errors import (
-    InvalidRequest,
     LocalError,
     OutcomeUnknown,
     PenstockError,
@@ -36,11 +35,12 @@ from penstock.core.errors import (
 from penstock.core.pauses import growing_pauses
 from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, PartitionId, ShardId, Term
 from penstock.core.version import __version__
-from penstock.engine.cluster.administration import SHARD_METHOD, TRANSFER_METHOD, Cluster
+from penstock.engine.cluster.administration import Cluster
+from penstock.engine.cluster.call_table import serve_calls
 from penstock.engine.cluster.cut import Cuts
 from penstock.engine.cluster.directory_lock import hold_directory
 from penstock.engine.cluster.founding import (
-    ASK_SECONDS,
+    INTRODUCE,
     Introduction,
     Welcome,
     find_cluster,
@@ -54,31 +54,22 @@ from penstock.engine.cluster.status import NodeHealth
 from penstock.engine.cluster.stewardship import Stewardship
 from penstock.engine.delivery.dead_letters import DeadLetters
 from penstock.engine.delivery.message_copier import MessageCopier
-from penstock.engine.delivery.moves import MOVES_METHOD, Moves
-from penstock.engine.delivery.service import QUEUE_METHOD, Queues
+from penstock.engine.delivery.moves import Moves
+from penstock.engine.delivery.service import Queues
 from penstock.engine.engine import Engine
 from penstock.engine.groups.coordinator import Coordinator
 from penstock.engine.groups.groups import Groups
-from penstock.engine.groups.lag import ENDS_METHOD, GROUP_METHOD, GROUPS_METHOD, Lag
-from penstock.engine.inspection.audit import AUDIT_METHOD, Audit
+from penstock.engine.groups.lag import Lag
+from penstock.engine.inspection.audit import Audit
 from penstock.engine.inspection.delivery_counters import DeliveryCounters
 from penstock.engine.inspection.events import Events
 from penstock.engine.inspection.log_queries import LogQueries
-from penstock.engine.inspection.pipeline_reports import PIPELINES_METHOD, PipelineReports
-from penstock.engine.inspection.queue_survey import (
-    QUEUE_PLACES_METHOD,
-    WORK_GROUPS_METHOD,
-    QueueSurvey,
-)
+from penstock.engine.inspection.pipeline_reports import PipelineReports
+from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.sampler import Sampler
 from penstock.engine.inspection.trace import Traces
-from penstock.engine.peers.forwarding import (
-    CHANGE_METHOD,
-    PARTITIONS_METHOD,
-    UNREADABLE,
-    Forwarding,
-    decode_body,
-)
+from penstock.engine.peers.calls import UNREADABLE, RemoteCalls
+from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.peers.frames import LinkIdentity
 from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
 from penstock.engine.peers.links import Links
@@ -92,7 +83,6 @@ from penstock.machines.catalog_commands import RegisterNode
 from penstock.machines.machine import Effect, WakeReaders
 from penstock.storage import Disk, Lock, RealDisk
 
-INTRODUCE_METHOD = "introduce"
 LEADS_NOTICE = "leads"
 NOTICE_TICKS = 10
 PLACES_TICKS = 10
@@ -136,7 +126,9 @@ class Node:
             on_change=self._link_changed,
             announce=announce,
         )
-        self.events.links = self._links
+        self.calls = RemoteCalls(settings.node_id, self._links, self._leader_of)
+        self.calls.serve(INTRODUCE, self._welcome)  # A founder is asked before it has any shard.
+        self.events.calls = self.calls
         self._leaders = Leaders()
         self._peers: dict[NodeId, str] = {}
         self._peers_revision = -1
@@ -147,9 +139,6 @@ class Node:
         self._assembled = False
         self.notices: dict[str, Callable[[bytes], None]] = {}
         """What reads which notice of other nodes, besides those about leaders."""
-        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
-            INTRODUCE_METHOD: self._answer_introduction
-        }
 
     @classmethod
     async def open(
@@ -245,11 +234,7 @@ class Node:
         store_node_file(self._disk, settings.data, new)
         self._links.set_peers(settings.cluster)
         return await find_cluster(
-            new,
-            settings.shards,
-            settings.cluster,
-            lambda node, body: self._links.ask(node, INTRODUCE_METHOD, body, timeout=ASK_SECONDS),
-            self._announce,
+            new, settings.shards, settings.cluster, self.calls, self._announce
         )
 
     def _assemble(self, file: NodeFile) -> None:
@@ -271,7 +256,7 @@ class Node:
                 announce=self._announce,
             ),
         )
-        forwarding = Forwarding(self._shards, self._links, self._clock, self._leader_of)
+        forwarding = Forwarding(self._shards, self.calls, self._clock, self._leader_of)
         self.topics = Topics(
             file.node,
             file.cluster_id,
@@ -293,23 +278,39 @@ class Node:
             self.topics, self.groups, self.cluster, self._shards, founders, self._announce
         )
         self._assembled = True
-        self._methods |= self._answers(forwarding)
+        serve_calls(
+            self.calls,
+            forwarding=forwarding,
+            cluster=self.cluster,
+            cuts=self.cuts,
+            publications=self.publications,
+            delivery=self.delivery,
+            moves=self.moves,
+            lag=self.lag,
+            survey=self.survey,
+            log_queries=self.log_queries,
+            traces=self.traces,
+            sampler=self.sampler,
+            events=self.events,
+            audit=self.audit,
+            pipeline_reports=self.pipeline_reports,
+        )
 
     def _assemble_services(self, forwarding: Forwarding) -> None:
-        shards, links, topics = self._shards, self._links, self.topics
-        self.delivery = Queues(topics, forwarding, links, self._clock)
+        shards, calls, topics = self._shards, self.calls, self.topics
+        self.delivery = Queues(topics, forwarding, calls, self._clock)
         self.groups = Groups(topics, shards, self._clock, self._settings.groups)
         self.delivery_counters = DeliveryCounters(
             self._topic_of, lambda name: topics.catalog.topic(name) is not None
         )
-        self.cluster = Cluster(topics, shards, links)
-        self.lag = Lag(topics, self.groups, shards, links)
-        self.cuts = Cuts(topics, shards, links, self._clock)
-        self.log_queries = LogQueries(topics, shards, links, self.lag, forwarding)
-        self.sampler = Sampler(topics, self.groups, shards, links, self.delivery, self.lag)
-        self.pipeline_reports = PipelineReports(topics, shards, links)
-        self.audit = Audit(topics, self.delivery, shards, links, self._spawn)
-        self.survey = QueueSurvey(topics, shards, links)
+        self.cluster = Cluster(topics, shards, calls)
+        self.lag = Lag(topics, self.groups, shards, calls)
+        self.cuts = Cuts(topics, shards, calls, self._clock)
+        self.log_queries = LogQueries(topics, shards, calls, self.lag, forwarding)
+        self.sampler = Sampler(topics, self.groups, shards, calls, self.delivery, self.lag)
+        self.pipeline_reports = PipelineReports(topics, shards, calls)
+        self.audit = Audit(topics, self.delivery, shards, calls, self._spawn)
+        self.survey = QueueSurvey(topics, shards, calls)
         copier = MessageCopier(topics, self.delivery, forwarding.change)
         self._dead_letters = DeadLetters(topics, shards, self.delivery, copier, self._announce)
         self.moves = Moves(
@@ -317,13 +318,13 @@ class Node:
             self.delivery,
             self.survey.places,
             shards,
-            links,
+            calls,
             copier,
             forwarding.change,
             self._announce,
         )
-        self.traces = Traces(topics, self.survey, self.moves, shards, links)
-        self.publications = Publications(topics, shards, links, self._announce)
+        self.traces = Traces(topics, self.survey, self.moves, shards, calls)
+        self.publications = Publications(topics, shards, calls, self._announce)
         self.engine = Engine(
             topics=topics,
             delivery=self.delivery,
@@ -332,30 +333,6 @@ class Node:
             publications=self.publications,
             survey=self.survey,
         )
-
-    def _answers(self, forwarding: Forwarding) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
-        """What other nodes may ask of this one, by its name."""
-        return {
-            CHANGE_METHOD: forwarding.answer_change,
-            PARTITIONS_METHOD: forwarding.answer_partitions,
-            SHARD_METHOD: self.cluster.answer_shard,
-            TRANSFER_METHOD: self.cluster.answer_transfer,
-            GROUP_METHOD: self.lag.answer_group,
-            GROUPS_METHOD: self.lag.answer_groups,
-            ENDS_METHOD: self.lag.answer_ends,
-            PIPELINES_METHOD: self.pipeline_reports.answer,
-            AUDIT_METHOD: self.audit.answer,
-            QUEUE_METHOD: self.delivery.answer,
-            MOVES_METHOD: self.moves.answer,
-            WORK_GROUPS_METHOD: self.survey.answer_groups,
-            QUEUE_PLACES_METHOD: self.survey.answer_places,
-            **self.publications.methods,
-            **self.traces.methods,
-            **self.events.methods,
-            **self.sampler.methods,
-            **self.cuts.methods,
-            **self.log_queries.methods,
-        }
 
     def _founders_of(self, shard: ShardId) -> Membership:
         assert self._file is not None, "the node does not know its cluster yet"
@@ -530,10 +507,7 @@ class Node:
             cluster=(),
         )
         for node in sorted(self._links.connected()):
-            answer = await self._links.ask(
-                node, INTRODUCE_METHOD, msgspec.msgpack.encode(me), timeout=ASK_SECONDS
-            )
-            welcome = decode_body(answer, Welcome)
+            welcome = await self.calls.ask_node(node, INTRODUCE, me)
             if welcome.confirmed and not welcome.known:
                 self._fail(
                     UnknownNode(
@@ -620,18 +594,11 @@ class Node:
         except UNREADABLE as error:
             self._announce(f"node {source} sent a notice that cannot be read: {error}")
 
-    async def _answer(self, _source: NodeId, method: str, body: bytes) -> bytes:
-        answer = self._methods.get(method)
-        if answer is None:
-            raise InvalidRequest(f"a peer asked for {method}, which is not known here")
-        return await answer(body)
+    def _answer(self, source: NodeId, name: str, body: bytes) -> Awaitable[bytes]:
+        return self.calls.answer(source, name, body)
 
-    async def _answer_introduction(self, body: bytes) -> bytes:
-        """A node with an empty directory asks what this one knows of it."""
-        asked = decode_body(body, Introduction)
-        return msgspec.msgpack.encode(await self._welcome(asked, body))
-
-    async def _welcome(self, asked: Introduction, body: bytes) -> Welcome:
+    async def _welcome(self, asked: Introduction) -> Welcome:
+        """What this node knows of one that introduces itself."""
         settings, file = self._settings, self._file
         if file is None:
             raise Unavailable("this node is just starting")
@@ -654,6 +621,5 @@ class Node:
             )
         leader = self.topics.leader(CATALOG_SHARD).node
         if leader not in (NO_NODE, self.topics.node_id):
-            answer = await self._links.ask(leader, INTRODUCE_METHOD, body, timeout=ASK_SECONDS)
-            return decode_body(answer, Welcome)
+            return await self.calls.ask_node(leader, INTRODUCE, asked)
         return msgspec.structs.replace(welcome, unwritten=running.replica.raft.last_index == 0)

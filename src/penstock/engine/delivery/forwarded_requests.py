@@ -1,9 +1,11 @@
-"""What a node asks of the one that leads a queue's partition, as it travels between them."""
+"""Requests that a node forwards to the leader of a queue's partition."""
 
 import msgspec
 
+from penstock.core.limits import QUEUE_CALL_SECONDS
 from penstock.core.message import NewMessage
 from penstock.core.types import Offset, TopicId
+from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.topics.traffic import INTERNAL
 
 
@@ -55,3 +57,8 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     """One of these."""
 
     there: There
+
+
+QUEUE = RemoteCall("queue", Asked, object, QUEUE_CALL_SECONDS)
+"""The reply follows from the request: `list[Sent]` to a send, `list[Delivery]` to a receive,
+`QueueCounts` to a count and `list[BrowsedMessage]` to a browse."""

@@ -22,18 +22,17 @@ from penstock.core.errors import (
     PenstockError,
     Unavailable,
 )
-from penstock.core.limits import BROWSE_STEPS_MAX, MOVE_RATE
+from penstock.core.limits import BROWSE_STEPS_MAX, LOOK_CALL_SECONDS, MOVE_RATE
 from penstock.core.message import Message
 from penstock.core.move_filter import EVERYTHING, MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.core.types import NO_NODE, NO_TOPIC_ID, Offset, PartitionId, ShardId, TopicId
+from penstock.core.types import NO_TOPIC_ID, Offset, PartitionId, ShardId, TopicId
 from penstock.engine.delivery.message_copier import Change, MessageCopier
 from penstock.engine.delivery.move_runner import LIVING, MoveRunner, is_there
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
 from penstock.engine.delivery.service import Queues
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
@@ -49,8 +48,6 @@ from penstock.machines.move_commands import (
 )
 from penstock.machines.moves import Move, MoveReply
 
-MOVES_METHOD = "moves"
-ASK_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
 START_TRIES = 3
 PAGE_MESSAGES = 20
@@ -66,10 +63,14 @@ SETTLED_AT_ONCE = 1_000
 MoveList = list[Move]
 
 
-class _Asked(msgspec.Struct, array_like=True):
+class ListMoves(msgspec.Struct, frozen=True, array_like=True):
+    """The moves of which queue, and the shard that has them."""
+
     shard: ShardId
     source: TopicId
 
+
+MOVES = RemoteCall("moves", ListMoves, MoveList, LOOK_CALL_SECONDS)
 
 FindPlaces = Callable[[Iterable[PartitionId]], Awaitable[dict[PartitionId, QueuePlace]]]
 
@@ -83,7 +84,7 @@ class Moves:
         delivery: Queues,
         places: FindPlaces,
         shards: LocalShards,
-        links: Links,
+        calls: RemoteCalls,
         copier: MessageCopier,
         change: Change,
         announce: Callable[[str], None],
@@ -93,7 +94,7 @@ class Moves:
         self._delivery = delivery
         self._places = places
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._copier = copier
         self._change = change
         self._announce = announce
@@ -146,17 +147,11 @@ class Moves:
     async def list(self, source: Topic) -> MoveList:
         """The moves out of a queue, those started last first."""
         shard = self._home(source)
-        deadline_ms = self._topics.clock.monotonic_ms() + int(ASK_SECONDS * 1_000)
+        deadline_ms = self._topics.clock.monotonic_ms() + int(LOOK_CALL_SECONDS * 1_000)
         while True:
             try:
-                leader = self._topics.leader(shard).node
-                if leader == self._topics.node_id:
-                    return await self._list_here(source.topic_id, shard)
-                if leader == NO_NODE:
-                    raise NotLeader(f"shard {shard} has no leader now")
-                body = msgspec.msgpack.encode(_Asked(shard, source.topic_id))
-                answer = await self._links.ask(leader, MOVES_METHOD, body, timeout=ASK_SECONDS)
-                return decode_body(answer, MoveList)
+                asked = ListMoves(shard, source.topic_id)
+                return await self._calls.ask_leader(shard, MOVES, asked)
             except (Unavailable, OutcomeUnknown):  # To ask twice does no harm.
                 if self._topics.clock.monotonic_ms() >= deadline_ms:
                     raise
@@ -198,19 +193,13 @@ class Moves:
                 count += await self._delivery.bury(source, index, offsets, group, discarded=True)
         return count
 
-    # Answers to other nodes.
-
-    async def answer(self, body: bytes) -> bytes:
-        """The moves of a queue whose shard this node leads."""
-        asked = decode_body(body, _Asked)
-        return msgspec.msgpack.encode(await self._list_here(asked.source, asked.shard))
-
-    async def _list_here(self, source: TopicId, shard: ShardId) -> MoveList:
-        running = self._shards.get(shard)
+    async def list_here(self, asked: ListMoves) -> MoveList:
+        """The moves out of a queue whose shard this node leads."""
+        running = self._shards.get(asked.shard)
         if running is None:
-            raise NotLeader(f"this node does not lead shard {shard}")
+            raise NotLeader(f"this node does not lead shard {asked.shard}")
         await running.wait_current()
-        return running.machine.moves.of(source)
+        return running.machine.moves.of(asked.source)
 
     # Asking.
 

@@ -17,8 +17,6 @@ from contextlib import nullcontext, suppress
 from itertools import count
 from typing import TypeVar
 
-import msgspec
-
 from penstock.core.clock import Clock
 from penstock.core.errors import (
     NotLeader,
@@ -36,6 +34,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.receiver import worker_name
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
 from penstock.engine.delivery.forwarded_requests import (
+    QUEUE,
     Asked,
     ForwardedBrowse,
     ForwardedCount,
@@ -57,8 +56,8 @@ from penstock.engine.delivery.requests import (
     settlement_of,
     sum_counts,
 )
-from penstock.engine.peers.forwarding import Forwarding, decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCalls
+from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.topics.long_polls import Watch
 from penstock.engine.topics.partitioner import Partitioner
 from penstock.engine.topics.poll_time import parked
@@ -84,13 +83,11 @@ from penstock.machines.queue_headers import lane_of
 from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
 from penstock.machines.work import Work
 
-QUEUE_METHOD = "queue"
 TRY_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
 ELSEWHERE_SECONDS = 0.2
 """How often somebody who waits looks at partitions that are led by other nodes."""
 WAITS_ELSEWHERE_MAX = 256
-ASK_SECONDS = 10.0
 SIGNED_REMEMBERED = 4_096
 """Of so many receipts signed last, and as many before them, it is known what they stand for."""
 
@@ -100,13 +97,15 @@ T = TypeVar("T")
 class Queues:
     """See the top of this module; one per node."""
 
-    def __init__(self, topics: Topics, forwarding: Forwarding, links: Links, clock: Clock) -> None:
+    def __init__(
+        self, topics: Topics, forwarding: Forwarding, calls: RemoteCalls, clock: Clock
+    ) -> None:
         self._receipt_key = b""
         self._signed: dict[str, Receipt] = {}
         self._signed_before: dict[str, Receipt] = {}
         self._topics = topics
         self._forwarding = forwarding
-        self._links = links
+        self._calls = calls
         self._clock = clock
         self._partitioner = Partitioner()
         self._turns = count()
@@ -279,7 +278,7 @@ class Queues:
                     topic.topic_id, index, group, most, lease_ms, elsewhere_ms, receiver
                 ),
                 list[Delivery],
-                seconds=ASK_SECONDS + wait_ms / 1_000,
+                seconds=QUEUE.seconds + wait_ms / 1_000,
                 # If the leader died with it, the lease ends; whoever asked would ask again.
                 harmless=True,
             )
@@ -613,40 +612,35 @@ class Queues:
 
     # Other nodes.
 
-    async def answer(self, body: bytes) -> bytes:
+    async def serve(self, request: Asked) -> object:
         """Do what another node asks of the leader."""
-        asked = decode_body(body, Asked).there
+        asked = request.there
         topic = self._topics.catalog.topic_by_id(asked.topic_id)
         if topic is None:
             raise Unavailable("this node does not know the topic: it is new, or was deleted")
         match asked:
             case ForwardedSend(index=index, messages=messages, protocol=protocol):
-                sent = await self.here.send(topic, index, messages, protocol)
-                return msgspec.msgpack.encode(sent)
+                return await self.here.send(topic, index, messages, protocol)
             case ForwardedReceive(index=index, group=group):
-                return msgspec.msgpack.encode(
-                    await self.here.receive(
-                        topic,
-                        index,
-                        group,
-                        messages_max=asked.messages_max,
-                        lease_ms=asked.lease_ms,
-                        wait_ms=asked.wait_ms,
-                        receiver=asked.receiver,
-                    )
+                return await self.here.receive(
+                    topic,
+                    index,
+                    group,
+                    messages_max=asked.messages_max,
+                    lease_ms=asked.lease_ms,
+                    wait_ms=asked.wait_ms,
+                    receiver=asked.receiver,
                 )
             case ForwardedCount(index=index, group=group):
-                return msgspec.msgpack.encode(self.here.counts(topic, index, group))
+                return self.here.counts(topic, index, group)
             case ForwardedBrowse(index=index, group=group):
-                return msgspec.msgpack.encode(
-                    self.here.browse(
-                        topic,
-                        index,
-                        group,
-                        start=asked.start,
-                        states=frozenset(asked.states),
-                        messages_max=asked.messages_max,
-                    )
+                return self.here.browse(
+                    topic,
+                    index,
+                    group,
+                    start=asked.start,
+                    states=frozenset(asked.states),
+                    messages_max=asked.messages_max,
                 )
 
     async def _at_leader(
@@ -657,7 +651,7 @@ class Queues:
         there: There,
         kind: type[T],
         *,
-        seconds: float = ASK_SECONDS,
+        seconds: float = QUEUE.seconds,
         harmless: bool = False,
     ) -> T:
         """Do it here if this node leads, else there; again while nobody does. What is harmless is
@@ -684,11 +678,10 @@ class Queues:
     async def _ask(self, leader: NodeId, there: There, kind: type[T], seconds: float) -> T:
         if leader == NO_NODE:
             raise NotLeader("the partition has no leader now")
-        body = msgspec.msgpack.encode(Asked(there))
         waits = isinstance(there, ForwardedReceive) and there.wait_ms > 0
         with parked() if waits else nullcontext():
-            answer = await self._links.ask(leader, QUEUE_METHOD, body, timeout=seconds)
-        return decode_body(answer, kind)
+            call = QUEUE.replying(kind)
+            return await self._calls.ask_node(leader, call, Asked(there), seconds=seconds)
 
     async def _everywhere(
         self,
@@ -726,4 +719,4 @@ def _by_index(places: Sequence[tuple[int, Offset]]) -> Mapping[int, tuple[Offset
     return {index: tuple(offsets) for index, offsets in found.items()}
 
 
-__all__ = ["ALL_STATES", "EARLIEST", "LATEST", "QUEUE_METHOD", "Queues"]
+__all__ = ["ALL_STATES", "EARLIEST", "LATEST", "Queues"]

@@ -6,24 +6,19 @@ others ask the leader. A partition whose end cannot be learnt now is left withou
 given a wrong one.
 """
 
-import asyncio
+from types import NoneType
 
 import msgspec
 
-from penstock.core.errors import PenstockError, Unavailable, UnknownPartition
-from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, ShardId
+from penstock.core.errors import UnknownPartition
+from penstock.core.types import NodeId, Offset, PartitionId, ShardId
 from penstock.engine.groups.coordinator import Coordinator
 from penstock.engine.groups.groups import Groups
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 
-GROUP_METHOD = "group"
-GROUPS_METHOD = "groups"
-ENDS_METHOD = "ends"
-ASK_SECONDS = 3.0
 _MEMBERLESS = ("Empty", "Dead")
 
 
@@ -78,60 +73,42 @@ class GroupOffsets(msgspec.Struct):
     """Topic, index of the partition, committed offset."""
 
 
-class Lag:
-    """Answers for this node, and asks the others."""
+GROUP = RemoteCall("group", str, GroupLag)
+GROUPS = RemoteCall("groups", NoneType, list[GroupLine])
+ENDS = RemoteCall("ends", list[PartitionId], list[Offset | None])
 
-    def __init__(self, topics: Topics, groups: Groups, shards: LocalShards, links: Links) -> None:
+
+class Lag:
+    """The lag of groups that this node coordinates, and of all others by asking their nodes."""
+
+    def __init__(
+        self, topics: Topics, groups: Groups, shards: LocalShards, calls: RemoteCalls
+    ) -> None:
         self._topics = topics
         self._groups = groups
         self._shards = shards
-        self._links = links
+        self._calls = calls
 
     # Asked of any node.
 
     async def groups(self) -> list[GroupLine]:
         """All groups of the cluster whose coordinators can be reached."""
-        nodes = sorted(self._links.connected())
-        answers = await asyncio.gather(
-            *(self._links.ask(node, GROUPS_METHOD, b"", timeout=ASK_SECONDS) for node in nodes),
-            return_exceptions=True,
-        )
-        lines = self._local_groups()
-        for answer in answers:
-            if isinstance(answer, bytes):
-                lines += decode_body(answer, list[GroupLine])
+        answers = await self._calls.ask_all(GROUPS, None)
+        lines = (line for reply in answers.replies.values() for line in reply)
         return sorted(lines, key=lambda line: line.group)
 
     async def group(self, group: str) -> GroupLag:
         """One group, wherever its coordinator is."""
-        coordinator = self._topics.leader(self._topics.group_shard(group)).node
-        if coordinator == self._topics.node_id:
-            return await self._local_group(group)
-        if coordinator == NO_NODE:
-            raise Unavailable(f"group {group} has no coordinator now")
-        answer = await self._links.ask(
-            coordinator, GROUP_METHOD, group.encode(), timeout=ASK_SECONDS
-        )
-        return decode_body(answer, GroupLag)
+        return await self._calls.ask_leader(self._topics.group_shard(group), GROUP, group)
 
-    # Answers to other nodes.
+    # On this node.
 
-    async def answer_groups(self, _body: bytes) -> bytes:
-        """The groups this node looks after."""
-        return msgspec.msgpack.encode(self._local_groups())
+    async def ends_here(self, partitions: list[PartitionId]) -> list[Offset | None]:
+        """High watermarks of partitions that this node holds; None for others."""
+        return [self._end(number) for number in partitions]
 
-    async def answer_group(self, body: bytes) -> bytes:
-        """A group this node looks after."""
-        return msgspec.msgpack.encode(await self._local_group(body.decode(errors="replace")))
-
-    async def answer_ends(self, body: bytes) -> bytes:
-        """High watermarks of partitions this node holds; None for others."""
-        numbers = decode_body(body, list[PartitionId])
-        return msgspec.msgpack.encode([self._end(number) for number in numbers])
-
-    # Here.
-
-    def _local_groups(self) -> list[GroupLine]:
+    async def groups_here(self, _asked: None) -> list[GroupLine]:
+        """The groups that this node coordinates."""
         return [
             GroupLine(group=one.group, state=one.state, coordinator=self._topics.node_id)
             for coordinator in self._groups.led_coordinators()
@@ -139,7 +116,7 @@ class Lag:
         ]
 
     def offsets_of(self, coordinator: Coordinator) -> list[GroupOffsets]:
-        """All groups that one coordinator of this node looks after."""
+        """All groups of one coordinator of this node."""
         found: dict[str, GroupOffsets] = {}
         for one in coordinator.groups():
             members = 0
@@ -152,7 +129,8 @@ class Lag:
                 found[group].offsets.append((topic, index, offset))
         return list(found.values())
 
-    async def _local_group(self, group: str) -> GroupLag:
+    async def group_here(self, group: str) -> GroupLag:
+        """A group that this node coordinates."""
         coordinator = self._groups.coordinator(group)
         described = coordinator.describe(group)
         read: list[tuple[Topic, int, Offset]] = []
@@ -194,22 +172,11 @@ class Lag:
             else:
                 leader = self._topics.leader(self._topics.shard_of(number)).node
                 elsewhere.setdefault(leader, []).append(number)
-        for node, numbers in elsewhere.items():
-            if node in self._links.connected():
-                found |= await self._ask_ends(node, numbers)
+        answers = await self._calls.ask_each(ENDS, elsewhere)
+        for node, ends in answers.replies.items():
+            both = zip(elsewhere[node], ends, strict=False)
+            found |= {number: end for number, end in both if end is not None}
         return found
-
-    async def _ask_ends(
-        self, node: NodeId, numbers: list[PartitionId]
-    ) -> dict[PartitionId, Offset]:
-        body = msgspec.msgpack.encode(numbers)
-        try:
-            answer = await self._links.ask(node, ENDS_METHOD, body, timeout=ASK_SECONDS)
-            ends = decode_body(answer, list[Offset | None])
-        except PenstockError:
-            return {}
-        both = zip(numbers, ends, strict=False)
-        return {number: end for number, end in both if end is not None}
 
     def _end(self, partition: PartitionId) -> Offset | None:
         shard: ShardId = self._topics.shard_of(partition)

@@ -19,22 +19,19 @@ from typing import Any
 import msgspec
 
 from penstock.core.decoders import decode_json
-from penstock.core.errors import InvalidBatch, PenstockError, TopicExists
+from penstock.core.errors import InvalidBatch, NotLeader, PenstockError, TopicExists
 from penstock.core.internal_topics import AUDIT_TOPIC
 from penstock.core.limits import AUDIT_CHARACTERS_MAX, AUDIT_WAITING_MAX, MIB
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.records import read_header
-from penstock.core.types import NO_NODE, NodeId, Offset
+from penstock.core.types import NodeId, Offset
 from penstock.engine.delivery.service import Queues
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 
-AUDIT_METHOD = "audit"
-ASK_SECONDS = 3.0
 PAUSE_SECONDS = 1.0
 TRIES_MAX = 60
 READ_BYTES = 4 * MIB
@@ -57,6 +54,9 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = "done"
 
 
+AUDIT = RemoteCall("audit", int, list[AuditLine])
+
+
 class Audit:
     """Notes orders given to this node, and shows those given to any."""
 
@@ -65,14 +65,14 @@ class Audit:
         topics: Topics,
         delivery: Queues,
         shards: LocalShards,
-        links: Links,
+        calls: RemoteCalls,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         """`spawn` runs something beside, until the node closes."""
         self._topics = topics
         self._delivery = delivery
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._spawn = spawn
         self._waiting: deque[AuditLine] = deque(maxlen=AUDIT_WAITING_MAX)
         self._writing = False
@@ -111,19 +111,16 @@ class Audit:
             return []
         shard = self._topics.shard_of(topic.partitions[0])
         if self._shards.get(shard) is not None:
-            return self._local(topic, limit)
-        leader = self._topics.leader(shard).node
-        if leader == NO_NODE or leader not in self._links.connected():
+            return self._read(topic, limit)
+        try:
+            return await self._calls.ask_leader(shard, AUDIT, limit)
+        except NotLeader:
             return []
-        body = msgspec.msgpack.encode(limit)
-        answer = await self._links.ask(leader, AUDIT_METHOD, body, timeout=ASK_SECONDS)
-        return decode_body(answer, list[AuditLine])
 
-    async def answer(self, body: bytes) -> bytes:
-        """To another node."""
+    async def recent_here(self, limit: int) -> list[AuditLine]:
+        """The last records that the replica of this node has."""
         topic = self._topics.catalog.topic(AUDIT_TOPIC)
-        limit = decode_body(body, int)
-        return msgspec.msgpack.encode([] if topic is None else self._local(topic, limit))
+        return [] if topic is None else self._read(topic, limit)
 
     # Writing.
 
@@ -161,7 +158,7 @@ class Audit:
 
     # Reading.
 
-    def _local(self, topic: Topic, limit: int) -> list[AuditLine]:
+    def _read(self, topic: Topic, limit: int) -> list[AuditLine]:
         partition = topic.partitions[0]
         shard = self._shards.get(self._topics.shard_of(partition))
         if shard is None:

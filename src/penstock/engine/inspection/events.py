@@ -5,20 +5,16 @@ newest five hundred are kept in memory, which is enough to see what happened whe
 what was before is in the log.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from types import NoneType
 
 import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.limits import EVENT_CHARACTERS_MAX, EVENTS_MAX
 from penstock.core.types import NodeId
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
-
-EVENTS_METHOD = "events"
-ASK_SECONDS = 3.0
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 
 _KINDS = (
     (
@@ -49,13 +45,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     line: str
 
 
+EVENTS = RemoteCall("events", NoneType, list[Event])
+
+
 class Events:
     """The lines of this node, and a way to ask for the others'."""
 
     def __init__(self, node: NodeId, clock: Clock) -> None:
         self._node = node
         self._clock = clock
-        self.links: Links | None = None
+        self.calls: RemoteCalls | None = None
         """To the other nodes, once there are any."""
         self._kept: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._number = 0
@@ -69,11 +68,6 @@ class Events:
             announce(line)
 
         return say
-
-    @property
-    def methods(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
-        """What other nodes may ask."""
-        return {EVENTS_METHOD: self._answer}
 
     def note(self, line: str, kind: str = "") -> None:
         """Something happened."""
@@ -105,25 +99,14 @@ class Events:
 
     async def everywhere(self, limit: int = EVENTS_MAX) -> list[Event]:
         """The newest lines of all nodes that can be reached, the oldest first."""
-        links = self.links
-        if links is None:
+        if self.calls is None:
             return merge(self.here(), limit)
-        answers = await asyncio.gather(
-            *(
-                links.ask(node, EVENTS_METHOD, b"", timeout=ASK_SECONDS)
-                for node in sorted(links.connected())
-            ),
-            return_exceptions=True,
-        )
-        found = self.here()
-        for answer in answers:
-            if isinstance(answer, bytes):
-                found += decode_body(answer, list[Event])
-        return merge(found, limit)
+        answers = await self.calls.ask_all(EVENTS, None)
+        return merge((one for reply in answers.replies.values() for one in reply), limit)
 
-    async def _answer(self, _body: bytes) -> bytes:
-        """Another node asks for the lines of this one."""
-        return msgspec.msgpack.encode(self.here())
+    async def events_here(self, _asked: None) -> list[Event]:
+        """The same as `here`, for other nodes."""
+        return self.here()
 
 
 def merge(events: Iterable[Event], limit: int) -> list[Event]:

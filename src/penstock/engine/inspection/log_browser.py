@@ -17,22 +17,19 @@ A window that turns out too long to be read is taken again, shorter.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from penstock.core.errors import NotLeader, PenstockError, Unavailable, UnknownPartition
-from penstock.core.limits import KIB, MIB
+from penstock.core.errors import NotLeader, Unavailable, UnknownPartition
+from penstock.core.limits import KIB, LOOK_CALL_SECONDS, MIB
 from penstock.core.log_filter import LogFilter
 from penstock.core.types import NodeId, Offset, TopicId
 from penstock.engine.inspection.log_scan import LogScan, SeenMessage
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 
-LOOK_METHOD = "look"
-ASK_SECONDS = 10.0
 MESSAGES_MAX = 1_000
 """Of one partition in one look."""
 VALUE_BYTES_MAX = 1 * MIB
@@ -77,6 +74,9 @@ class PartSeen(msgspec.Struct, frozen=True, array_like=True):
     """There is nothing more in this direction now."""
 
 
+LOOK = RemoteCall("look", Look, list[PartSeen], LOOK_CALL_SECONDS)
+
+
 class Seen(msgspec.Struct, frozen=True):
     """What a look has found."""
 
@@ -86,11 +86,11 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class LogBrowser:
-    """Answers for this node, and asks the others."""
+    """Looks at the partitions that this node leads, and at all others by asking."""
 
-    def __init__(self, topics: Topics, links: Links) -> None:
+    def __init__(self, topics: Topics, calls: RemoteCalls) -> None:
         self._topics = topics
-        self._links = links
+        self._calls = calls
         self._turn = asyncio.Semaphore(1)
 
     # Asked of any node.
@@ -114,56 +114,29 @@ class LogBrowser:
         for index, place in places.items():
             leader = self._topics.leader(self._topics.shard_of(topic.partitions[index])).node
             by_leader.setdefault(leader, []).append((index, place))
-        answers = await asyncio.gather(
-            *(
-                self._look_at(
-                    leader,
-                    Look(
-                        topic.topic_id,
-                        tuple(parts),
-                        back,
-                        wanted,
-                        min(messages_max, MESSAGES_MAX),
-                        min(value_bytes, VALUE_BYTES_MAX),
-                    ),
-                )
-                for leader, parts in by_leader.items()
-            )
-        )
-        seen = sorted((part for answer in answers for part in answer), key=lambda one: one.index)
+        looks = {
+            leader: Look(topic.topic_id, tuple(parts), back, wanted, messages_max, value_bytes)
+            for leader, parts in by_leader.items()
+        }
+        answers = await self._calls.ask_each(LOOK, looks)
+        found = (part for reply in answers.replies.values() for part in reply)
+        seen = sorted(found, key=lambda one: one.index)
         reached = {part.index for part in seen}
         if not reached:
             raise Unavailable(f"no partition of {topic.name} can be reached now; try again")
         return Seen(tuple(seen), tuple(sorted(places.keys() - reached)))
 
-    async def _look_at(self, node: NodeId, look: Look) -> Sequence[PartSeen]:
-        if node == self._topics.node_id:
-            return await self._look_here(look)
-        if node not in self._links.connected():
-            return ()
-        body = msgspec.msgpack.encode(look)
-        try:
-            answer = await self._links.ask(node, LOOK_METHOD, body, timeout=ASK_SECONDS)
-        except PenstockError:
-            return ()
-        return decode_body(answer, list[PartSeen])
+    # On this node.
 
-    # Answers to other nodes.
-
-    async def answer(self, body: bytes) -> bytes:
-        """Look at partitions that this node leads; at no others."""
-        look = decode_body(body, Look)
-        bounded = msgspec.structs.replace(
-            look,
-            parts=look.parts[:PARTS_MAX],
-            messages_max=max(1, min(look.messages_max, MESSAGES_MAX)),
-            value_bytes=max(0, min(look.value_bytes, VALUE_BYTES_MAX)),
+    async def look_here(self, asked: Look) -> list[PartSeen]:
+        """Look at partitions that this node leads; at no others. The node that looks sets the
+        bounds, whatever it is asked for."""
+        look = msgspec.structs.replace(
+            asked,
+            parts=asked.parts[:PARTS_MAX],
+            messages_max=max(1, min(asked.messages_max, MESSAGES_MAX)),
+            value_bytes=max(0, min(asked.value_bytes, VALUE_BYTES_MAX)),
         )
-        return msgspec.msgpack.encode(await self._look_here(bounded))
-
-    # Here.
-
-    async def _look_here(self, look: Look) -> list[PartSeen]:
         topic = self._topics.catalog.topic_by_id(look.topic_id)
         if topic is None:
             return []

@@ -14,18 +14,18 @@ import asyncio
 import msgspec
 
 from penstock.core.append_payload import decode_append
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import DamagedFile, OffsetOutOfRange, UnknownPartition
-from penstock.core.limits import MIB
+from penstock.core.limits import MIB, TRACE_CALL_SECONDS
 from penstock.core.message import Message
 from penstock.core.types import CATALOG_SHARD, Index, NodeId, Offset, PartitionId, TopicId
 from penstock.engine.delivery.leader import STATE_NAMES
 from penstock.engine.inspection.timeline import Noted, Passing, notes_of, passings_of
-from penstock.engine.peers.forwarding import decode_body
+from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.message_reader import MessageReader
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.run import State as RunState
 from penstock.wire.trace_requests import Reader, State
 
@@ -61,6 +61,9 @@ class Known(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     readers: tuple[Reader, ...] = ()
 
 
+TRACE_PLACE = RemoteCall("trace_place", AskedPlace, Known, TRACE_CALL_SECONDS)
+
+
 class MessageFacts:
     """See the top of this module; one per node."""
 
@@ -69,8 +72,11 @@ class MessageFacts:
         self._shards = shards
         self._reader = MessageReader(bytes_max=READ_BYTES_KEPT)
 
-    async def known(self, topic: Topic, asked: AskedPlace) -> Known:
-        """All that this node knows."""
+    async def known_here(self, asked: AskedPlace) -> Known:
+        """All that this node knows; nothing of a topic or partition that it does not know."""
+        topic = self._topics.catalog.topic_by_id(asked.topic_id)
+        if topic is None or not 0 <= asked.index < len(topic.partitions):
+            return Known()
         readers, passings = await self._readers_here(asked)
         partition = topic.partitions[asked.index]
         running = self._shards.get(self._topics.shard_of(partition))
@@ -164,7 +170,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 def _stamp_of(payload: bytes) -> int:
-    return decode_body(payload, _Head).stamp_ms
+    return decode_msgpack(payload, _Head).stamp_ms
 
 
 def _states(running: Shard, partition: PartitionId, offset: Offset) -> tuple[State, ...]:

@@ -20,13 +20,14 @@ import msgspec
 
 from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidBatch, OffsetOutOfRange, UnknownPartition
-from penstock.core.limits import KIB, MIB
+from penstock.core.limits import COPIES_CALL_SECONDS, KIB, MIB
 from penstock.core.message import Message
 from penstock.core.message_batches import has_cards, iter_batches, read_messages
 from penstock.core.message_id import MESSAGE_ID_PERSON, message_id
 from penstock.core.records import read_header
 from penstock.core.types import Offset, PartitionId, TopicId
-from penstock.engine.inspection.queue_survey import first_from
+from penstock.engine.inspection.partition_places import first_from
+from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.replica.shard import Shard
 
 PLACES_TRIED_MAX = 3_000_000
@@ -66,6 +67,9 @@ class FindCopies(msgspec.Struct, frozen=True, array_like=True):
     wanted: str
     origins: tuple[str, ...]
     since_ms: int
+
+
+TRACE_COPIES = RemoteCall("trace_copies", FindCopies, list[FoundCopy], COPIES_CALL_SECONDS)
 
 
 async def find_place(

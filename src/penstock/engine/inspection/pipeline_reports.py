@@ -6,24 +6,23 @@ is kept, so that each look reads only what is new.
 """
 
 import contextlib
+from types import NoneType
 
 import msgspec
 
 from penstock.core.decoders import decode_json
-from penstock.core.errors import InvalidBatch, PenstockError
+from penstock.core.errors import InvalidBatch, NotLeader, PenstockError
 from penstock.core.limits import MIB
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.pipeline_report import TOPIC, PipelineReport
 from penstock.core.records import read_header
-from penstock.core.types import NO_NODE, Offset, PartitionId
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.core.types import Offset, PartitionId
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
 
-PIPELINES_METHOD = "pipelines"
-ASK_SECONDS = 3.0
+PIPELINES = RemoteCall("pipelines", NoneType, list[PipelineReport])
 PIPELINES_MAX = 1_000
 READ_BYTES = 1 * MIB
 READS_MAX = 64
@@ -31,12 +30,12 @@ READS_MAX = 64
 
 
 class PipelineReports:
-    """Answers for this node, and asks the others."""
+    """The reports that this node can read, or that the leader of their partition has."""
 
-    def __init__(self, topics: Topics, shards: LocalShards, links: Links) -> None:
+    def __init__(self, topics: Topics, shards: LocalShards, calls: RemoteCalls) -> None:
         self._topics = topics
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._partition: PartitionId | None = None
         self._next = Offset(0)
         self._found: dict[str, PipelineReport] = {}
@@ -46,20 +45,16 @@ class PipelineReports:
         topic = self._topics.catalog.topic(TOPIC)
         if topic is None:
             return []
-        partition = topic.partitions[0]
-        if self._shards.get(self._topics.shard_of(partition)) is not None:
-            return self._local()
-        leader = self._topics.leader(self._topics.shard_of(partition)).node
-        if leader == NO_NODE or leader not in self._links.connected():
+        shard = self._topics.shard_of(topic.partitions[0])
+        if self._shards.get(shard) is not None:
+            return await self.reports_here(None)
+        try:
+            return await self._calls.ask_leader(shard, PIPELINES, None)
+        except NotLeader:
             return []
-        answer = await self._links.ask(leader, PIPELINES_METHOD, b"", timeout=ASK_SECONDS)
-        return decode_body(answer, list[PipelineReport])
 
-    async def answer(self, _body: bytes) -> bytes:
-        """To another node."""
-        return msgspec.msgpack.encode(self._local())
-
-    def _local(self) -> list[PipelineReport]:
+    async def reports_here(self, _asked: None) -> list[PipelineReport]:
+        """What the replica of this node has."""
         topic = self._topics.catalog.topic(TOPIC)
         if topic is None:
             return []

@@ -7,12 +7,11 @@ for a while: for a second, and for longer if it took long.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from types import NoneType
 
-import msgspec
-
-from penstock.core.errors import PenstockError, UnknownPartition
-from penstock.core.limits import TICK_MS
+from penstock.core.errors import UnknownPartition
+from penstock.core.limits import SAMPLE_CALL_SECONDS, TICK_MS
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, ShardId, TopicId
 from penstock.core.version import __version__
@@ -31,8 +30,7 @@ from penstock.engine.inspection.samples import (
     TopicSample,
     WorkCounts,
 )
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.replica.time_slices import TimeSlices
@@ -40,8 +38,7 @@ from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 from penstock.machines.work import Work
 
-SAMPLE_METHOD = "sample"
-ASK_SECONDS = 2.0
+SAMPLE = RemoteCall("sample", NoneType, NodeSample, SAMPLE_CALL_SECONDS, is_reply_kept=True)
 FRESH_MS = 1_000
 SHARE_MAX = 0.01
 """Of the time that making samples may take."""
@@ -50,20 +47,20 @@ _QueueKey = tuple[TopicId, str]
 
 
 class Sampler:
-    """Answers for this node, and asks the others."""
+    """Samples of this node, and of all others by asking."""
 
     def __init__(
         self,
         topics: Topics,
         groups: Groups,
         shards: LocalShards,
-        links: Links,
+        calls: RemoteCalls,
         delivery: Queues,
         lag: Lag,
     ) -> None:
         self._topics = topics
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._coordination = groups
         self._delivery = delivery
         self._lag = lag
@@ -71,17 +68,11 @@ class Sampler:
         self._life = os.urandom(8).hex()
         self._began_ms = topics.clock.monotonic_ms()
         self._sample: NodeSample | None = None
-        self._encoded = b""
         self._made_ms = 0
         self._fresh_ms = FRESH_MS
         self._making = asyncio.Lock()
         self._slices = TimeSlices()
         self._letters_known: tuple[int, frozenset[str]] = (-1, frozenset())
-
-    @property
-    def methods(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
-        """What other nodes may ask."""
-        return {SAMPLE_METHOD: self._answer}
 
     @property
     def spent_seconds(self) -> float:
@@ -93,31 +84,14 @@ class Sampler:
     async def everywhere(self) -> tuple[list[NodeSample], list[NodeId]]:
         """What all nodes lead, and the nodes that did not answer."""
         nodes = sorted(node for node in self._topics.catalog.nodes if node != self._topics.node_id)
-        connected = self._links.connected()
-        answers = await asyncio.gather(
-            self.here(fresh=True),
-            *(self._ask(node) for node in nodes if node in connected),
+        mine, answers = await asyncio.gather(
+            self.here(fresh=True), self._calls.ask_each(SAMPLE, dict.fromkeys(nodes))
         )
-        found = [answer for answer in answers if answer is not None]
-        heard = {sample.node for sample in found}
-        return found, [node for node in nodes if node not in heard]
+        return [mine, *answers.replies.values()], sorted(answers.failures)
 
-    async def _ask(self, node: NodeId) -> NodeSample | None:
-        try:
-            answer = await self._links.ask(node, SAMPLE_METHOD, b"", timeout=ASK_SECONDS)
-        except PenstockError:
-            return None
-        try:
-            return decode_body(answer, NodeSample)
-        except PenstockError:
-            return None  # Of another version.
-
-    async def _answer(self, _body: bytes) -> bytes:
-        """Another node watches."""
-        await self.here()
-        if not self._encoded:
-            self._encoded = msgspec.msgpack.encode(self._sample)
-        return self._encoded
+    async def sample_here(self, _asked: None) -> NodeSample:
+        """A sample of this node for another one."""
+        return await self.here()
 
     async def here(self, *, fresh: bool = False) -> NodeSample:
         """What this node leads; a sample that is a little old will do, unless it must be fresh."""
@@ -126,7 +100,6 @@ class Sampler:
             if self._sample is None or fresh or now_ms - self._made_ms >= self._fresh_ms:
                 before = self.spent_seconds
                 self._sample = await self._make()
-                self._encoded = b""
                 self._made_ms = self._topics.clock.monotonic_ms()
                 cost_ms = 1_000 * (self.spent_seconds - before)
                 self._fresh_ms = max(FRESH_MS, int(cost_ms / SHARE_MAX))

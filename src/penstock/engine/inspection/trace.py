@@ -1,7 +1,7 @@
 """What became of one message: asked of any node, told by all that know something.
 
     find      the place of an id, and the places of its copies         `message_search`
-    ask       every node what it knows of each place                   `answer_place`
+    ask       every node what it knows of each place                   `message_facts`
     tell      the union of what they say, in the order of events       `story`
 
 Who knows what: the replicas of the partition's shard have the message, where it stands in the log
@@ -24,11 +24,17 @@ from penstock.core.limits import KIB
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
 from penstock.core.move_filter import read_number
-from penstock.core.types import NO_TOPIC_ID, NodeId, Offset, PartitionId, ShardId, TopicId
+from penstock.core.types import NO_TOPIC_ID, Offset, ShardId, TopicId
 from penstock.engine.delivery.moves import Moves
-from penstock.engine.inspection.message_facts import AskedPlace, Known, MessageFacts
+from penstock.engine.inspection.message_facts import (
+    TRACE_PLACE,
+    AskedPlace,
+    Known,
+    MessageFacts,
+)
 from penstock.engine.inspection.message_search import (
     PLACES_TRIED_MAX,
+    TRACE_COPIES,
     FindCopies,
     FoundCopy,
     Stretch,
@@ -40,8 +46,7 @@ from penstock.engine.inspection.message_search import (
 )
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.timeline import Passing, tell
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
@@ -57,10 +62,6 @@ from penstock.wire.trace_requests import (
     Written,
 )
 
-PLACE_METHOD = "trace_place"
-COPIES_METHOD = "trace_copies"
-ASK_SECONDS = 5.0
-COPIES_SECONDS = 20.0
 BODY_BYTES_MAX = 64 * KIB
 SEARCHES_MAX = 2
 """At a time, on one node: whoever looks for a message must not keep others from theirs."""
@@ -84,17 +85,16 @@ class Traces:
         survey: QueueSurvey,
         moves: Moves,
         shards: LocalShards,
-        links: Links,
+        calls: RemoteCalls,
     ) -> None:
         self._topics = topics
         self._survey = survey
         self._moves = moves
         self._shards = shards
-        self._links = links
-        self._places = MessageFacts(topics, shards)
+        self._calls = calls
+        self.facts = MessageFacts(topics, shards)
         self._searching = asyncio.Semaphore(SEARCHES_MAX)
         self._reading = asyncio.Semaphore(SEARCHES_MAX)
-        self.methods = {PLACE_METHOD: self.answer_place, COPIES_METHOD: self.answer_copies}
 
     async def trace(self, message: str, within: Sequence[str] = ()) -> TraceInfo:
         """Where a message was sent to first, and then where it was moved to."""
@@ -229,20 +229,18 @@ class Traces:
         return sorted(found, key=lambda one: one.timestamp_ms)
 
     async def _ask_copies(self, topic: Topic, asked: FindCopies) -> list[FoundCopy]:
-        partition = topic.partitions[asked.index]
-        leader = self._topics.leader(self._topics.shard_of(partition)).node
+        shard = self._topics.shard_of(topic.partitions[asked.index])
         try:
-            if leader == self._topics.node_id:
-                return await self._copies_here(partition, asked)
-            if leader not in self._links.connected():
-                return []
-            body = msgspec.msgpack.encode(asked)
-            answer = await self._links.ask(leader, COPIES_METHOD, body, timeout=COPIES_SECONDS)
-            return decode_body(answer, list[FoundCopy])
+            return await self._calls.ask_leader(shard, TRACE_COPIES, asked)
         except PenstockError:
             return []  # What cannot be reached is not found.
 
-    async def _copies_here(self, partition: PartitionId, asked: FindCopies) -> list[FoundCopy]:
+    async def copies_here(self, asked: FindCopies) -> list[FoundCopy]:
+        """Copies in a partition of which this node has a replica."""
+        topic = self._topics.catalog.topic_by_id(asked.topic_id)
+        if topic is None or not 0 <= asked.index < len(topic.partitions):
+            return []
+        partition = topic.partitions[asked.index]
         running = self._shards.get(self._topics.shard_of(partition))
         if running is None:
             return []
@@ -252,23 +250,11 @@ class Traces:
     # Looking.
 
     async def _look_at(self, topic: Topic, index: int, offset: Offset) -> Sighting:
-        """Ask everybody about a place, and put together what they say."""
+        """Ask all nodes about a place, and merge what they know."""
         asked = AskedPlace(topic.topic_id, index, offset)
         shard = self._topics.shard_of(topic.partitions[index])
-        nodes = sorted(self._links.connected())
-        answers = await asyncio.gather(
-            self._places.known(topic, asked), *(self._ask(node, asked) for node in nodes)
-        )
-        known = [one for one in answers if one is not None]
-        return self._put_together(topic, shard, asked, known)
-
-    async def _ask(self, node: NodeId, asked: AskedPlace) -> Known | None:
-        body = msgspec.msgpack.encode(asked)
-        try:
-            answer = await self._links.ask(node, PLACE_METHOD, body, timeout=ASK_SECONDS)
-        except PenstockError:
-            return None
-        return decode_body(answer, Known)
+        answers = await self._calls.ask_all(TRACE_PLACE, asked)
+        return self._put_together(topic, shard, asked, list(answers.replies.values()))
 
     def _put_together(
         self, topic: Topic, shard: ShardId, asked: AskedPlace, known: Sequence[Known]
@@ -347,26 +333,6 @@ class Traces:
             return None
         name = parts[0] if topic is None else topic.name
         return Place(name, int(parts[1]), int(parts[2]))
-
-    # Answers to other nodes.
-
-    async def answer_place(self, body: bytes) -> bytes:
-        """What this node knows of a place."""
-        asked = decode_body(body, AskedPlace)
-        topic = self._topics.catalog.topic_by_id(asked.topic_id)
-        known = Known()
-        if topic is not None and 0 <= asked.index < len(topic.partitions):
-            known = await self._places.known(topic, asked)
-        return msgspec.msgpack.encode(known)
-
-    async def answer_copies(self, body: bytes) -> bytes:
-        """Copies in a partition of which this node has a replica."""
-        asked = decode_body(body, FindCopies)
-        topic = self._topics.catalog.topic_by_id(asked.topic_id)
-        found: list[FoundCopy] = []
-        if topic is not None and 0 <= asked.index < len(topic.partitions):
-            found = await self._copies_here(topic.partitions[asked.index], asked)
-        return msgspec.msgpack.encode(found)
 
 
 def _arrival(seen: Sighting) -> float:

@@ -1,8 +1,8 @@
-"""Requests that reach the wrong node go on to the right one.
+"""Forwarding: a change that reaches the wrong node goes on to the leader of its shard.
 
-Kafka's clients are told who leads and go there themselves. Everything else a caller asks of any
-node: topics, configurations, members. Such a request is a change of some shard; the node it reached
-sends it to that shard's leader and hands back the reply.
+Kafka's clients learn from metadata who leads and connect there. All other requests, such as those
+for topics, configurations and members, reach any node. Each is a change of some shard; the node
+sends it to that shard's leader and returns the reply.
 
 A refusal that says "nothing happened, try again" (`Unavailable`: no leader yet, or another one) is
 tried again here until the deadline. `OutcomeUnknown` is not: the caller must decide whether doing
@@ -13,6 +13,7 @@ On the wire a request or reply is its class's name and its fields, both of which
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
 from typing import TypeVar
 
 import msgspec
@@ -26,54 +27,56 @@ from penstock.core.errors import (
     PenstockError,
     Unavailable,
 )
-from penstock.core.types import NO_NODE, PartitionId, ShardId
+from penstock.core.limits import CHANGE_CALL_SECONDS
+from penstock.core.types import PartitionId, ShardId
+from penstock.engine.peers.calls import UNREADABLE, RemoteCall, RemoteCalls
 from penstock.engine.peers.leaders import Leader
-from penstock.engine.peers.links import Links
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.machines.commands import CreatePartition
 from penstock.machines.machine import Refused, Reply, Request, refusal_error
 
-CHANGE_METHOD = "change"
-PARTITIONS_METHOD = "partitions"
-CHANGE_SECONDS = 15.0
 PAUSE_SECONDS = 0.05
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that decoding bytes of another node may raise."""
-
 S = TypeVar("S", bound=msgspec.Struct)
-T = TypeVar("T")
 
 
-class _Envelope(msgspec.Struct, array_like=True):
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """A request to a shard's machine, or its reply, under the name of its class."""
+
     shard: ShardId
     name: str
     body: msgspec.Raw
 
 
-class _Partitions(msgspec.Struct, array_like=True):
+class MakePartitions(msgspec.Struct, frozen=True, array_like=True):
+    """Make these partitions in a shard."""
+
     shard: ShardId
     partitions: list[PartitionId]
 
 
+CHANGE = RemoteCall("change", Envelope, Envelope, CHANGE_CALL_SECONDS)
+PARTITIONS = RemoteCall("partitions", MakePartitions, NoneType, CHANGE_CALL_SECONDS)
+
+
 class Forwarding:
-    """Carries out changes here or at the leader's."""
+    """Carries out changes on this node or on the leader."""
 
     def __init__(
         self,
         shards: LocalShards,
-        links: Links,
+        calls: RemoteCalls,
         clock: Clock,
         leader_of: Callable[[ShardId], Leader],
     ) -> None:
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._clock = clock
         self._leader_of = leader_of
 
     async def change(
-        self, shard: ShardId, request: Request, *, seconds: float = CHANGE_SECONDS
+        self, shard: ShardId, request: Request, *, seconds: float = CHANGE_CALL_SECONDS
     ) -> Reply:
         """Carry out a change wherever its shard is led; a refusal of the machine is raised."""
         deadline = self._clock.monotonic_ms() + int(seconds * 1_000)
@@ -93,25 +96,12 @@ class Forwarding:
         local = self._shards.get(shard)
         if local is not None and local.replica.leads:
             return await local.change(request)
-        leader = self._leader_of(shard).node
-        if leader == NO_NODE or leader not in self._links.connected():
-            raise NotLeader(f"shard {shard} has no leader that can be reached", leader=leader)
-        answer = await self._links.ask(
-            leader, CHANGE_METHOD, encode(shard, request), timeout=seconds
-        )
-        return decode(answer, Reply)[1]
+        envelope = wrap(shard, request)
+        return unwrap(await self._calls.ask_leader(shard, CHANGE, envelope, seconds=seconds), Reply)
 
     async def make_partitions(self, shard: ShardId, partitions: list[PartitionId]) -> None:
         """Make partitions in their shard; those that are there stay as they are."""
-        local = self._shards.get(shard)
-        if local is not None and local.replica.leads:
-            await make_partitions(local, partitions)
-            return
-        leader = self._leader_of(shard).node
-        if leader == NO_NODE or leader not in self._links.connected():
-            raise NotLeader(f"shard {shard} has no leader that can be reached", leader=leader)
-        body = msgspec.msgpack.encode(_Partitions(shard, partitions))
-        await self._links.ask(leader, PARTITIONS_METHOD, body, timeout=CHANGE_SECONDS)
+        await self._calls.ask_leader(shard, PARTITIONS, MakePartitions(shard, partitions))
 
     async def make_all_partitions(
         self, by_shard: Mapping[ShardId, list[PartitionId]], *, seconds: float
@@ -135,16 +125,16 @@ class Forwarding:
             if left:
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def answer_change(self, body: bytes) -> bytes:
-        """Carry out another node's change, if we lead."""
-        shard, request = decode(body, Request)
-        return encode(shard, await self._led(shard).change(request))
+    # On the leader.
 
-    async def answer_partitions(self, body: bytes) -> bytes:
-        """Make partitions another node asks for, if we lead."""
-        asked = decode_body(body, _Partitions)
+    async def change_here(self, envelope: Envelope) -> Envelope:
+        """Carry out a change of a shard that this node leads."""
+        request = unwrap(envelope, Request)
+        return wrap(envelope.shard, await self._led(envelope.shard).change(request))
+
+    async def make_partitions_here(self, asked: MakePartitions) -> None:
+        """Make partitions of a shard that this node leads."""
         await make_partitions(self._led(asked.shard), asked.partitions)
-        return b""
 
     def _led(self, shard: ShardId) -> Shard:
         local = self._shards.get(shard)
@@ -166,30 +156,22 @@ async def make_partitions(shard: Shard, partitions: Iterable[PartitionId]) -> No
             raise outcome
 
 
-def decode_body(body: bytes, kind: type[T]) -> T:
-    """What another node sent, if it is what it should be."""
+def wrap(shard: ShardId, value: msgspec.Struct) -> Envelope:
+    """A request or reply, ready to travel."""
+    return Envelope(shard, type(value).__name__, msgspec.Raw(msgspec.msgpack.encode(value)))
+
+
+def unwrap(envelope: Envelope, family: type[S]) -> S:
+    """An instance of one of the family's classes; nothing else passes."""
+    kind = _kinds(family).get(envelope.name)
+    if kind is None:
+        raise InvalidRequest(f"another node sent a {envelope.name}, which is not known here")
     try:
-        return decode_msgpack(body, kind)
+        return decode_msgpack(envelope.body, kind)
     except UNREADABLE as error:
-        raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
-
-
-def encode(shard: ShardId, value: msgspec.Struct) -> bytes:
-    """A request or reply for another node."""
-    body = msgspec.Raw(msgspec.msgpack.encode(value))
-    return msgspec.msgpack.encode(_Envelope(shard, type(value).__name__, body))
-
-
-def decode(body: bytes, family: type[S]) -> tuple[ShardId, S]:
-    """What another node sent: an instance of one of the family's classes, and nothing else."""
-    try:
-        envelope = decode_msgpack(body, _Envelope)
-        kind = _kinds(family).get(envelope.name)
-        if kind is None:
-            raise InvalidRequest(f"another node sent a {envelope.name}, which is not known here")
-        return envelope.shard, decode_msgpack(envelope.body, kind)
-    except UNREADABLE as error:
-        raise InvalidRequest(f"another node sent what cannot be read: {error}") from error
+        raise InvalidRequest(
+            f"another node sent a {envelope.name} that cannot be decoded: {error}"
+        ) from error
 
 
 def _kinds(family: type[S]) -> dict[str, type[S]]:

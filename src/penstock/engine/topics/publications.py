@@ -10,8 +10,9 @@ comes, or nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from types import NoneType
 
 import msgspec
 
@@ -23,10 +24,13 @@ from penstock.core.errors import (
     StorageError,
     Unavailable,
 )
-from penstock.core.limits import APPLICATION_REMEMBERED_MS
-from penstock.core.types import NO_NODE, NO_PRODUCER, NodeId, PartitionId, ProducerId, ShardId
-from penstock.engine.peers.forwarding import decode_body
-from penstock.engine.peers.links import Links
+from penstock.core.limits import (
+    APPLICATION_REMEMBERED_MS,
+    PART_CALL_SECONDS,
+    PUBLISH_SECONDS,
+)
+from penstock.core.types import NO_PRODUCER, PartitionId, ProducerId, ShardId
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
@@ -50,12 +54,6 @@ from penstock.machines.publications import (
     check_publication,
 )
 
-PUBLISH_METHOD = "publish"
-LAST_METHOD = "last published"
-PART_METHOD = "part"
-PUBLISH_SECONDS = 10.0
-"""How long a caller is kept waiting; it may ask again."""
-PART_SECONDS = 60.0
 PARTS_AT_ONCE = 16
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
@@ -80,27 +78,38 @@ class PublishOutcome(msgspec.Struct, frozen=True, array_like=True):
     is_new: bool
 
 
-class _LastAsked(msgspec.Struct, frozen=True, array_like=True):
+class FindLastBatch(msgspec.Struct, frozen=True, array_like=True):
+    """Which batch has an application published last?"""
+
     application: str
 
 
-class _LastBatch(msgspec.Struct, frozen=True, array_like=True):
+class LastBatch(msgspec.Struct, frozen=True, array_like=True):
+    """The number of a batch, or `NOTHING_PUBLISHED`."""
+
     batch: int
 
 
-class _Wish(Enum):
+class PartStep(Enum):
+    """What to do with a part of a publication."""
+
     CHECK = "check"
     APPEND = "append"
     RELEASE = "release"
 
 
-class _PartAsked(msgspec.Struct, frozen=True, array_like=True):
-    """Do something about a part."""
+class PartRequest(msgspec.Struct, frozen=True, array_like=True):
+    """One step of a publication, in one partition."""
 
-    wish: _Wish
+    step: PartStep
     promotion: Promotion
     application: str
     batch: int
+
+
+PUBLISH = RemoteCall("publish", PublishRequest, PublishOutcome, 2 * PUBLISH_SECONDS)
+LAST_PUBLISHED = RemoteCall("last published", FindLastBatch, LastBatch, PUBLISH_SECONDS)
+PART = RemoteCall("part", PartRequest, NoneType, PART_CALL_SECONDS)
 
 
 class Publications:
@@ -110,12 +119,12 @@ class Publications:
         self,
         topics: Topics,
         shards: LocalShards,
-        links: Links,
+        calls: RemoteCalls,
         announce: Callable[[str], None],
     ) -> None:
         self._topics = topics
         self._shards = shards
-        self._links = links
+        self._calls = calls
         self._announce = announce
         self.staging = Staging(topics, shards)
         self._promoting = PartPromotion(topics, self.staging)
@@ -129,66 +138,28 @@ class Publications:
     async def publish(self, request: PublishRequest) -> PublishOutcome:
         """Publish a batch; returns when all its partitions have it. To ask again is harmless."""
         check_publication(request.application, request.batch, request.owner, request.parts)
-        leader = self._coordinator(request.application)
-        if leader == self._topics.node_id:
-            return await self._publish_here(request)
-        body = msgspec.msgpack.encode(request)
-        answer = await self._links.ask(leader, PUBLISH_METHOD, body, timeout=2 * PUBLISH_SECONDS)
-        return decode_body(answer, PublishOutcome)
+        shard = self._topics.group_shard(request.application)
+        return await self._calls.ask_leader(shard, PUBLISH, request)
 
     async def last(self, application: str) -> int:
         """The last batch that an application has published, or `NOTHING_PUBLISHED`. A batch that is
         decided counts: it comes, whatever happens."""
         check_application(application)
-        leader = self._coordinator(application)
-        if leader == self._topics.node_id:
-            return await self._last_here(application)
-        body = msgspec.msgpack.encode(_LastAsked(application))
-        answer = await self._links.ask(leader, LAST_METHOD, body, timeout=PUBLISH_SECONDS)
-        return decode_body(answer, _LastBatch).batch
-
-    def _coordinator(self, application: str) -> NodeId:
         shard = self._topics.group_shard(application)
-        leader = self._topics.leader(shard).node
-        if leader == NO_NODE:
-            raise NotLeader(f"shard {shard}, which publishes for {application}, has no leader now")
-        return leader
-
-    # Answers to other nodes.
-
-    @property
-    def methods(self) -> "dict[str, Callable[[bytes], Awaitable[bytes]]]":
-        """What other nodes may ask of this one."""
-        return {
-            PUBLISH_METHOD: self.answer_publish,
-            LAST_METHOD: self.answer_last,
-            PART_METHOD: self.answer_part,
-        }
-
-    async def answer_publish(self, body: bytes) -> bytes:
-        """Publish for an application whose shard this node leads."""
-        return msgspec.msgpack.encode(await self._publish_here(decode_body(body, PublishRequest)))
-
-    async def answer_last(self, body: bytes) -> bytes:
-        """The last batch of an application whose shard this node leads."""
-        asked = decode_body(body, _LastAsked)
-        return msgspec.msgpack.encode(_LastBatch(await self._last_here(asked.application)))
-
-    async def answer_part(self, body: bytes) -> bytes:
-        """Bring a partition that this node leads its part."""
-        asked = decode_body(body, _PartAsked)
-        await self._part_here(asked)
-        return b""
+        asked = FindLastBatch(application)
+        return (await self._calls.ask_leader(shard, LAST_PUBLISHED, asked)).batch
 
     # Deciding.
 
-    async def _last_here(self, application: str) -> int:
-        running = self._led(application)
+    async def last_here(self, asked: FindLastBatch) -> LastBatch:
+        """The last batch of an application whose shard this node leads."""
+        running = self._led(asked.application)
         await running.wait_current()
-        known = running.machine.publications.get(application)
-        return NOTHING_PUBLISHED if known is None else known.last_batch
+        known = running.machine.publications.get(asked.application)
+        return LastBatch(NOTHING_PUBLISHED if known is None else known.last_batch)
 
-    async def _publish_here(self, request: PublishRequest) -> PublishOutcome:
+    async def publish_here(self, request: PublishRequest) -> PublishOutcome:
+        """Publish for an application whose shard this node leads."""
         running = self._led(request.application)
         patience = asyncio.timeout(PUBLISH_SECONDS)
         try:
@@ -243,19 +214,19 @@ class Publications:
         return await self._topics.new_producer_id()
 
     async def _check_parts(self, request: PublishRequest) -> None:
-        for outcome in await self._ask_all(_Wish.CHECK, request):
+        for outcome in await self._ask_all(PartStep.CHECK, request):
             if outcome is not None:
                 raise outcome
 
     async def _release(self, request: PublishRequest) -> None:
         """What was staged for a batch that was published before need not wait until it expires."""
-        await self._ask_all(_Wish.RELEASE, request)
+        await self._ask_all(PartStep.RELEASE, request)
 
-    async def _ask_all(self, wish: _Wish, request: PublishRequest) -> list[PenstockError | None]:
+    async def _ask_all(self, step: PartStep, request: PublishRequest) -> list[PenstockError | None]:
         name, batch = request.application, request.batch
         return await asyncio.gather(
             *(
-                self._try(_PartAsked(wish, Promotion(part, NO_PRODUCER, -1), name, batch))
+                self._try(PartRequest(step, Promotion(part, NO_PRODUCER, -1), name, batch))
                 for part in request.parts
             )
         )
@@ -316,7 +287,7 @@ class Publications:
                 raise NotLeader("the publication is carried out by another node now")
             producer = publication.producer_id, publication.epoch
             asked = [
-                _PartAsked(_Wish.APPEND, Promotion(part, *producer), name, publication.batch)
+                PartRequest(PartStep.APPEND, Promotion(part, *producer), name, publication.batch)
                 for part in publication.parts
             ]
             outcomes = await asyncio.gather(*map(self._try, asked))
@@ -335,7 +306,7 @@ class Publications:
             self._announce(f"a part of a publication of {name} is lost: {error}")
         return lost
 
-    async def _try(self, asked: _PartAsked) -> PenstockError | None:
+    async def _try(self, asked: PartRequest) -> PenstockError | None:
         """Let something be done about a part; why it failed."""
         try:
             async with self._room:
@@ -344,25 +315,19 @@ class Publications:
             return error
         return None
 
-    async def _ask_part(self, asked: _PartAsked) -> None:
+    async def _ask_part(self, asked: PartRequest) -> None:
         shard = self._topics.shard_of(asked.promotion.part.partition)
-        leader = self._topics.leader(shard).node
-        if leader == self._topics.node_id:
-            await self._part_here(asked)
-            return
-        if leader == NO_NODE:
-            raise NotLeader(f"shard {shard} has no leader now")
-        body = msgspec.msgpack.encode(asked)
-        await self._links.ask(leader, PART_METHOD, body, timeout=PART_SECONDS)
+        await self._calls.ask_leader(shard, PART, asked)
 
-    async def _part_here(self, asked: _PartAsked) -> None:
+    async def part_here(self, asked: PartRequest) -> None:
+        """Take one step in a partition that this node leads."""
         publication = asked.application, asked.batch
-        match asked.wish:
-            case _Wish.CHECK:
+        match asked.step:
+            case PartStep.CHECK:
                 await self._promoting.check(asked.promotion.part, publication)
-            case _Wish.APPEND:
+            case PartStep.APPEND:
                 await self._promoting.promote(asked.promotion, publication)
-            case _Wish.RELEASE:
+            case PartStep.RELEASE:
                 self._promoting.release(asked.promotion.part, publication)
 
     def _led(self, application: str) -> Shard:

@@ -2,14 +2,16 @@
 
 import asyncio
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.types import Index, NodeId, PartitionId, ShardId
 from penstock.engine.cluster.backup import ShardCopy
-from penstock.engine.cluster.cut import HOLD_TICKS, MARK_METHOD, Cut, _Asked
+from penstock.engine.cluster.cut import HOLD_TICKS, MARK, Cut, ShardHold
 from penstock.engine.cluster.restore import ShardReader
+from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.replica.shard import Shard
 from penstock.machines.catalog import Topic
 from penstock.machines.shard_machine import ShardMachine
@@ -24,6 +26,8 @@ WRITERS = 4
 CUTS = 8
 TURNS = 500
 ONE, TWO = ShardId(1), ShardId(2)
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 def end_of(data: Path, cut: Cut, shard: ShardId, partition: PartitionId, copy: Path) -> int:
@@ -44,16 +48,18 @@ def end_of(data: Path, cut: Cut, shard: ShardId, partition: PartitionId, copy: P
 def dawdle(nodes: Nodes) -> None:
     """Let time pass before the shard of the notes names its entry: without a hold, notes would come
     before it whose steps are after the other shard's."""
-    cuts = nodes[2].cuts
-    ask = cuts._ask
+    calls = nodes[2].calls
+    ask = calls.ask_node
 
-    async def slowly(node: NodeId, method: str, asked: _Asked) -> bytes:
-        if method == MARK_METHOD and ONE not in asked.shards:
+    async def slowly(
+        node: NodeId, call: RemoteCall[Q, R], request: Q, *, seconds: float | None = None
+    ) -> R:
+        if call.name == MARK.name and isinstance(request, ShardHold) and ONE not in request.shards:
             for _ in range(TURNS):
                 await asyncio.sleep(0)
-        return await ask(node, method, asked)
+        return await ask(node, call, request, seconds=seconds)
 
-    cuts._ask = slowly  # type: ignore[method-assign]
+    calls.ask_node = slowly  # type: ignore[method-assign]
 
 
 def in_shard(topic: Topic, nodes: Nodes, shard: ShardId) -> int:

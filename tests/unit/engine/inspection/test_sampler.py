@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from penstock.core.decoders import decode_msgpack
 from penstock.core.message import NewMessage
-from penstock.core.types import Offset
+from penstock.core.types import NodeId, Offset
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.engine.cluster.node import Node
 from penstock.engine.groups.requests import CommitOffsets, OffsetToCommit
-from penstock.engine.inspection.sampler import FRESH_MS, SAMPLE_METHOD
+from penstock.engine.inspection.sampler import FRESH_MS, SAMPLE
 from penstock.engine.inspection.samples import NodeSample, QueueSample
-from penstock.engine.peers.forwarding import decode_body
 from penstock.machines.queue_commands import Verdict
 from penstock.machines.topics import Topic
 from penstock.testing.clock import ManualClock
@@ -60,13 +60,16 @@ def test_partitions_are_summed() -> None:
 def test_one_sample_serves_whoever_asks_within_a_second() -> None:
     async def story() -> None:
         async with opened() as (node, clock):
-            answer = node.sampler.methods[SAMPLE_METHOD]
+
+            async def ask() -> bytes:
+                return await node.calls.answer(NodeId(2), SAMPLE.name, b"")
+
             first = await node.sampler.here()
             assert await node.sampler.here() is first
-            assert decode_body(await answer(b""), NodeSample) == first
-            assert await answer(b"") is await answer(b"")
+            assert decode_msgpack(await ask(), NodeSample) == first
+            assert await ask() is await ask(), "it is encoded once"
             clock.advance(FRESH_MS)
-            await answer(b"")
+            await ask()
             assert (await node.sampler.here()).life == first.life
             assert await node.sampler.here(fresh=True) is not first
             assert node.sampler.spent_seconds > 0
