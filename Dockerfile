@@ -4,6 +4,7 @@
 
 FROM python:3.13-slim AS build
 WORKDIR /build
+# The exact versions of what penstock[server] needs.
 COPY requirements/runtime.lock requirements/runtime.lock
 RUN python -m venv /opt/penstock \
     && /opt/penstock/bin/pip install --no-cache-dir --require-hashes -r requirements/runtime.lock

@@ -150,11 +150,12 @@ soak: setup ## The long tests: many seeds, many power cuts
 
 .PHONY: lock
 lock: setup ## Renew requirements/*.lock from pyproject.toml
-	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --output-file requirements/runtime.lock
-	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group dev \
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server \
+		--output-file requirements/runtime.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --group dev \
 		--constraint requirements/runtime.lock --output-file requirements/dev.lock
-	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --group dev --extra spark --extra jre \
-		--constraint requirements/dev.lock --output-file requirements/spark.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --group dev \
+		--extra spark --extra jre --constraint requirements/dev.lock --output-file requirements/spark.lock
 	@! grep -nE 'https?:|--(extra-)?index-url|--find-links' requirements/*.lock \
 		|| { echo "a lock file names a host" >&2; exit 1; }
 

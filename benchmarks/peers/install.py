@@ -1,6 +1,6 @@
 """Install what Penstock is measured against:  make bench-peers
 
-- **Clients** in Python, and the server of NATS, from the group `bench` of pyproject.toml.
+- **Clients** in Python, and the server of NATS, from the group `peers` of pyproject.toml.
 - **Servers of the system**: Debian's packages, where apt-get and root are. Their services are kept
   from starting meanwhile, by way of `policy-rc.d`, which is put there for this while only: a
   benchmark starts its own, in a directory of its own. Whether one starts with the machine is left
@@ -29,7 +29,7 @@ from rich.table import Table
 from benchmarks.peers import maven, places
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-GROUP = "bench"
+GROUP = "peers"
 WITHIN_SECONDS = 900
 FAUXQS = "fauxqs"
 _POLICY = Path("/usr/sbin/policy-rc.d")

@@ -56,7 +56,9 @@ def test_every_command_has_a_help_text() -> None:
 def test_the_architecture_names_every_folder_and_dependency() -> None:
     text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
     folders = [path.parent.name for path in (ROOT / "src/penstock").glob("*/__init__.py")]
-    dependencies = [re.split(r"[^\w-]", wanted)[0] for wanted in PROJECT["project"]["dependencies"]]
+    project = PROJECT["project"]
+    wanted = sum(project["optional-dependencies"].values(), project["dependencies"])
+    dependencies = [re.split(r"[^\w-]", one)[0] for one in wanted]
     missing = [
         name for name in sorted(folders + dependencies) if not re.search(rf"\b{name}\b", text)
     ]

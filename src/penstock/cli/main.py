@@ -17,10 +17,12 @@ from collections.abc import Sequence
 
 from penstock.cli.broker.plain_serve import read_plainly
 from penstock.core.errors import PenstockError
+from penstock.core.extras import require
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+PACKAGES = ("cyclopts", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,6 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run_program(arguments: Sequence[str]) -> int:
+    require("cli", "The command line", PACKAGES)
     from cyclopts import CycloptsError
 
     from penstock.cli.program import app, known_part
@@ -68,8 +71,12 @@ def _run_program(arguments: Sequence[str]) -> int:
 
 
 def _talk(sentence: str) -> None:
-    from rich.console import Console
-
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError:
+        # Only a client is installed, and `sentence` says so.
+        print(f"penstock: {sentence}", file=sys.stderr)
+        return
     talk = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     talk.print(f"penstock: {sentence}")
 

@@ -43,6 +43,8 @@ PIECES = (
     "penstock.web.listener",
 )
 """In an order in which none takes the loop for much longer than five milliseconds."""
+PACKAGES = ("httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
+"""What those import, of the extra `server`. The server checks for them before it starts."""
 WHOLE = "penstock.server.http_front"
 """It needs them all, and little besides."""
 PAUSE = 4

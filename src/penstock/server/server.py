@@ -32,6 +32,7 @@ import msgspec
 
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import LocalError, PenstockError
+from penstock.core.extras import require
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.pauses import growing_pauses
 from penstock.core.types import NodeId
@@ -46,7 +47,7 @@ from penstock.native.listener import NativeGuests
 from penstock.native.service import Service
 from penstock.server.checks import advertised
 from penstock.server.config import Config
-from penstock.server.http_port import PATIENCE_SECONDS, HttpPort
+from penstock.server.http_port import PACKAGES, PATIENCE_SECONDS, HttpPort
 from penstock.server.logs import event_fields
 from penstock.server.notation import Address
 from penstock.server.ports import check_free, is_about_place, refusal
@@ -219,6 +220,7 @@ class Server:
         self.stop()
 
     async def _serve(self) -> None:
+        require("server", "A broker", PACKAGES)
         self._check_ports()
         if self._loaded.file is not None:
             logger.info("settings are read from %s", self._loaded.file)
