@@ -238,8 +238,8 @@ class QueueModel:
             return f"{wrong} cannot be handed out: {[self.left.get(one) for one in wrong]}"
         if len(set(granted)) != len(granted):
             return "a message is handed out twice at once"
-        in_flight = sum(one.state is State.LEASED for one in self.left.values())
-        room = min(messages_max, self.work.in_flight_max - in_flight)
+        leased = sum(one.state is State.LEASED for one in self.left.values())
+        room = min(messages_max, self.work.in_flight_max - leased)
         if self.rules.paused or room <= 0 or self.recalled < self.recall_end:
             return f"nothing may be handed out, {granted} is" if granted else ""
         weighted = self.rules.priorities is Priorities.WEIGHTED
@@ -323,10 +323,10 @@ def view_of(work: Work, end: int) -> View:
 def unconserved(work: Work) -> str:
     """Whatever was offered to a work group is in one place; if not: what does not add up."""
     tally = work.tally
-    places = work.visible + work.in_flight + work.delayed + work.dead + tally.total
-    if work.sent == places and min(work.visible, work.in_flight, work.delayed, work.dead) >= 0:
+    places = work.ready + work.leased + work.delayed + work.dead + tally.total
+    if work.sent == places and min(work.ready, work.leased, work.delayed, work.dead) >= 0:
         return ""
     return (
-        f"{work.sent} were sent; {work.visible} visible, {work.in_flight} in flight,"
+        f"{work.sent} were sent; {work.ready} ready, {work.leased} leased,"
         f" {work.delayed} delayed, {work.dead} dead, {tally}"
     )

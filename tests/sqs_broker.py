@@ -83,11 +83,11 @@ class SqsBroker:
         return found
 
     def counts(self, url: str) -> tuple[int, int, int]:
-        """Messages that are visible, in flight, delayed."""
+        """Messages that are ready, in flight, delayed."""
         name = "ApproximateNumberOfMessages"
         found = self.attributes(url, name, f"{name}NotVisible", f"{name}Delayed")
-        visible, in_flight = int(found[name]), int(found[f"{name}NotVisible"])
-        return visible, in_flight, int(found[f"{name}Delayed"])
+        ready, leased = int(found[name]), int(found[f"{name}NotVisible"])
+        return ready, leased, int(found[f"{name}Delayed"])
 
 
 @contextmanager

@@ -154,7 +154,7 @@ class _Run:
         self._say(f"waiting until {together:,} messages are due at once")
         with Pulse(self._broker.web) as pulse:
             deadline = time.monotonic() + DUE_WITHIN_SECONDS
-            while self._broker.counts(full)["visible"] < together:
+            while self._broker.counts(full)["ready"] < together:
                 if time.monotonic() > deadline:
                     raise ClientFailed(f"not due in time: {self._broker.counts(full)}")
                 time.sleep(0.2)
@@ -217,7 +217,7 @@ class _Run:
 
     def _living(self, queue: str) -> int:
         counts = self._broker.counts(queue)
-        return sum(counts[state] for state in ("visible", "in_flight", "delayed"))
+        return sum(counts[state] for state in ("ready", "leased", "delayed"))
 
     def _first_receive(self, queue: str) -> float:
         url = f"http://{self._broker.web}/000000000000/{queue}"

@@ -171,7 +171,7 @@ def _waiting(shop: Shop, queue: str) -> list[str]:
     """Of the letters that lie in a queue now."""
     count = shop.client.queue(queue).stats().depth
     found = shop.client.queue(queue, codec=bytes).peek(
-        count + 1_000, states=["visible", "in flight", "delayed"]
+        count + 1_000, states=["ready", "leased", "delayed"]
     )
     return [(one.key or b"").decode() for one in found]
 

@@ -8,8 +8,8 @@
     duplicate-delivered   two messages with one id, sent within the window, were both delivered
     wrong-counts          what the cluster counts is not what happened
 
-At the end every queue is drained: whatever is left is received and acked, until nothing is visible,
-in flight or delayed. So what was accepted and never acked is lost, unless it was a duplicate.
+At the end every queue is drained: whatever is left is received and acked, until nothing is ready,
+leased or delayed. So what was accepted and never acked is lost, unless it was a duplicate.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.cluster.queue_lease_rules import MILLISECOND
 from tests.cluster.queue_model import Moment, QueueLog, QueueModel, Sending
 from tests.cluster.verdict import Verdict
 
-_LIVING = ("visible", "in_flight", "delayed", "dead")
+_LIVING = ("ready", "leased", "delayed", "dead")
 _DEALT_WITH = ("acked", "moved", "expired", "purged", "dropped", "duplicates")
 
 

@@ -29,7 +29,7 @@ HELD_WITHIN_SECONDS = 30.0
 DRAIN_WITHIN_SECONDS = 120.0
 MADE_WITHIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
-_LIVING = ("visible", "in_flight", "delayed", "dead")
+_LIVING = ("ready", "leased", "delayed", "dead")
 
 
 class _Loop(SteadyClient):
@@ -136,7 +136,7 @@ class QueueWorkload:
             lambda: f"{self._held_target} messages are held; {self.held} are",
             seconds=HELD_WITHIN_SECONDS,
         )
-        self.in_flight_then.append(self.in_flight())
+        self.in_flight_then.append(self.leased())
 
     def wait_acked(self, more: int, *, seconds: float) -> None:
         """Wait until so many more messages are acknowledged."""
@@ -152,10 +152,10 @@ class QueueWorkload:
         self._pace.lease_seconds = LEASE_SECONDS
         self._call(self._pace.settling.set)
 
-    def in_flight(self) -> int:
+    def leased(self) -> int:
         """How many messages are leased, of all queues, as the cluster has it."""
         counts = self._run(self._all_counts(self._new_client()))
-        return sum(found["in_flight"] for found in counts.values() if found is not None)
+        return sum(found["leased"] for found in counts.values() if found is not None)
 
     def stop(self) -> None:
         """Send nothing more; workers go on."""

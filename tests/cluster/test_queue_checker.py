@@ -19,7 +19,7 @@ WINDOW_MS = 10_000
 MESSAGES = 20_000
 ZEROES = dict.fromkeys(
     (
-        *("sent", "visible", "in_flight", "delayed", "dead"),
+        *("sent", "ready", "leased", "delayed", "dead"),
         *("acked", "moved", "expired", "purged", "dropped", "duplicates"),
     ),
     0,
@@ -337,10 +337,10 @@ def test_counts_must_fit_what_happened() -> None:
 
     assert not found_in(acked().counted(sent=1, acked=1))
     assert not found_in(
-        acked().counted(sent=2, visible=1, acked=1).done("b").counted(sent=2, acked=2)
+        acked().counted(sent=2, ready=1, acked=1).done("b").counted(sent=2, acked=2)
     )
     for counts in (
-        {"sent": 1, "visible": 1},
+        {"sent": 1, "ready": 1},
         {"sent": 3, "acked": 3},
         {"sent": 2, "acked": 2},
         {"sent": 1, "moved": 1},

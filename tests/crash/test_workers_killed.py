@@ -199,8 +199,8 @@ def test_a_graceful_end_loses_nothing_and_repeats_nothing(place: Place) -> None:
     begun, ended = place.trace("begin"), place.trace("end")
     assert sorted(begun) == sorted(ended), "what was in hand was finished"
     stats = place.stats("plain")
-    assert (stats.acked, stats.in_flight) == (len(ended), 0)
-    assert stats.visible == count - len(ended), "the rest is there at once, without a lease to wait"
+    assert (stats.acked, stats.leased) == (len(ended), 0)
+    assert stats.ready == count - len(ended), "the rest is there at once, without a lease to wait"
     with place.workers("--queue", "plain"):
         wait(lambda: place.stats("plain").acked == count, "the rest")
     assert sorted(place.trace("begin")) == list(range(count)), "nothing was done twice"
@@ -246,7 +246,7 @@ def test_processes_end_when_their_supervisor_is_killed(place: Place) -> None:
         supervisor.wait()
         wait(lambda: not any(map(_is_alive, children)), "its processes end")
     assert sorted(place.trace("begin")) == sorted(place.trace("end")), "in good order"
-    assert place.stats("plain").in_flight == 0
+    assert place.stats("plain").leased == 0
 
 
 def test_a_message_that_kills_costs_some_processes_and_never_the_queue(place: Place) -> None:

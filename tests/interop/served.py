@@ -122,8 +122,8 @@ def counts(client: Any, queue_url: str) -> tuple[int, int, int]:
     """How many messages are available, in flight and delayed."""
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     found = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
-    available, in_flight, delayed = (int(found[name]) for name in names)
-    return available, in_flight, delayed
+    available, leased, delayed = (int(found[name]) for name in names)
+    return available, leased, delayed
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def left(broker: ThreadedBroker, name: str) -> tuple[int, int, int]:
     assert broker.broker is not None
     engine = broker.broker.node.engine
     counts = broker.call(engine.delivery.counts(engine.topics.topic(name), name))
-    return counts.visible, counts.in_flight, counts.acked
+    return counts.ready, counts.leased, counts.acked
 
 
 def test_messages_are_accepted_by_the_next_poll(broker: ThreadedBroker) -> None:

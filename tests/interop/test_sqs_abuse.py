@@ -386,7 +386,7 @@ def test_a_purge_takes_what_is_there_and_no_more(served: Served, queue: str) -> 
     described = served.ask("GET", f"/v1/queues/{queue.rpartition('/')[2]}").document
     (group,) = described["groups"]
     assert group["sent"] == sent
-    assert group["visible"] + group["purged"] == sent
+    assert group["ready"] + group["purged"] == sent
     client.purge_queue(QueueUrl=queue)
     assert counts(client, queue) == (0, 0, 0)
     client.send_message(QueueUrl=queue, MessageBody="after")

@@ -241,6 +241,6 @@ def test_one_connection_carries_what_uvicorn_answers_and_what_sqs_answers(served
             connection.request("GET", "/v1/queues/one-connection")
             answer = connection.getresponse()
             assert answer.status == 200
-            assert b'"visible":%d' % (number + 1) in answer.read().replace(b" ", b"")
+            assert b'"ready":%d' % (number + 1) in answer.read().replace(b" ", b"")
     finally:
         connection.close()

@@ -133,8 +133,8 @@ class QueueWatch:
             return
         states = Counter(one.state for one in model.left.values())
         places = {
-            State.READY: work.visible,
-            State.LEASED: work.in_flight,
+            State.READY: work.ready,
+            State.LEASED: work.leased,
             State.DELAYED: work.delayed,
             State.DEAD: work.dead,
         }

@@ -283,7 +283,7 @@ def test_failed_rows_are_dead_letters(
     stream.handle = odd_ones_fail(stream)
     assert stream.run() == {0: [1, 2, 3, 4, 5]}
     letters = client.queue("odd-letters")
-    until(lambda: letters.stats().visible == 3)
+    until(lambda: letters.stats().ready == 3)
     assert stand(client, queue) == (3, 0, 0)
     assert client.queue(queue).stats().moved == 3
     peeked = letters.peek(10)
@@ -291,7 +291,7 @@ def test_failed_rows_are_dead_letters(
     with urllib.request.urlopen(f"{broker.http_url}/v1/queues/odd-letters/messages") as answer:
         assert b"3 is odd" in answer.read()
     run_command(broker, "redrive", "odd-letters")
-    until(lambda: client.queue(queue).stats().visible == 3)
+    until(lambda: client.queue(queue).stats().ready == 3)
     stream.handle = lambda _rows, _batch: None
     assert stream.run() == {1: [6, 7, 8]}, "they came back as new messages"
     assert stand(client, queue) == (6, 0, 0)

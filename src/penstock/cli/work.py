@@ -274,7 +274,7 @@ async def _look(app: "App", flags: WorkFlags) -> "Mapping[str, Depth]":
         ages = [one.oldest_age for one in stats if one.oldest_age is not None]
         depths[task.name] = Depth(
             sent=sum(one.sent for one in stats),
-            backlog=sum(one.visible for one in stats),
+            backlog=sum(one.ready for one in stats),
             oldest_seconds=max(ages, default=None),
         )
     return depths

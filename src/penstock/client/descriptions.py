@@ -1,5 +1,6 @@
 """What a client is told about queues, topics and the cluster."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,17 +10,17 @@ from datetime import UTC, datetime, timedelta
 class QueueStats:
     """How many messages of one work group are in which state.
 
-    sent = visible + in_flight + delayed + dead + acked + moved + expired + purged + dropped
+    sent = ready + leased + delayed + dead + acked + moved + expired + purged + dropped
     + duplicates, at every moment."""
 
     sent: int = 0
     """Offered to the group since it began."""
-    visible: int = 0
-    """Waiting to be received."""
-    in_flight: int = 0
-    """Leased: being worked on."""
+    ready: int = 0
+    """May be received now."""
+    leased: int = 0
+    """Received, and their lease has not ended: being worked on."""
     delayed: int = 0
-    """Waiting for their time."""
+    """Their delay has not ended."""
     dead: int = 0
     """Failed for good: archived, or about to be moved."""
     acked: int = 0
@@ -34,13 +35,25 @@ class QueueStats:
 
     @property
     def depth(self) -> int:
-        """All that is left to do."""
-        return self.visible + self.in_flight + self.delayed
+        """Messages that are not done: ready, leased or delayed."""
+        return self.ready + self.leased + self.delayed
 
     @property
     def lag(self) -> int:
-        """What could be worked on now and is not."""
-        return self.visible
+        """Messages that could be received now."""
+        return self.ready
+
+    @property
+    def visible(self) -> int:
+        """Deprecated name of `ready`."""
+        warnings.warn("QueueStats.visible is now .ready", DeprecationWarning, stacklevel=2)
+        return self.ready
+
+    @property
+    def in_flight(self) -> int:
+        """Deprecated name of `leased`."""
+        warnings.warn("QueueStats.in_flight is now .leased", DeprecationWarning, stacklevel=2)
+        return self.leased
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 from penstock.client.codecs import Codec
 from penstock.client.descriptions import from_milliseconds
 from penstock.client.record import Record
+from penstock.core.message_states import current_state
 from penstock.wire.requests import BrowsedOne
 
 T = TypeVar("T")
@@ -29,8 +30,8 @@ class PeekedMessage(Record[T], Generic[T]):
 
     @property
     def state(self) -> str:
-        """`visible`, `in flight`, `delayed` or `dead`."""
-        return self._seen.state
+        """`ready`, `leased`, `delayed` or `dead`."""
+        return current_state(self._seen.state)
 
     @property
     def deliveries(self) -> int:

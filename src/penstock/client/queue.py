@@ -262,7 +262,7 @@ class Queue(Generic[T]):
     ) -> list[PeekedMessage[T]]:
         """Look at messages without touching them: nothing is leased or counted.
 
-        `states` are `visible`, `in flight`, `delayed` and `dead`; `start` is an offset."""
+        `states` are `ready`, `leased`, `delayed` and `dead`; `start` is an offset."""
         return await browse(
             self._core.asking, self.name, self.group, self._codec,
             max_messages=max_messages, states=states, partition=partition, start=start,

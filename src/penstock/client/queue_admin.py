@@ -26,6 +26,7 @@ from penstock.client.reader.offsets import find_offsets
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.seconds import Seconds
 from penstock.core.errors import InvalidRequest, OutcomeUnknown, TopicExists, UnknownTopic
+from penstock.core.message_states import current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.wire.read_requests import EARLIEST, LATEST
 from penstock.wire.requests import (
@@ -208,6 +209,8 @@ async def count(asking: RequestRouter, name: str, group: str) -> QueueStats:
     """Messages of a work group by state."""
     answer = await asking.ask(Count(name, group), Counted)
     counts = dict(answer.counts)
+    counts.setdefault("ready", counts.get("visible", 0))  # A broker of release 0.1.
+    counts.setdefault("leased", counts.get("in_flight", 0))
     oldest_ms = counts.pop("oldest_ms", -1)
     age = None if oldest_ms < 0 else max(0, answer.now_ms - oldest_ms) / 1_000
     known = {name: counts[name] for name in QueueStats.__slots__ if name in counts}
@@ -262,7 +265,7 @@ async def browse(
 ) -> list[PeekedMessage[T]]:
     """Look at messages of one partition, or of all, one after the other."""
     info = await asking.ask(AskTopic(name), TopicInfo)
-    wanted = () if states is None else tuple(states)
+    wanted = () if states is None else tuple(old_state(current_state(one)) for one in states)
     indexes = range(len(info.leaders)) if partition is None else (partition,)
     found: list[PeekedMessage[T]] = []
     for index in indexes:

@@ -102,7 +102,7 @@ class Acquired(Reply, frozen=True, tag="acquired"):
     until_ms: int
     runs: tuple[GrantedRun, ...]
     full: bool = False
-    """As many messages as may be are in flight."""
+    """As many messages as may be are leased."""
 
 
 class Settled(Reply, frozen=True, tag="settled"):
@@ -300,17 +300,17 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         )
         lease_ms = work.lease_ms(command.lease_ms)
         self._arm(command.partition, command.group, work)
-        full = not runs and work.in_flight >= work.rules.in_flight_max
+        full = not runs and work.leased >= work.rules.in_flight_max
         reply = Acquired(epoch, self._time_ms + lease_ms, tuple(runs), full)
         return Applied((reply,), (_wake(command.partition),) if readied else ())
 
     def _settle(self, command: Settle) -> Applied:
         partition, group = command.partition, command.group
         work, readied = self._turn(partition, group)
-        before, full = work.visible, work.in_flight >= work.rules.in_flight_max
+        before, full = work.ready, work.leased >= work.rules.in_flight_max
         outcomes = tuple(work.settle(one, self._time_ms) for one in command.settlements)
         self._arm(partition, group, work)
-        wakes = readied or full or work.visible > before or work.queue.fifo
+        wakes = readied or full or work.ready > before or work.queue.fifo
         return Applied((Settled(outcomes),), (_wake(partition),) if wakes else ())
 
     def _cover(self, command: Cover) -> Applied:
@@ -319,7 +319,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         named, batch = bool(command.stream), command.batch
         if named and command.stream == work.stream and batch <= work.batch:
             return Applied((Covered(0, command.end),), (_wake(partition),) if readied else ())
-        full = work.in_flight >= work.rules.in_flight_max
+        full = work.leased >= work.rules.in_flight_max
         count, upto = work.cover(command.first, command.end, command.dead, self._time_ms)
         if named and upto == command.end:
             work.stream, work.batch = command.stream, batch

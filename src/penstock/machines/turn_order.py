@@ -74,13 +74,13 @@ class Order(Protocol):
 class Loose:
     """The order of a standard queue."""
 
-    __slots__ = ("_choices", "_heaps", "_in_flight", "_pushed", "_runs")
+    __slots__ = ("_choices", "_heaps", "_leased", "_pushed", "_runs")
 
     def __init__(self, runs: Mapping[Offset, Run]) -> None:
         self._runs = runs
         self._heaps: list[dict[bytes | None, list[int]]] = []
         self._choices: list[list[tuple[int, int, bytes]]] = []
-        self._in_flight: dict[bytes | None, int] = {}
+        self._leased: dict[bytes | None, int] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -107,14 +107,14 @@ class Loose:
             self._offer(run.level, run.lane, run.first)
 
     def leased(self, run: Run) -> None:
-        self._in_flight[run.lane] = self._in_flight.get(run.lane, 0) + run.length
+        self._leased[run.lane] = self._leased.get(run.lane, 0) + run.length
 
     def returned(self, run: Run) -> None:
-        left = self._in_flight[run.lane] - run.length
+        left = self._leased[run.lane] - run.length
         if left:
-            self._in_flight[run.lane] = left
+            self._leased[run.lane] = left
         else:
-            del self._in_flight[run.lane]
+            del self._leased[run.lane]
         if run.lane is not None:
             for level, heaps in enumerate(self._heaps):
                 if heap := heaps.get(run.lane):
@@ -164,8 +164,8 @@ class Loose:
             loose, is_cursor = head, False
         tenant = self._next_tenant(level)
         if tenant is not None and loose >= 0:
-            in_flight, first, _ = tenant
-            if (self._in_flight.get(None, 0), loose) < (in_flight, first):
+            leased, first, _ = tenant
+            if (self._leased.get(None, 0), loose) < (leased, first):
                 tenant = None
         if tenant is None:
             if is_cursor:
@@ -174,7 +174,7 @@ class Loose:
                 return []
             heappop(self._heaps[level][None])
             return [self._runs[Offset(loose)]]
-        in_flight, first, lane = tenant
+        leased, first, lane = tenant
         heappop(self._choices[level])
         heap = self._heaps[level][lane]
         heappop(heap)
@@ -182,7 +182,7 @@ class Loose:
         # found out when it is looked at, and never too late: what is taken may yet be expired.
         following = self._head(level, lane)
         if following >= 0:
-            heappush(self._choices[level], (in_flight, following, lane))
+            heappush(self._choices[level], (leased, following, lane))
         return [self._runs[Offset(first)]]
 
     def _head(self, level: int, lane: bytes | None) -> int:
@@ -206,10 +206,10 @@ class Loose:
     def _next_tenant(self, level: int) -> tuple[int, int, bytes] | None:
         choices = self._choices[level]
         while choices:
-            in_flight, first, lane = choices[0]
+            leased, first, lane = choices[0]
             head = self._head(level, lane)
-            now = self._in_flight.get(lane, 0)
-            if head == first and now == in_flight:
+            now = self._leased.get(lane, 0)
+            if head == first and now == leased:
                 return choices[0]
             heappop(choices)
             if head >= 0:
@@ -217,7 +217,7 @@ class Loose:
         return None
 
     def _offer(self, level: int, lane: bytes, first: int) -> None:
-        heappush(self._choices[level], (self._in_flight.get(lane, 0), first, lane))
+        heappush(self._choices[level], (self._leased.get(lane, 0), first, lane))
         self._pushed += 1
 
 

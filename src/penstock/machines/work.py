@@ -19,7 +19,7 @@ the command itself, a bounded number of steps at a time.
 
 Conservation: whatever was offered to the group is in exactly one place.
 
-    sent = visible + in flight + delayed + dead
+    sent = ready + leased + delayed + dead
            + acked + moved + expired + purged + dropped + duplicates
 
 Long because whatever changes a run must keep sizes, timers, order and cursor in step with it.
@@ -101,12 +101,12 @@ class Work:
         return self._cursor.waiting
 
     @property
-    def visible(self) -> int:
+    def ready(self) -> int:
         """Messages that could be delivered now, but for the order and the bounds."""
         return self.waiting + self._sizes[State.READY]
 
     @property
-    def in_flight(self) -> int:
+    def leased(self) -> int:
         return self._sizes[State.LEASED]
 
     @property
@@ -125,7 +125,7 @@ class Work:
     @property
     def living(self) -> int:
         """What is left to do; the dead do not count."""
-        return self.visible + self.in_flight + self.delayed
+        return self.ready + self.leased + self.delayed
 
     def lease_ms(self, asked_ms: int) -> int:
         """How long a lease lasts for which so long was asked; -1: as long as the rules say."""
@@ -147,9 +147,9 @@ class Work:
 
     def has_ready(self) -> bool:
         """An acquire might get something."""
-        if self.is_held or self.in_flight >= self.rules.in_flight_max:
+        if self.is_held or self.leased >= self.rules.in_flight_max:
             return False
-        return self.visible > 0 and bool(self._order.levels(self._cursor.next))
+        return self.ready > 0 and bool(self._order.levels(self._cursor.next))
 
     def run_at(self, offset: Offset) -> Run | None:
         """The run that holds a message, if one does."""
@@ -282,7 +282,7 @@ class Work:
                 excess -= self._drop_at_cursor(excess)
                 continue
             if run is None:
-                return  # Everything is in flight.
+                return  # Everything is leased.
             if run.length > excess:
                 self._split(run, Offset(run.first + excess))
             excess -= run.length
@@ -325,7 +325,7 @@ class Work:
     ) -> tuple[int, list[GrantedRun]]:
         """Lease up to so many messages: the epoch of the lease, and what it covers, in order. With
         offsets, these and no others, which is no delivery."""
-        room = min(messages_max, self.rules.in_flight_max - self.in_flight)
+        room = min(messages_max, self.rules.in_flight_max - self.leased)
         granted: list[GrantedRun] = []
         if self.is_recalling or (self.queue.paused and not offsets) or room <= 0:
             return self.epoch, granted

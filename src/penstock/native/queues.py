@@ -4,10 +4,10 @@ import msgspec
 
 from penstock.core.errors import InvalidRequest, UnknownMove
 from penstock.core.limits import BROWSE_STEPS_MAX
+from penstock.core.message_states import ALL_STATES, STATES, old_state, parse_states
 from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import Offset
-from penstock.engine.delivery.service import ALL_STATES
 from penstock.machines.catalog import Topic
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
@@ -32,10 +32,10 @@ BROWSE_MESSAGES_MAX = 1_000
 async def answer_browse(desk: Context, request: Browse, _payload: memoryview) -> Reply:
     """Messages as they lie there."""
     topic = _partition(desk.engine.topics.topic(request.name), request.index)
-    states = frozenset(request.states) or ALL_STATES
-    if not states <= ALL_STATES:
-        odd = ", ".join(sorted(states - ALL_STATES))
-        raise InvalidRequest(f"no message is ever {odd}; the states are {sorted(ALL_STATES)}")
+    try:
+        states = parse_states(request.states) or ALL_STATES
+    except ValueError as error:
+        raise InvalidRequest(f"{error}; the states are {', '.join(STATES)}") from None
     found = await desk.engine.delivery.browse(
         topic,
         group=request.group,
@@ -47,7 +47,7 @@ async def answer_browse(desk: Context, request: Browse, _payload: memoryview) ->
     rows = (
         BrowsedOne(
             one.message,
-            one.state,
+            old_state(one.state),
             one.deliveries,
             one.first_received_ms,
             one.until_ms,
@@ -62,7 +62,9 @@ async def answer_count(desk: Context, request: Count, _payload: memoryview) -> R
     """Messages by state."""
     engine = desk.engine
     counts = await engine.delivery.counts(engine.topics.topic(request.name), request.group)
-    return Counted(msgspec.structs.asdict(counts), engine.topics.clock.wall_ms()), b""
+    found = msgspec.structs.asdict(counts)
+    found |= {"visible": counts.ready, "in_flight": counts.leased}  # For clients of release 0.1.
+    return Counted(found, engine.topics.clock.wall_ms()), b""
 
 
 async def answer_work_groups(desk: Context, request: AskWorkGroups, _payload: memoryview) -> Reply:

@@ -380,7 +380,7 @@ class ReceiveService:
                 work = self._engine.delivery.work_here(topic, index, group)
                 if work is None:
                     return everybody
-                ready += work.visible if work.has_ready() else 0
+                ready += work.ready if work.has_ready() else 0
         except PenstockError:
             return everybody  # They will be told who leads now.
         return ready

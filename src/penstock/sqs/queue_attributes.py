@@ -87,8 +87,8 @@ async def get_queue_attributes(
     if wanted & COUNTS:
         counts = await context.queues.counts(topic)
         described |= {
-            VISIBLE: str(counts.visible),
-            IN_FLIGHT: str(counts.in_flight),
+            VISIBLE: str(counts.ready),
+            IN_FLIGHT: str(counts.leased),
             DELAYED: str(counts.delayed),
         }
     chosen = {name: value for name, value in described.items() if name in wanted}

@@ -267,7 +267,7 @@ def _check_in_flight(context: Context, topic: Topic) -> None:
     for index in range(len(topic.partitions)):
         with suppress(Unavailable):
             work = context.queues.work_here(topic, index, DEFAULT_WORK_GROUP)
-            if work is not None and work.in_flight >= most:
+            if work is not None and work.leased >= most:
                 raise OverLimit("The maximum number of in flight messages is reached.")
 
 

@@ -22,19 +22,22 @@ from statistics import median
 import msgspec
 
 from penstock.core.limits import HISTORY_SERIES_MAX, HISTORY_STEP_MS, HISTORY_STEPS
+from penstock.core.message_states import current_state
 from penstock.watch.readings import GroupReading, QueueReading, Readings
 
 Key = tuple[str, ...]
 """Whose curve it is: ("queue", name, group), ("group", name), ("node", "1"), ("cluster",)."""
 
 CLUSTER: Key = ("cluster",)
-QUEUE_NAMES = ("ready", "in_flight", "delayed", "dead", "oldest_age_s", "in_rate", "out_rate",
+QUEUE_NAMES = ("ready", "leased", "delayed", "dead", "oldest_age_s", "in_rate", "out_rate",
                "ack_rate", "redelivery_rate", "error_rate", "consumers")  # fmt: skip
 GROUP_NAMES = ("lag", "commit_rate", "members")
 TOPIC_NAMES = ("in_rate",)
 NODE_NAMES = ("disk_used_share", "memory_bytes")
-CLUSTER_NAMES = ("ready", "in_flight", "delayed", "dead_letters", "lag", "oldest_age_s", "in_rate",
+CLUSTER_NAMES = ("ready", "leased", "delayed", "dead_letters", "lag", "oldest_age_s", "in_rate",
                  "out_rate", "ack_rate", "redelivery_rate", "error_rate")  # fmt: skip
+DEPRECATED_NAMES = {"leased": "in_flight"}
+"""What release 0.1 called a curve; both names are answered until 0.3."""
 
 _NOTHING = math.nan
 
@@ -115,13 +118,14 @@ class History:
         self._put(CLUSTER, _cluster_values(readings))
 
     def curves(self, key: Key, names: Sequence[str], since_ms: int = 0) -> Curves:
-        """Curves of one thing, from a wall time on. One that is not kept is 0 throughout."""
+        """Curves of one thing, from a wall time on. One that is not kept is 0 throughout.
+        Deprecated names are understood."""
         columns = self._columns_since(since_ms)
         kept = self._series.get(key, {})
         return Curves(
             step_s=self._step_ms / 1_000,
             times=[self._times_ms[column] / 1_000 for column in columns],
-            series={name: _values(kept.get(name), columns) for name in names},
+            series={name: _values(kept.get(current_state(name)), columns) for name in names},
         )
 
     def recent(self, key: Key, name: str, since_ms: int) -> list[float]:
@@ -226,7 +230,7 @@ def _values(curve: "array[float] | None", columns: Iterable[int]) -> list[float 
 def _is_idle(one: QueueReading) -> bool:
     """All of its values are 0."""
     return not (
-        one.ready or one.in_flight or one.delayed or one.dead or one.in_rate or one.consumers
+        one.ready or one.leased or one.delayed or one.dead or one.in_rate or one.consumers
         or one.out_rate or one.ack_rate
     )  # fmt: skip
 
@@ -234,7 +238,7 @@ def _is_idle(one: QueueReading) -> bool:
 def _queue_values(one: QueueReading) -> dict[str, float]:
     return {
         "ready": one.ready,
-        "in_flight": one.in_flight,
+        "leased": one.leased,
         "delayed": one.delayed,
         "dead": one.dead,
         "oldest_age_s": (one.oldest_age_ms or 0) / 1_000,
@@ -255,7 +259,7 @@ def _cluster_values(readings: Readings) -> dict[str, float]:
     totals = readings.totals
     return {
         "ready": totals.ready,
-        "in_flight": totals.in_flight,
+        "leased": totals.leased,
         "delayed": totals.delayed,
         "dead_letters": totals.dead_letters,
         "lag": totals.lag,

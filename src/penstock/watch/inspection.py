@@ -73,11 +73,11 @@ def judge(levels: Levels, value: float, *, below: bool = False) -> tuple[Level, 
 def _of_queue(
     one: QueueReading, configs: AlertConfigs, settings: AlertSettings
 ) -> Iterator[Finding]:
-    if not (one.ready or one.in_flight or one.delayed or one.dead or one.error_rate):
+    if not (one.ready or one.leased or one.delayed or one.dead or one.error_rate):
         return
     judged = _Judged(_queue_subject(one), configs, settings)
     if one.dead_letters_of:
-        lying = one.ready + one.in_flight + one.delayed + one.dead
+        lying = one.ready + one.leased + one.delayed + one.dead
         whose = ", ".join(one.dead_letters_of[:3])
         yield from judged.by(
             "dead_letters", lying, lambda: f"{one.queue} holds {lying:,} dead letters of {whose}"

@@ -129,7 +129,9 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_queue_messages",
                 _G,
                 (*_WORK, "state"),
-                "Messages by state: `ready`, `in_flight`, `delayed` or `dead`.",
+                "Messages by state: `ready`, `leased`, `delayed` or `dead`. `in_flight` is a"
+                " deprecated alias of `leased` with the same value, which 0.3 drops: sums over"
+                " `state` must leave it out.",
             ),
             Metric(
                 "penstock_queue_oldest_message_age_seconds",

@@ -12,7 +12,7 @@ from penstock.engine.groups.lag import GroupOffsets
 from penstock.engine.replica.shard import Shard
 from penstock.machines.catalog import Topic
 from penstock.watch.families import Families
-from penstock.watch.queue_metrics import Pause
+from penstock.watch.queue_metrics import DEPRECATED_LEASED, Pause
 
 
 class PartitionMetrics:
@@ -109,8 +109,9 @@ def _add_work(
 ) -> None:
     for group, work in running.machine.queues.groups(partition).items():
         for state, count in (
-            ("ready", work.visible),
-            ("in_flight", work.in_flight),
+            ("ready", work.ready),
+            ("leased", work.leased),
+            (DEPRECATED_LEASED, work.leased),
             ("delayed", work.delayed),
             ("dead", work.dead),
         ):

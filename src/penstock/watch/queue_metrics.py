@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.core.histogram import WORK_BOUNDS, Histogram
 from penstock.core.limits import COUNTED_TOPICS_MAX, SCRAPED_GROUPS_MAX, SCRAPED_HISTOGRAMS_MAX
+from penstock.core.message_states import STATES
 from penstock.core.request_times import OTHER
 from penstock.core.types import TopicId
 from penstock.engine.cluster.node import Node
@@ -21,14 +22,15 @@ from penstock.watch.last_minute import LastMinute, QueueCounters, QueueRates
 
 Pause = Callable[[], Awaitable[None]]
 """Lets others have the loop, if it was kept for long."""
-_STATES = ("ready", "in_flight", "delayed", "dead")
+DEPRECATED_LEASED = "in_flight"
+"""What release 0.1 called the state `leased`: a second series with the same value."""
 
 
 class QueueLine(msgspec.Struct):
     """A queue as it is exported: one of them, or several as `other`."""
 
     ready: int = 0
-    in_flight: int = 0
+    leased: int = 0
     delayed: int = 0
     dead: int = 0
     oldest_age_ms: int = -1
@@ -39,13 +41,13 @@ class QueueLine(msgspec.Struct):
         """Take in a sample; a queue that nobody asked for is silent since the node started."""
         counts = one.counts
         self.ready += counts.ready
-        self.in_flight += counts.in_flight
+        self.leased += counts.leased
         self.delayed += counts.delayed
         self.dead += counts.dead
         self.oldest_age_ms = max(self.oldest_age_ms, one.oldest_age_ms)
         self.consumers += len(one.workers)
         silent_ms = up_ms if one.silent_ms < 0 else one.silent_ms
-        if counts.in_flight:
+        if counts.leased:
             silent_ms = 0
         self.silent_ms = silent_ms if self.silent_ms is None else min(self.silent_ms, silent_ms)
 
@@ -126,15 +128,16 @@ class QueueMetrics:
             lines.setdefault((queue, group), QueueLine()).add(one, sample.machine.up_ms)
             counts = one.counts
             letters[queue] = letters.get(queue, 0) + counts.dead
-            living = counts.ready + counts.in_flight + counts.delayed
+            living = counts.ready + counts.leased + counts.delayed
             for source in sources.get(name, ()):
                 place = source if source in shown or len(shown) < COUNTED_TOPICS_MAX else OTHER
                 letters[place] = letters.get(place, 0) + living
         for (queue, group), line in lines.items():
             await self._pause()
-            for state in _STATES:
+            for state in STATES:
                 count = getattr(line, state)
                 page.add("penstock_queue_messages", count, queue, group, state)
+            page.add("penstock_queue_messages", line.leased, queue, group, DEPRECATED_LEASED)
             if line.oldest_age_ms >= 0:
                 age = line.oldest_age_ms / 1_000
                 page.add("penstock_queue_oldest_message_age_seconds", age, queue, group)

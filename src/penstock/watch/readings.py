@@ -8,6 +8,7 @@ out or None, and never guessed; a queue of which some partitions could not be as
 """
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from penstock.engine.inspection.samples import MachineSample
 
@@ -29,7 +30,9 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters_of: tuple[str, ...] = ()
     """The queues whose dead letters come here."""
     ready: int = 0
+    leased: int = 0
     in_flight: int = 0
+    """Deprecated name of `leased`, gone in 0.3."""
     delayed: int = 0
     dead: int = 0
     """Failed for good and still here: archived, or about to be moved."""
@@ -66,6 +69,9 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     """What they call themselves; some of them, if there are very many."""
     silent_ms: int | None = None
     """Since a worker was last heard of, as far as this node knows; 0 while one holds messages."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "in_flight", self.leased)
 
 
 class TopicLag(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +192,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     topics: int = 0
     groups: int = 0
     ready: int = 0
+    leased: int = 0
     in_flight: int = 0
+    """Deprecated name of `leased`, gone in 0.3."""
     delayed: int = 0
     dead: int = 0
     dead_letters: int = 0
@@ -201,6 +209,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     redelivery_rate: float = 0.0
     dead_rate: float = 0.0
     error_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "in_flight", self.leased)
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,7 +242,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     def queue(self, name: str, group: str | None = None) -> QueueReading | None:
         """A queue; without a group, the work group that has most to do."""
         found = [one for one in self.queues if one.queue == name and group in (None, one.group)]
-        return max(found, key=lambda one: (one.ready, one.in_flight), default=None)
+        return max(found, key=lambda one: (one.ready, one.leased), default=None)
 
     def group(self, name: str) -> GroupReading | None:
         """A consumer group."""

@@ -181,7 +181,7 @@ class Survey:
             dead_letter_topic=topic.settings.queue.dead_letter_topic,
             dead_letters_of=sources,
             ready=counts.ready,
-            in_flight=counts.in_flight,
+            leased=counts.leased,
             delayed=counts.delayed,
             dead=counts.dead,
             dead_letters=counts.dead,
@@ -202,7 +202,7 @@ class Survey:
             error_rate=failed / ended if ended else 0.0,
             minute_ack_rate=1_000 * acked / took_ms if took_ms else 0.0,
             expected_rate=self._expected(topic.name, key[1]),
-            consumers=len(workers) or int(counts.in_flight > 0),
+            consumers=len(workers) or int(counts.leased > 0),
             workers=tuple(sorted(workers)),
             silent_ms=self._silent_ms(key, samples, total, now_ms),
         )
@@ -240,7 +240,7 @@ class Survey:
         if key in self._heard_ms:
             said.append(self._heard_ms[key])
         heard_ms = max(said, default=now_ms)
-        if counts.in_flight or counts.acked > self._acked.get(key, counts.acked):
+        if counts.leased or counts.acked > self._acked.get(key, counts.acked):
             heard_ms = now_ms
         self._heard_ms[key] = heard_ms
         self._acked[key] = counts.acked
@@ -433,7 +433,7 @@ def _with_dead_letters(queues: Sequence[QueueReading]) -> Iterable[QueueReading]
     lying: dict[str, int] = {}
     for one in queues:
         if one.dead_letters_of:
-            there = one.ready + one.in_flight + one.delayed + one.dead
+            there = one.ready + one.leased + one.delayed + one.dead
             lying[one.queue] = max(there, lying.get(one.queue, 0))
     for one in queues:
         more = lying.get(one.dead_letter_topic, 0)
@@ -453,11 +453,11 @@ def _totals(
         topics=sum(not is_internal(one.topic) for one in topics),
         groups=len(groups),
         ready=sum(one.ready for one in queues),
-        in_flight=sum(one.in_flight for one in queues),
+        leased=sum(one.leased for one in queues),
         delayed=sum(one.delayed for one in queues),
         dead=sum(one.dead for one in queues),
         dead_letters=sum(
-            one.dead + (one.ready + one.in_flight + one.delayed if one.dead_letters_of else 0)
+            one.dead + (one.ready + one.leased + one.delayed if one.dead_letters_of else 0)
             for one in queues
         ),
         lag=sum(one.lag for one in groups),

@@ -14,12 +14,12 @@ import msgspec
 from penstock.core.errors import InvalidRequest, Unavailable
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
 from penstock.core.message import Message
+from penstock.core.message_states import ALL_STATES
 from penstock.core.move_filter import MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery.leader import ALL_STATES
 from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.machines.topics import Topic
 from penstock.web.queue_messages import size_bytes

@@ -4,6 +4,7 @@ They need nothing of the engine, so that a command is up as fast as it can be.
 """
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from penstock.core.configs import ConfigValue
 
@@ -26,12 +27,15 @@ class MoveLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages a work group has in which state."""
+    """How many messages a work group has in which state. `visible` and `in_flight` are the names
+    that release 0.1 had for `ready` and `leased`: deprecated, and gone in 0.3."""
 
     group: str
     sent: int
-    visible: int
-    in_flight: int
+    ready: int = 0
+    leased: int = 0
+    visible: int = 0
+    in_flight: int = 0
     delayed: int
     dead: int
     acked: int
@@ -43,6 +47,14 @@ class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
     accounted: int
     """The sum of all states; equal to `sent`, or messages have been lost."""
     oldest_age_ms: int | None
+
+    def __post_init__(self) -> None:
+        # A broker of release 0.1 sends the old names alone; the constructor is given the new ones.
+        ready, leased = max(self.ready, self.visible), max(self.leased, self.in_flight)
+        for name, count in (("ready", ready), ("visible", ready)):
+            force_setattr(self, name, count)
+        for name, count in (("leased", leased), ("in_flight", leased)):
+            force_setattr(self, name, count)
 
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import msgspec
 from penstock.core import delivery_headers as card
 from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, Message, NewMessage
+from penstock.core.message_states import LEASED
 from penstock.core.queue_rules import PRIORITIES
 from penstock.engine.delivery.requests import BrowsedMessage, Delivery
 
@@ -61,7 +62,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     offset: int
     state: str
-    """visible, in flight, delayed, dead; a message that was received is in flight."""
+    """ready, leased, delayed or dead; a message that was received is leased."""
     deliveries: int
     timestamp_ms: int
     first_received_ms: int = -1
@@ -128,7 +129,7 @@ def delivered(delivery: Delivery, receipt: str) -> StoredMessage:
     return StoredMessage(
         partition=delivery.index,
         offset=message.offset,
-        state="in flight",
+        state=LEASED,
         deliveries=delivery.deliveries,
         timestamp_ms=message.timestamp_ms,
         first_received_ms=delivery.first_received_ms,

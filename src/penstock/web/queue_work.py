@@ -32,11 +32,11 @@ from penstock.core.limits import (
     LEASE_MS_MAX,
     QUEUE_WAIT_MS_MAX,
 )
+from penstock.core.message_states import ALL_STATES, STATES, parse_states
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorities
 from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery.leader import ALL_STATES
 from penstock.engine.delivery.requests import Delivery, Receipt
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.machines.topics import Topic
@@ -297,11 +297,12 @@ def _verdict(
 def _states(written: str | None) -> frozenset[str]:
     if not written:
         return ALL_STATES
-    states = frozenset(word.strip().replace("-", " ") for word in written.split(","))
-    if not states <= ALL_STATES:
-        known = ", ".join(sorted(state.replace(" ", "-") for state in ALL_STATES))
-        raise InvalidRequest(f"state must be one or more of {known}, parted by commas")
-    return states
+    try:
+        return parse_states(written.split(","))
+    except ValueError:
+        known = ", ".join(STATES)
+        message = f"state must be one or more of {known}, separated by commas"
+        raise InvalidRequest(message) from None
 
 
 def conditions(request: Request) -> Conditions:

@@ -51,7 +51,7 @@ from penstock.web.setting_names import (
 LIST_MAX = 1_000
 COUNTED_AT_ONCE = 16
 _ENDS: Mapping[object, Offset] = {"earliest": EARLIEST, "latest": LATEST}
-_STATES = ("visible", "in_flight", "delayed", "dead", "acked", "moved", "expired", "purged",
+_STATES = ("ready", "leased", "delayed", "dead", "acked", "moved", "expired", "purged",
            "dropped", "duplicates")  # fmt: skip
 
 

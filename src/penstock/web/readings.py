@@ -18,10 +18,12 @@ from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownGroup, UnknownTopic
 from penstock.core.limits import EVENTS_MAX, HISTORY_STEP_MS, HISTORY_STEPS
+from penstock.core.message_states import current_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.watch.history import (
     CLUSTER,
     CLUSTER_NAMES,
+    DEPRECATED_NAMES,
     GROUP_NAMES,
     NODE_NAMES,
     QUEUE_NAMES,
@@ -79,9 +81,11 @@ class _Watching:
         since_s = whole_number(request, "since_s", SINCE_SECONDS, least=1, most=2 * SINCE_SECONDS)
         key, known = _asked(request)
         text = request.query_params.get("names", "")
-        names = tuple(part.strip() for part in text.split(",") if part.strip()) or known
+        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not names:
+            names = known + tuple(old for new, old in DEPRECATED_NAMES.items() if new in known)
         for name in names:
-            if name not in known:
+            if current_state(name) not in known:
                 raise InvalidRequest(f"there is no curve {name[:60]}; there are {', '.join(known)}")
         at_ms = 0 if watch.readings is None else watch.readings.at_ms
         return json_answer(watch.history.curves(key, names, at_ms - 1_000 * since_s))

@@ -76,7 +76,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     state: str
-    """visible, in flight, delayed, dead; or over: done, expired, dropped, or moved away."""
+    """ready, leased, delayed, dead; or over: done, expired, dropped, or moved away."""
     deliveries: int | None = None
     until_ms: int | None = None
     reason: str = ""

@@ -349,7 +349,7 @@ class Crew:
                     loop.time(),
                     sent=sum(one.sent for one in stats),
                     service_seconds=add_up(self.statistics()).mean_seconds,
-                    backlog=sum(one.visible for one in stats) + self._shares.waiting(),
+                    backlog=sum(one.ready for one in stats) + self._shares.waiting(),
                     oldest_seconds=max((one.oldest_age or 0.0 for one in stats), default=None),
                 )
                 if load is not None:

@@ -72,7 +72,7 @@ def test_a_queue_is_iterated_with_for(client: BlockingClient) -> None:
                 break
     assert seen == ["a", "b", "c"]
     stats = queue.stats()
-    assert (stats.visible, stats.in_flight, stats.acked) == (2, 0, 3)
+    assert (stats.ready, stats.leased, stats.acked) == (2, 0, 3)
     assert {message.deliveries for message in queue.receive(10)} == {1}
 
 

@@ -56,7 +56,7 @@ def test_what_was_fetched_and_not_handed_out_goes_back_uncounted() -> None:
             assert message.body == "0"
             await message.ack()
         stats = await queue.stats()
-        assert (stats.visible, stats.in_flight) == (49, 0)
+        assert (stats.ready, stats.leased) == (49, 0)
         messages = await queue.receive(100)
         assert [message.body for message in messages] == [f"{number}" for number in range(1, 50)]
         assert {message.deliveries for message in messages} == {1}
@@ -89,7 +89,7 @@ def test_no_more_is_fetched_ahead_than_was_said() -> None:
         async with queue.consume(prefetch=30) as consumer:
             for _ in range(20):
                 assert len(await consumer.receive(1, wait=5)) == 1
-                assert (await queue.stats()).in_flight <= 20 + 30
+                assert (await queue.stats()).leased <= 20 + 30
 
     play(scene)
 
@@ -103,7 +103,7 @@ def test_no_more_bytes_are_fetched_ahead_than_there_is_room_for() -> None:
             (message,) = await consumer.receive(1, wait=5)
             for _ in range(100):
                 await asyncio.sleep(0)
-            assert (await queue.stats()).in_flight < 50
+            assert (await queue.stats()).leased < 50
             seen = 1
             await message.ack()
             while seen < 100:
@@ -165,7 +165,7 @@ def test_an_exception_in_the_loop_gives_back_the_rest() -> None:
         with pytest.raises(ZeroDivisionError):
             await fail()
         stats = await queue.stats()
-        assert (stats.visible, stats.in_flight, stats.acked) == (2, 0, 1)
+        assert (stats.ready, stats.leased, stats.acked) == (2, 0, 1)
 
     play(scene)
 
@@ -193,13 +193,13 @@ def test_a_paused_consumer_takes_nothing_until_it_goes_on() -> None:
             assert await consumer.receive(1, wait=0) == []  # It waits at the broker by now.
             await consumer.pause()
             await queue.send_many(["a", "b"])
-            assert (await queue.stats()).visible == 2
+            assert (await queue.stats()).ready == 2
             assert await consumer.receive(1, wait=0) == []
             consumer.resume()
             (message,) = await consumer.receive(1, wait=5)
             assert (message.body, message.deliveries) == ("a", 1)
             await consumer.pause()
-            assert (await queue.stats()).in_flight == 1, "what was not handed out is back"
+            assert (await queue.stats()).leased == 1, "what was not handed out is back"
 
     play(scene)
 

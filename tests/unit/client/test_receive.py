@@ -22,7 +22,7 @@ def test_an_acked_message_is_gone() -> None:
         clock.advance(seconds=3_600)
         assert await client.receive("orders") == []
         stats = await client.queue("orders").stats()
-        assert (stats.acked, stats.visible, stats.in_flight, stats.depth) == (1, 0, 0, 0)
+        assert (stats.acked, stats.ready, stats.leased, stats.depth) == (1, 0, 0, 0)
 
     play(scene)
 

@@ -86,6 +86,26 @@ def test_a_delay_is_waited_for() -> None:
     play(scene)
 
 
+def test_states_have_one_name_and_an_old_one() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        queue = client.queue("orders")
+        await queue.create(partitions=1)
+        await queue.send_many(["a", "b", "c"])
+        await queue.receive()
+        assert [one.state for one in await queue.peek()] == ["leased", "ready", "ready"]
+        for states in (["leased"], ["in flight"]):
+            assert [one.body for one in await queue.peek(states=states)] == ["a"]
+        with pytest.raises(InvalidRequest, match="the states are ready, leased, delayed, dead"):
+            await queue.peek(states=["lost"])
+        stats = await queue.stats()
+        with pytest.warns(DeprecationWarning, match="is now .ready"):
+            assert stats.visible == stats.ready == 2
+        with pytest.warns(DeprecationWarning, match="is now .leased"):
+            assert stats.in_flight == stats.leased == 1
+
+    play(scene)
+
+
 def test_what_is_too_old_is_not_delivered() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await client.create_queue("orders", partitions=1)
@@ -305,7 +325,7 @@ def test_options_that_cannot_be_are_refused(options: Any, kind: type[LocalError]
             with pytest.raises(kind):
                 await client.send_many("orders", ["a", Outgoing("x", **options)])
         await client.send("orders", "good")
-        assert (await client.queue("orders").stats()).visible <= 2
+        assert (await client.queue("orders").stats()).ready <= 2
 
     play(scene)
 
@@ -329,7 +349,7 @@ def test_a_body_that_cannot_be_written_is_refused_and_nothing_of_its_company_is_
             await client.send("orders", object())
         with pytest.raises(InvalidBody):
             await client.send_many("orders", [b"a", object(), b"b"])
-        assert (await client.queue("orders").stats()).visible == 0
+        assert (await client.queue("orders").stats()).ready == 0
 
     play(scene)
 

@@ -46,7 +46,7 @@ def test_a_batch_that_cannot_be_written_to_is_copied() -> None:
             )
             assert isinstance(answer, Appended)
             assert answer.base_offset == expected
-        assert (await queue.counts())["visible"] == 4
+        assert (await queue.counts())["ready"] == 4
 
     play(story)
 

@@ -91,7 +91,7 @@ class TestPlaces:
 
         async def second(queue: Asker) -> None:
             queue.name = "work"
-            assert (await queue.counts())["visible"] == 1
+            assert (await queue.counts())["ready"] == 1
 
         play(first, File(str(tmp_path / "data")))
         play(second, File(str(tmp_path / "data")))
@@ -172,7 +172,7 @@ class TestTime:
             first = await queue.take()
             assert await queue.take() == []
             clock.advance(seconds=30)
-            assert (await queue.counts())["visible"] == 1, "without anybody having asked for it"
+            assert (await queue.counts())["ready"] == 1, "without anybody having asked for it"
             assert len(await queue.take()) == 1
             assert await queue.ack(first) == (1,), "it is somebody else's now"
 

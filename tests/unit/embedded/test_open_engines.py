@@ -178,7 +178,7 @@ def test_a_loop_that_ended_without_closing_gives_its_directory_up(tmp_path: Path
         channel = await EmbeddedChannel.open(File(str(tmp_path)), engines=engines)
         queue = Asker(channel)
         queue.name = "work"
-        assert (await queue.counts())["visible"] == 1
+        assert (await queue.counts())["ready"] == 1
         await channel.close()
 
     asyncio.run(forgetful())

@@ -131,7 +131,7 @@ def test_whoever_moves_the_clock_elsewhere_waits_for_the_node() -> None:
         found: list[int] = []
 
         async def look() -> int:
-            return (await node.delivery.counts(topic)).visible
+            return (await node.delivery.counts(topic)).ready
 
         def move() -> None:
             clock.advance(60_000)

@@ -173,9 +173,9 @@ class QueueShard:
         return work
 
     def counts(self) -> tuple[int, int, int, int]:
-        """Visible, in flight, delayed, dead."""
+        """Ready, leased, delayed, dead."""
         work = self.work
-        return work.visible, work.in_flight, work.delayed, work.dead
+        return work.ready, work.leased, work.delayed, work.dead
 
 
 def message(

@@ -49,7 +49,7 @@ class Worked:
 
     def check(self) -> None:
         work = self.work
-        parts = (work.visible, work.in_flight, work.delayed, work.dead, work.tally.total)
+        parts = (work.ready, work.leased, work.delayed, work.dead, work.tally.total)
         assert work.sent == sum(parts) == 10
 
 

@@ -65,7 +65,7 @@ def test_those_that_one_worker_has_stand_in_lines_of_their_own() -> None:
     shard.ack(lease, 1, 3)
     assert shard.offsets(9) == [4, 6]
     shard.ack(lease, 2)
-    assert shard.offsets(9) == [], "0 is in flight"
+    assert shard.offsets(9) == [], "0 is leased"
     shard.wait(LEASE_MS)
     assert shard.offsets(9) == [0, 5, 4, 6]
 

@@ -91,7 +91,7 @@ def test_a_million_messages_are_covered_at_once() -> None:
     work.acquire(1_000, -1, 0)
     covered = work.cover(Offset(0), Offset(MILLION), [(Offset(7), "bad")], 5, steps=3)
     assert covered == (MILLION, MILLION), "the leased, split by the dead one, and the dead one"
-    assert (work.dead, work.in_flight, work.tally.acked) == (1, 0, MILLION - 1)
+    assert (work.dead, work.leased, work.tally.acked) == (1, 0, MILLION - 1)
     assert work.waiting == 9 * MILLION
 
 
@@ -158,7 +158,7 @@ def test_a_line_moves_on_when_its_head_is_covered() -> None:
     assert shard.offsets(5) == [2, 3]
 
 
-def test_room_is_made_where_too_many_were_in_flight() -> None:
+def test_room_is_made_where_too_many_were_leased() -> None:
     shard = QueueShard(work=WorkRules(in_flight_max=2))
     shard.send_plain(5)
     shard.acquire(2)

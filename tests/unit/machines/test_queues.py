@@ -464,7 +464,7 @@ def test_messages_that_are_there_stand_in_the_new_order() -> None:
     shard.send(*[message(group=group) for group in (b"a", b"a", b"b")])
     lease = shard.acquire(1)
     shard.configure(FIFO)
-    assert shard.offsets(9) == [2], "0 is in flight"
+    assert shard.offsets(9) == [2], "0 is leased"
     shard.ack(lease)
     assert shard.offsets(9) == [1]
     shard.configure(CARDS)

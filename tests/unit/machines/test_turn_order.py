@@ -136,7 +136,7 @@ def test_tenants_take_turns() -> None:
     assert hall.take_all() == [0, 6, 1, 7, 2, 3, 4, 5]
 
 
-def test_a_tenant_with_much_in_flight_comes_last() -> None:
+def test_a_tenant_with_much_leased_comes_last() -> None:
     hall = Hall()
     for first in range(4):
         hall.add(first, lane=b"busy")

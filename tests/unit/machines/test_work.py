@@ -59,7 +59,7 @@ def cancel(shard: QueueShard, *offsets: int) -> int:
 
 def test_ten_million_waiting_messages_are_one_number() -> None:
     work = Work(Offset(0), WorkRules(), QueueRules(), lambda: Offset(10_000_000))
-    assert work.visible == 10_000_000
+    assert work.ready == 10_000_000
     assert not list(work.runs_from(Offset(0)))
     assert len(msgspec.msgpack.encode(work.record())) < 100
     _, granted = work.acquire(1_000, -1, 0)

@@ -29,7 +29,7 @@ def test_a_line_gives_a_batch_in_order_and_then_waits() -> None:
     assert shard.offsets(9) == [1, 4], "other groups are not held up"
     assert shard.offsets(9) == []
     shard.ack(lease, 0)
-    assert shard.offsets(9) == [], "2 is in flight"
+    assert shard.offsets(9) == [], "2 is leased"
     shard.ack(lease, 2)
     assert shard.offsets(9) == [3]
 
@@ -40,7 +40,7 @@ def test_order_is_restored_after_a_timeout() -> None:
     lease = shard.acquire(2)
     shard.extend(lease, 1, by_ms=LEASE_MS * 2)
     shard.wait(LEASE_MS)
-    assert shard.offsets(9) == [], "1 is still in flight"
+    assert shard.offsets(9) == [], "1 is still leased"
     shard.wait(LEASE_MS)
     assert shard.offsets(9) == [0, 1, 2]
 
@@ -197,7 +197,7 @@ def test_tenants_take_turns() -> None:
     assert shard.offsets(2) == [53, 7]
 
 
-def test_only_so_many_messages_are_in_flight() -> None:
+def test_only_so_many_messages_are_leased() -> None:
     shard = QueueShard(work=WorkRules(in_flight_max=3))
     shard.send_plain(10)
     lease = shard.acquire(2)
@@ -220,7 +220,7 @@ def test_a_full_queue_drops_its_oldest() -> None:
     assert shard.offsets(9) == [4, 5, 6, 7]
 
 
-def test_a_queue_with_everything_in_flight_drops_nothing_that_is() -> None:
+def test_a_queue_with_everything_leased_drops_nothing_that_is() -> None:
     shard = QueueShard(QueueRules(drops_oldest=True, length_max=2))
     shard.send_plain(2)
     lease = shard.acquire(2)
@@ -278,7 +278,7 @@ def test_a_backlog_of_what_is_due_ends_no_worker_and_gives_nobody_what_is_over()
     tenant = range(50, 100)
     work.add([Run(Offset(one), 1, State.READY, lane=b"g", expire_ms=20) for one in tenant], ())
     work.turn(30, steps=1)
-    assert work.in_flight == 10, "the second lease is over, and nobody has ended it"
+    assert work.leased == 10, "the second lease is over, and nobody has ended it"
     late = Settlement(Offset(15), Offset(16), epoch, Verdict.ACK)
     assert work.settle(late, 30) is STALE
     _, granted = work.acquire(100, -1, 30)

@@ -169,7 +169,7 @@ def test_who_asks_for_nothing_gets_nothing() -> None:
         for count in (0, -5):
             taken, payload = await take(client, channel, count)
             assert (taken.parts, bytes(payload)) == ((), b"")
-        assert (await client.queue("orders").stats()).visible == 1
+        assert (await client.queue("orders").stats()).ready == 1
 
     play(scene)
 
@@ -319,7 +319,7 @@ def test_who_waits_for_fewer_than_are_written_gets_no_more() -> None:
         await client.send_many("orders", [b"x"] * 5)
         taken, payload = await taking
         assert leased(taken) == offsets_in(payload) == [0, 1]
-        assert (await client.queue("orders").stats()).visible == 3
+        assert (await client.queue("orders").stats()).ready == 3
 
     play(scene)
 

@@ -59,7 +59,7 @@ async def test_all_come_again_where_halving_is_not_wanted(client: Client) -> Non
     processor = BatchProcessor(queue, recorder.process, size=8, wait=0.0, halve=False, delay=0)
     await processor.process_once(wait=0)
     assert recorder.batches == [list(range(8))]
-    assert (await queue.stats()).visible == 8
+    assert (await queue.stats()).ready == 8
 
 
 @on_memory
@@ -74,7 +74,7 @@ async def test_the_function_names_those_that_failed(client: Client) -> None:
     processor = BatchProcessor(queue, process, size=10, wait=0.0)
     await processor.process_once(wait=0)
     stats = await queue.stats()
-    assert (stats.visible, stats.delayed) == (0, 5)
+    assert (stats.ready, stats.delayed) == (0, 5)
 
 
 @on_memory
@@ -92,7 +92,7 @@ async def test_what_was_gathered_goes_back(client: Client) -> None:
     queue = client.queue("numbers", codec=int)
     await queue.send_many([1, 2, 3])
     running = asyncio.create_task(BatchProcessor(queue, recorder.process, wait=600).run())
-    while (await queue.stats()).in_flight < 3:  # noqa: ASYNC110 - it is asked
+    while (await queue.stats()).leased < 3:  # noqa: ASYNC110 - it is asked
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

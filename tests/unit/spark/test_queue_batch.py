@@ -77,7 +77,7 @@ def test_a_batch_is_settled_once() -> None:
         assert await settle(client, "queue", batch) == 3
         assert await settle(client, "queue", batch) == 0
         stats = await queue.stats()
-        assert (stats.acked, stats.dead, stats.visible) == (3, 1, 2)
+        assert (stats.acked, stats.dead, stats.ready) == (3, 1, 2)
         await queue.redrive()
         assert await settle(client, "queue", batch) == 0, "what lives again is left alone"
         following = QueueBatch(

@@ -209,7 +209,7 @@ def test_what_many_send_at_once_is_one_batch_and_each_is_told_of_his_own(tmp_pat
         assert [one.id for one in done.successful] == ["a", "c"]
         assert [one.id for one in done.failed] == ["b"]
         counts = await asked.engine.delivery.counts(topic)
-        assert (counts.acked, counts.in_flight) == (5, 2)
+        assert (counts.acked, counts.leased) == (5, 2)
 
     play(tmp_path, story)
 
@@ -330,7 +330,7 @@ def test_what_many_receive_at_once_is_one_lease_dealt_out_in_their_order(tmp_pat
         ]
         assert [await one for one in gone] == [None] * 5
         counts = await asked.engine.delivery.counts(asked.engine.topics.topic("q"))
-        assert (counts.acked, counts.in_flight) == (5, 0)
+        assert (counts.acked, counts.leased) == (5, 0)
 
     play(tmp_path, story)
 
@@ -346,7 +346,7 @@ def test_what_nobody_is_there_for_any_more_goes_back_and_was_not_delivered(tmp_p
             asked.engine.topics.topic("q"), 0, DEFAULT_WORK_GROUP
         )
         assert work is not None
-        await until(lambda: work.visible == 4)
+        await until(lambda: work.ready == 4)
         assert bodies(await asked.begin(receive(10))) == ["a", "b", "c", "e"]
 
     play(tmp_path, story)

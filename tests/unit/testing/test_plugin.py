@@ -112,7 +112,7 @@ def test_a_blocking_client(penstock_blocking_client, penstock_clock):
     (message,) = penstock_blocking_client.receive("work")
     assert message.body == "tomorrow"
     penstock_clock.advance(seconds=30)
-    assert penstock_blocking_client.queue("work").stats().visible == 1
+    assert penstock_blocking_client.queue("work").stats().ready == 1
 """
 
 ASYNC = """

@@ -70,7 +70,7 @@ def test_a_clock_that_is_moved_has_moved_everything_when_it_stands_again() -> No
         client.receive("work", 10, lease=30)
         clock.advance(seconds=61)
         stats = client.queue("work").stats()
-        assert (stats.visible, stats.in_flight, stats.delayed) == (2, 0, 0)
+        assert (stats.ready, stats.leased, stats.delayed) == (2, 0, 0)
         clock.advance(seconds=61)
         assert client.queue("work").stats().expired == 2
 

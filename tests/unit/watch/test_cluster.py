@@ -67,7 +67,7 @@ async def test_every_node_sees_the_same(tmp_path: Path) -> None:
         for watch in watches:
             readings = await looked(watch, "3 of 3 nodes, all leaders settled")
             (queue,) = readings.queues
-            assert (queue.ready, queue.in_flight, queue.sent) == (7, 2, 9)
+            assert (queue.ready, queue.leased, queue.sent) == (7, 2, 9)
             assert queue.complete
             assert queue.partitions == 4
             assert queue.workers == ("w",)

@@ -72,7 +72,7 @@ async def test_the_life_of_messages_is_counted(tmp_path: Path) -> None:
         dead = page.value("penstock_messages_dead_lettered_total", **orders, reason="rejected")
         assert dead == 1
         states = page.by("penstock_queue_messages", "state", queue="orders", group="queue")
-        assert states == {"ready": 1, "in_flight": 0, "delayed": 0, "dead": 1}
+        assert states == {"ready": 1, "leased": 0, "in_flight": 0, "delayed": 0, "dead": 1}
         assert page.value("queue_depth", queue="orders") == 1
         assert page.value("queue_error_rate", queue="orders") == pytest.approx(0.2)
         assert page.value("penstock_queue_dead_letters", queue="orders") == 1

@@ -33,7 +33,7 @@ def lag(value: float) -> World:
 
 def depth(value: float) -> World:
     world = World()
-    for state, number in (("ready", value), ("in_flight", 10**9), ("dead", 10**9)):
+    for state, number in (("ready", value), ("leased", 10**9), ("dead", 10**9)):
         world.put("penstock_queue_messages", number, queue="jobs", group="queue", state=state)
     return world
 

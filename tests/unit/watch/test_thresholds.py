@@ -45,7 +45,7 @@ def archived(value: float) -> Readings:
 
 
 def error_rate(value: float) -> Readings:
-    return readings(queue(error_rate=value, in_flight=1))
+    return readings(queue(error_rate=value, leased=1))
 
 
 def no_consumers(value: float) -> Readings:

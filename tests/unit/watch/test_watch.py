@@ -91,7 +91,7 @@ async def test_a_queue_is_read_in_all_its_states() -> None:
         some = await one.receive(topic, 10)
         await one.settle(topic, some[:5], Verdict.ACK)
         reading = await one.after(4)
-        assert (reading.ready, reading.in_flight, reading.acked) == (20, 5, 5)
+        assert (reading.ready, reading.leased, reading.acked) == (20, 5, 5)
         assert (reading.sent, reading.delivered) == (30, 10)
         assert reading.in_rate == 7.5
         assert reading.out_rate == 2.5

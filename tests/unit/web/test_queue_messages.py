@@ -18,7 +18,7 @@ def test_a_message_can_be_sent_as_it_was_shown(
     value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     message = Message(Offset(7), 1, key, value, tuple(headers))
-    found = BrowsedMessage(message, 0, "visible", 0, -1, -1, "")
+    found = BrowsedMessage(message, 0, "ready", 0, -1, -1, "")
     shown = msgspec.json.decode(msgspec.json.encode(browsed(found)), type=StoredMessage)
     again = new_message(
         OutgoingMessage(body=shown.body, key=shown.key, headers=shown.headers), fifo=False

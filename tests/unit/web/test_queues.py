@@ -13,6 +13,7 @@ import pytest
 from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
+from penstock.web.queue_lines import GroupCounts
 from penstock.web.queues import LIST_MAX
 from tests.batches import YEAR_2100_MS, build_batch
 from tests.unit.engine.nodes import Nodes, until
@@ -44,7 +45,7 @@ def counts(web: WebBroker, name: str, group: str = "queue") -> dict[str, int]:
     assert one["accounted"] == one["sent"]
     return {
         state: one[state]
-        for state in ("visible", "in_flight", "delayed", "dead", "acked", "purged", "duplicates")
+        for state in ("ready", "leased", "delayed", "dead", "acked", "purged", "duplicates")
         if one[state]
     }
 
@@ -144,9 +145,9 @@ def test_send_receive_and_settle(web: WebBroker) -> None:
     first = received[0]
     assert first["key"] == body["key"]
     assert first["headers"] == body["headers"]
-    assert (first["state"], first["deliveries"]) == ("in flight", 1)
+    assert (first["state"], first["deliveries"]) == ("leased", 1)
     assert first["until_ms"] > first["timestamp_ms"]
-    assert counts(web, "errands") == {"in_flight": 4}
+    assert counts(web, "errands") == {"leased": 4}
     verdicts = [
         {"receipt": received[0]["receipt"], "verdict": "ack"},
         {"receipt": received[1]["receipt"], "verdict": "release", "delay_ms": 0},
@@ -155,7 +156,7 @@ def test_send_receive_and_settle(web: WebBroker) -> None:
     ]
     settled = web.expect(200, "POST", "/v1/queues/errands/settle", {"verdicts": verdicts})
     assert settled == {"outcomes": ["done"] * 4}
-    assert counts(web, "errands") == {"acked": 1, "visible": 1, "dead": 1, "in_flight": 1}
+    assert counts(web, "errands") == {"acked": 1, "ready": 1, "dead": 1, "leased": 1}
     again = web.expect(200, "POST", "/v1/queues/errands/receive")["messages"]
     assert [(one["body"], one["deliveries"]) for one in again] == [("second", 2)]
     late = web.expect(200, "POST", "/v1/queues/errands/settle", {"verdicts": verdicts})
@@ -173,7 +174,7 @@ def test_receipts_are_checked(web: WebBroker) -> None:
         verdict = {"receipt": receipt, "verdict": "ack"}
         refused = web.expect(400, "POST", f"/v1/queues/{name}/settle", {"verdicts": [verdict]})
         assert refused["error"] == "InvalidReceipt"
-    assert counts(web, "mine") == {"in_flight": 1}
+    assert counts(web, "mine") == {"leased": 1}
 
 
 def test_looking_touches_nothing(web: WebBroker) -> None:
@@ -182,19 +183,37 @@ def test_looking_touches_nothing(web: WebBroker) -> None:
     send(web, "seen", "later", delay_ms=600_000)
     web.expect(200, "POST", "/v1/queues/seen/receive")
     before = counts(web, "seen")
-    assert before == {"visible": 6, "in_flight": 1, "delayed": 1}
+    assert before == {"ready": 6, "leased": 1, "delayed": 1}
     page = web.expect(200, "GET", "/v1/queues/seen/messages?limit=3")
-    assert [one["state"] for one in page["messages"]] == ["in flight", "visible", "visible"]
+    assert [one["state"] for one in page["messages"]] == ["leased", "ready", "ready"]
     assert page["next"] == "0:3"
     rest = web.expect(200, "GET", "/v1/queues/seen/messages?from=0:3")
     assert [one["offset"] for one in rest["messages"]] == [3, 4, 5, 6, 7]
     assert rest["next"] is None
-    chosen = web.expect(200, "GET", "/v1/queues/seen/messages?state=in-flight,delayed&partition=0")
+    chosen = web.expect(200, "GET", "/v1/queues/seen/messages?state=leased,delayed&partition=0")
+    old_words = "/v1/queues/seen/messages?state=in-flight,delayed&partition=0"
+    assert web.expect(200, "GET", old_words) == chosen
     assert [one["body"] for one in chosen["messages"]] == ["0", "later"]
     assert chosen["messages"][1]["until_ms"] > chosen["messages"][1]["timestamp_ms"] + 500_000
     assert counts(web, "seen") == before
     for query in ("state=asleep", "limit=0", "from=x", "partition=9", "partition=0&from=1:0"):
         web.expect(400, "GET", f"/v1/queues/seen/messages?{query}")
+
+
+def test_old_names_of_counts_are_aliases(web: WebBroker) -> None:
+    make(web, "older")
+    send(web, "older", "a", "b", "c")
+    web.expect(200, "POST", "/v1/queues/older/receive")
+    (group,) = web.expect(200, "GET", "/v1/queues/older")["groups"]
+    assert (group["visible"], group["in_flight"]) == (group["ready"], group["leased"]) == (2, 1)
+
+
+def test_counts_of_a_broker_that_knows_only_the_old_names_are_read() -> None:
+    names = ("sent", "delayed", "dead", "acked", "moved", "expired", "purged", "dropped")
+    sent: dict[str, object] = dict.fromkeys((*names, "duplicates", "accounted"), 0)
+    sent |= {"group": "queue", "oldest_age_ms": None, "visible": 4, "in_flight": 2}
+    counts = msgspec.convert(sent, GroupCounts)
+    assert (counts.ready, counts.leased) == (4, 2)
 
 
 def test_what_a_message_says(web: WebBroker) -> None:
@@ -207,7 +226,7 @@ def test_what_a_message_says(web: WebBroker) -> None:
         {"body": "a", "message_group": "g", "deduplication_id": "1"},
     )
     assert sent["messages"] == [{"partition": 0, "offset": 0, "duplicate": True}]
-    assert counts(web, "said") == {"visible": 1}
+    assert counts(web, "said") == {"ready": 1}
     (one,) = web.expect(200, "GET", "/v1/queues/said/messages")["messages"]
     assert one["key"] == "g"
     assert one["headers"]["penstock-priority"] == "9"
@@ -264,13 +283,13 @@ def test_a_group_goes_on_from_elsewhere(web: WebBroker) -> None:
     assert planned["messages"] == 3
     assert counts(web, "again") == {"acked": 3}
     web.expect(200, "POST", "/v1/queues/again/reset", {"start": "earliest"})
-    assert counts(web, "again") == {"visible": 3}
+    assert counts(web, "again") == {"ready": 3}
     web.expect(200, "POST", "/v1/queues/again/reset", {"start": 2, "partition": 0})
-    assert counts(web, "again") == {"visible": 1}
+    assert counts(web, "again") == {"ready": 1}
     web.expect(200, "POST", "/v1/queues/again/reset", {"start": "latest"})
     assert counts(web, "again") == {}
     web.expect(200, "POST", "/v1/queues/again/reset", {"time_ms": 0})
-    assert counts(web, "again") == {"visible": 3}
+    assert counts(web, "again") == {"ready": 3}
     later = received[2]["timestamp_ms"] + 60_000
     planned = web.expect(200, "POST", "/v1/queues/again/reset", {"time_ms": later, "dry_run": True})
     assert planned["messages"] == 0
@@ -353,14 +372,14 @@ def test_dead_messages_that_stayed(web: WebBroker) -> None:
         200, "POST", "/v1/queues/grave/dead/revive", {"filter": {"places": [[0, 1]]}}
     )
     assert revived == {"messages": 1}
-    assert counts(web, "grave") == {"dead": 3, "visible": 1}
+    assert counts(web, "grave") == {"dead": 3, "ready": 1}
     dropped = web.expect(
         200, "POST", "/v1/queues/grave/dead/discard", {"filter": {"reason": "timeout"}}
     )
     assert dropped == {"messages": 1}
     assert web.expect(200, "POST", "/v1/queues/grave/dead/archive") == {"messages": 2}
     assert web.expect(200, "POST", "/v1/queues/grave/dead/revive") == {"messages": 2}
-    assert counts(web, "grave") == {"visible": 3, "purged": 1}
+    assert counts(web, "grave") == {"ready": 3, "purged": 1}
     for verb in ("revive", "discard"):
         web.expect(404, "POST", f"/v1/queues/grave/dead/{verb}", {"group": "nobody"})
 
@@ -376,7 +395,7 @@ def test_dead_letters_go_back(web: WebBroker) -> None:
     make(web, "mortal", dead_letter_topic="mortal-dlq")
     bury(web, "mortal", "a", "b")
     bury(web, "mortal", "c", reason="timeout")
-    wait_until(lambda: counts(web, "mortal-dlq").get("visible") == 3)
+    wait_until(lambda: counts(web, "mortal-dlq").get("ready") == 3)
     letters = web.expect(200, "GET", "/v1/queues/mortal-dlq/messages")["messages"]
     assert sorted(one["headers"]["penstock-dead-reason"] for one in letters) == [
         "broken", "broken", "timeout",
@@ -396,7 +415,7 @@ def test_dead_letters_go_back(web: WebBroker) -> None:
         return str(move["state"])
 
     wait_until(lambda: state() == "completed")
-    assert counts(web, "mortal")["visible"] == 1
+    assert counts(web, "mortal")["ready"] == 1
     (back,) = web.expect(200, "POST", "/v1/queues/mortal/receive")["messages"]
     assert (back["body"], back["deliveries"]) == ("c", 1)
     assert web.expect(200, "GET", "/v1/queues/mortal-dlq")["moves"][0]["moved"] == 1
@@ -438,7 +457,7 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
             await expect(number, "POST", "/spread/messages", {"messages": messages})
         for number in (1, 2, 3):
             (line,) = (await expect(number, "GET", ""))["queues"]
-            assert line["groups"][0]["visible"] == 9
+            assert line["groups"][0]["ready"] == 9
             seen = await expect(number, "GET", "/spread/messages")
             assert len(seen["messages"]) == 9
         received = await expect(2, "POST", "/spread/receive", {"max": 9})
@@ -475,4 +494,4 @@ def test_nothing_is_leased_for_somebody_who_has_gone(web: WebBroker) -> None:
 
     asyncio.run(hang_up())
     send(web, "deserted", "x")
-    assert counts(web, "deserted") == {"visible": 1}
+    assert counts(web, "deserted") == {"ready": 1}

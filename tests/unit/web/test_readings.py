@@ -38,6 +38,8 @@ def test_history(web: WebBroker) -> None:
     assert len(found["times"]) == 1
     whole = web.expect(200, "GET", "/v1/history")
     assert whole["series"]["ready"] == [2]
+    assert whole["series"]["in_flight"] == whole["series"]["leased"], "an alias"
+    web.expect(200, "GET", "/v1/history?queue=jobs&names=in_flight")
     web.expect(200, "GET", "/v1/history?topic=jobs")
     web.expect(200, "GET", "/v1/history?group=nobody")
     web.expect(200, "GET", "/v1/history?node=1")

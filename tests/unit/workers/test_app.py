@@ -231,7 +231,7 @@ def test_at_most_once_is_acknowledged_before() -> None:
             await note.send(b"21.5")
             await tried.wait()
             await until(lambda: rig.app.statistics().tasks[0].failed == 1)
-            await rig.until_stats("readings", acked=1, visible=0, delayed=0, dead=0)
+            await rig.until_stats("readings", acked=1, ready=0, delayed=0, dead=0)
 
     play(story)
 
@@ -308,7 +308,7 @@ def test_only_some_queues() -> None:
             assert len(rig.app.statistics().workers) == 2
             rig.app.stop()
             await running
-            await rig.until_stats("b", visible=1)
+            await rig.until_stats("b", ready=1)
             with pytest.raises(InvalidRequest, match="no worker takes from queue c"):
                 await rig.app.run(only=["c"])
 

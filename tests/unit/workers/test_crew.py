@@ -119,11 +119,11 @@ def test_the_first_queue_is_the_most_urgent() -> None:
 
         async with rig.working():
             await job.send("first")
-            await rig.until_stats("high", in_flight=1)
+            await rig.until_stats("high", leased=1)
             for queue in ("low", "normal", "high"):
                 await rig.client.queue(queue, codec=str).send_many([queue] * 2)
                 # All of them are here before the next one is chosen.
-                await rig.until_stats(queue, in_flight=3 if queue == "high" else 2)
+                await rig.until_stats(queue, leased=3 if queue == "high" else 2)
             gate.set()
             await until(lambda: len(done) == 7)
             assert done == ["first", "high", "high", "normal", "normal", "low", "low"]
@@ -295,12 +295,12 @@ def test_stopping_finishes_what_is_in_hand_and_gives_back_the_rest() -> None:
             running = asyncio.create_task(rig.app.run())
             await until(lambda: len(begun) == 3)
             rig.app.stop()
-            await rig.until_stats("jobs", in_flight=3, visible=37)
+            await rig.until_stats("jobs", leased=3, ready=37)
             assert not running.done()
             gate.set()
             await running
             assert sorted(done) == sorted(begun)
-            await rig.until_stats("jobs", acked=3, visible=37, in_flight=0)
+            await rig.until_stats("jobs", acked=3, ready=37, leased=0)
             rest = await rig.client.queue("jobs").receive(40)
             assert {message.deliveries for message in rest} == {1}, "nothing was counted"
 
@@ -322,7 +322,7 @@ def test_when_the_grace_is_over_work_is_cancelled_and_goes_back() -> None:
         async with rig.client:
             await rig.client.queue("jobs", codec=int).send_many(range(2))
             running = asyncio.create_task(rig.app.run())
-            await rig.until_stats("jobs", in_flight=2)
+            await rig.until_stats("jobs", leased=2)
             await until(lambda: len(rig.app.statistics().workers) == 2)
             for _ in range(100):
                 await asyncio.sleep(0)
@@ -332,7 +332,7 @@ def test_when_the_grace_is_over_work_is_cancelled_and_goes_back() -> None:
             rig.app.stop(0)  # The second signal.
             await running
             assert ended == ["cancelled"] * 2
-            await rig.until_stats("jobs", visible=2, in_flight=0)
+            await rig.until_stats("jobs", ready=2, leased=0)
             again = await rig.client.queue("jobs").receive(2)
             assert {message.deliveries for message in again} == {1}
 

@@ -65,8 +65,8 @@ class QueueRow:
     queue: str
     group: str
     paused: bool
-    visible: int
-    in_flight: int
+    ready: int
+    leased: int
     delayed: int
     dead: int
     oldest_age_ms: int | None
@@ -78,7 +78,7 @@ class QueueRow:
     @property
     def lag(self) -> int:
         """What workers could be done with by now."""
-        return self.visible + self.in_flight
+        return self.ready + self.leased
 
     @property
     def depth(self) -> int:
@@ -133,8 +133,8 @@ class NodeRow:
 class Totals:
     """All queues together."""
 
-    visible: int = 0
-    in_flight: int = 0
+    ready: int = 0
+    leased: int = 0
     delayed: int = 0
     dead: int = 0
     in_rate: float | None = None
@@ -196,8 +196,8 @@ def _queue_row(
         queue=line.name,
         group=now.group,
         paused=line.paused,
-        visible=now.visible,
-        in_flight=now.in_flight,
+        ready=now.ready,
+        leased=now.leased,
         delayed=now.delayed,
         dead=now.dead,
         oldest_age_ms=now.oldest_age_ms,
@@ -218,7 +218,7 @@ def _rate(now: int, before: int, seconds: float) -> float | None:
 
 def _taken(counts: GroupCounts) -> int:
     """Messages that a worker has or had, and did not give back."""
-    return counts.in_flight + counts.acked + counts.dead + counts.moved
+    return counts.leased + counts.acked + counts.dead + counts.moved
 
 
 def _group_row(look: GroupLook) -> GroupRow:
@@ -260,8 +260,8 @@ def _totals(rows: list[QueueRow], *, known: bool) -> Totals:
         return sum(getattr(row, name) or 0.0 for row in rows) if known else None
 
     return Totals(
-        visible=sum(row.visible for row in rows),
-        in_flight=sum(row.in_flight for row in rows),
+        ready=sum(row.ready for row in rows),
+        leased=sum(row.leased for row in rows),
         delayed=sum(row.delayed for row in rows),
         dead=sum(row.dead for row in rows),
         in_rate=rate("in_rate"),

@@ -71,7 +71,7 @@ def _node(node: NodeRow) -> str:
 
 def _second_line(totals: Totals) -> Text:
     return Text(
-        f"waiting {totals.visible:,}  in flight {totals.in_flight:,}  delayed {totals.delayed:,}"
+        f"ready {totals.ready:,}  leased {totals.leased:,}  delayed {totals.delayed:,}"
         f"  dead {totals.dead:,}  in {_rate(totals.in_rate)}/s  out {_rate(totals.out_rate)}/s"
         f"  ack {_rate(totals.ack_rate)}/s"
     )
@@ -82,12 +82,12 @@ def _queue_table(rows: Sequence[QueueRow], *, wide: bool) -> RenderableType:
         return Text("there are no queues; make one: penstock queue create NAME")
     table = _table(
         ("QUEUE", "GROUP", "STATE") if wide else ("QUEUE",),
-        ("WAITING", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "IN/S", "OUT/S", "ACK/S"),
+        ("READY", "LEASED", "DELAYED", "DEAD", "OLDEST", "IN/S", "OUT/S", "ACK/S"),
     )
     for row in rows:
         state = "paused" if row.paused else row.level.name.lower()
         age = "-" if row.oldest_age_ms is None else format_age(row.oldest_age_ms)
-        counts = (row.visible, row.in_flight, row.delayed, row.dead)
+        counts = (row.ready, row.leased, row.delayed, row.dead)
         rates = (row.in_rate, row.out_rate, row.ack_rate)
         table.add_row(
             Text(_plain(row.queue)),

@@ -48,6 +48,7 @@ def _quantile(quantile: float, metric: str, by: str = "", filters: str = "") -> 
 
 
 _QUEUE = '{queue=~"$queue"}'
+_STATES = '{queue=~"$queue",state!="in_flight"}'  # `in_flight` is a deprecated alias.
 _DESTINATION = '{destination=~"$queue"}'
 _NODE = '{instance=~"$node"}'
 _RESIDENT = '{instance=~"$node",what="resident"}'
@@ -107,7 +108,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Messages by state",
-                ((f"sum by (state) (penstock_queue_messages{_QUEUE})", "{{state}}"),),
+                ((f"sum by (state) (penstock_queue_messages{_STATES})", "{{state}}"),),
                 stacked=True,
             ),
             Panel(

@@ -33,7 +33,7 @@ from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetP
 
 app = App(name="queue", help="Make and run queues, and look at the messages in them.")
 
-STATES = ("sent", "visible", "in_flight", "delayed", "dead", "acked", "moved")
+COUNTS = ("sent", "ready", "leased", "delayed", "dead", "acked", "moved")
 ENDS = ("expired", "purged", "dropped", "duplicates")
 
 Given = Annotated[
@@ -114,7 +114,7 @@ def list_queues(
     if not found:
         print("there are no queues; make one: penstock queue create NAME")
         return
-    heads = ("QUEUE", "KIND", "GROUP", "VISIBLE", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST",
+    heads = ("QUEUE", "KIND", "GROUP", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST",
              "DEAD LETTERS", "STATE")  # fmt: skip
     print_table(heads, [row for line in found for row in _rows(line)])
 
@@ -136,9 +136,9 @@ def describe(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) ->
     print(f"queue {found.name}: {found.kind}, {parts}{paused}")
     print()
     print_table(
-        ("GROUP", *(state.upper().replace("_", " ") for state in (*STATES, *ENDS)), "OLDEST"),
+        ("GROUP", *(state.upper().replace("_", " ") for state in (*COUNTS, *ENDS)), "OLDEST"),
         [
-            (one.group, *(getattr(one, state) for state in (*STATES, *ENDS)), _oldest(one))
+            (one.group, *(getattr(one, state) for state in (*COUNTS, *ENDS)), _oldest(one))
             for one in found.groups
         ],
     )
@@ -343,7 +343,7 @@ def _rows(line: QueueLine) -> list[tuple[object, ...]]:
         (line.name, line.kind, "-", 0, 0, 0, 0, "-", letters, state)
         if one is None
         else (
-            line.name, line.kind, one.group, one.visible, one.in_flight, one.delayed, one.dead,
+            line.name, line.kind, one.group, one.ready, one.leased, one.delayed, one.dead,
             _oldest(one), letters, state,
         )
         for one in groups

@@ -93,7 +93,7 @@ def peek(
         str | None,
         Parameter(
             metavar="STATE,...",
-            help="Only visible, in-flight, delayed or dead ones.",
+            help="Only ready, leased, delayed or dead ones.",
         ),
     ] = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 20,

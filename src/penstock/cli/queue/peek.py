@@ -12,10 +12,9 @@ from penstock.cli.queue.messages import Group, Name, print_messages
 from penstock.cli.session import with_client
 from penstock.client.client import Client
 from penstock.client.peeked_message import PeekedMessage
+from penstock.core.message_states import STATES, parse_states
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.web.queue_messages import HeaderValue, StoredMessage, text
-
-STATES = ("visible", "in flight", "delayed", "dead")
 
 
 def peek(
@@ -24,7 +23,7 @@ def peek(
     *,
     state: Annotated[
         str | None,
-        Parameter(metavar="STATE,...", help="Only visible, in-flight, delayed or dead ones."),
+        Parameter(metavar="STATE,...", help="Only ready, leased, delayed or dead ones."),
     ] = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 20,
     partition: Annotated[
@@ -59,12 +58,12 @@ def peek(
 
 
 def _states(written: str) -> list[str]:
-    states = [one.strip().replace("-", " ") for one in written.split(",")]
-    if not set(states) <= set(STATES):
+    try:
+        return sorted(parse_states(written.split(",")))
+    except ValueError as error:
         raise CycloptsError(
-            msg=f'--state = "{written}" must be some of visible, in-flight, delayed and dead.'
-        )
-    return states
+            msg=f'--state = "{written}" must be some of {", ".join(STATES)}.'
+        ) from error
 
 
 def _stored(message: PeekedMessage[Stored]) -> StoredMessage:

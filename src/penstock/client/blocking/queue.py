@@ -239,7 +239,7 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
     ) -> list[PeekedMessage[T]]:
         """Look at messages without touching them: nothing is leased or counted.
 
-        `states` are `visible`, `in flight`, `delayed` and `dead`; `start` is an offset."""
+        `states` are `ready`, `leased`, `delayed` and `dead`; `start` is an offset."""
         states = listed(states)
         return self._thread.run(
             self._inner.peek(max_messages, states=states, partition=partition, start=start)

@@ -23,6 +23,7 @@ from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
+from penstock.core.message_states import DEAD, DELAYED, LEASED, READY
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.delivery.lease_request import LeaseRequest
@@ -59,12 +60,11 @@ from penstock.machines.work import Work
 from penstock.machines.work_records import GrantedRun
 
 STATE_NAMES = {
-    State.READY: "visible",
-    State.LEASED: "in flight",
-    State.DELAYED: "delayed",
-    State.DEAD: "dead",
+    State.READY: READY,
+    State.LEASED: LEASED,
+    State.DELAYED: DELAYED,
+    State.DEAD: DEAD,
 }
-ALL_STATES = frozenset(STATE_NAMES.values())
 RECEIVE_BYTES_MAX = 16 * MIB
 """What one receive hands out, and one message more; the rest goes back."""
 RECALL_MS = 5_000
@@ -187,7 +187,7 @@ class LeaderQueues:
         work = shard.machine.queues.work(command.partition, command.group)
         if work is None or work.is_held or work.queue.delay_ms > 0:
             return None
-        if work.in_flight >= work.rules.in_flight_max:
+        if work.leased >= work.rules.in_flight_max:
             return None
         if batch is not None and len(batch) > RECEIVE_BYTES_MAX:
             return None
@@ -287,10 +287,10 @@ class LeaderQueues:
 
     def _refuse_if_full(self, partition: PartitionId, group: str) -> None:
         work = self._topics.led_shard(partition).machine.queues.work(partition, group)
-        if work is not None and not work.queue.fifo and work.visible:
-            if work.in_flight >= work.rules.in_flight_max:
+        if work is not None and not work.queue.fifo and work.ready:
+            if work.leased >= work.rules.in_flight_max:
                 raise TooManyInFlight(
-                    f"{work.in_flight} messages are in flight, which is as many as may be; settle"
+                    f"{work.leased} messages are leased, which is as many as may be; settle"
                     " some, or raise queue.in.flight.max"
                 )
 
@@ -314,7 +314,7 @@ class LeaderQueues:
         work = shard.machine.queues.work(partition, group)
         if work is None:
             return len(self._rooms[partition, group])  # Or that it was deleted.
-        return work.visible if work.has_ready() else 0
+        return work.ready if work.has_ready() else 0
 
     def _read(self, topic: Topic, index: int, group: str, acquired: Acquired) -> list[Delivery]:
         if not acquired.runs:
@@ -376,12 +376,12 @@ class LeaderQueues:
         work = shard.machine.queues.work(partition, group)
         if work is None:
             start, end = shard.machine.bounds(partition)
-            return QueueCounts(sent=end - start, visible=end - start)
+            return QueueCounts(sent=end - start, ready=end - start)
         tally = work.tally
         return QueueCounts(
             sent=work.sent,
-            visible=work.visible,
-            in_flight=work.in_flight,
+            ready=work.ready,
+            leased=work.leased,
             delayed=work.delayed,
             dead=work.dead,
             acked=tally.acked,

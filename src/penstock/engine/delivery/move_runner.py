@@ -31,6 +31,7 @@ from penstock.core.errors import (
     UnknownWork,
 )
 from penstock.core.limits import BROWSE_STEPS_MAX, MIB
+from penstock.core.message_states import LEASED, LIVING_STATES
 from penstock.core.move_filter import id_of
 from penstock.core.moved_message import died_in, origin, redriven
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -69,8 +70,6 @@ PAUSE_MS = 100
 PAUSE_MS_MAX = 10_000
 FINISH_SECONDS = 3.0
 NO_COPIES: Mapping[Offset, CopyPlace] = MappingProxyType({})
-LIVING = frozenset({"visible", "in flight", "delayed"})
-IN_FLIGHT = "in flight"
 T = TypeVar("T")
 
 
@@ -170,15 +169,15 @@ class MoveRunner:
         most = self._page_messages
         began_ms = self._topics.clock.monotonic_ms()
         page = await self._delivery.browse(
-            self._source, index=index, start=position, states=LIVING, messages_max=most
+            self._source, index=index, start=position, states=LIVING_STATES, messages_max=most
         )
         after = Offset(page[-1].message.offset + 1) if page else position
         if len(page) < most:
             after = max(after, Offset(position + BROWSE_STEPS_MAX))
         after = min(after, end)
         meant = [one for one in page if self._is_meant(index, end, only, one)]
-        held = {one.message.offset for one in meant if one.state == IN_FLIGHT}
-        free = [one for one in meant if one.state != IN_FLIGHT]
+        held = {one.message.offset for one in meant if one.state == LEASED}
+        free = [one for one in meant if one.state != LEASED]
         moved, failed, taken = await _finish(self._carry(index, free))
         self._held[index] |= held | taken
         self._positions[index] = min([after, *self._held[index]])

@@ -24,12 +24,13 @@ from penstock.core.errors import (
 )
 from penstock.core.limits import BROWSE_STEPS_MAX, LOOK_CALL_SECONDS, MOVE_RATE
 from penstock.core.message import Message
+from penstock.core.message_states import LIVING_STATES
 from penstock.core.move_filter import EVERYTHING, MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_TOPIC_ID, Offset, PartitionId, ShardId, TopicId
 from penstock.engine.delivery.message_copier import Change, MessageCopier
-from penstock.engine.delivery.move_runner import LIVING, MoveRunner, is_there
+from penstock.engine.delivery.move_runner import MoveRunner, is_there
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
 from penstock.engine.delivery.service import Queues
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
@@ -137,7 +138,7 @@ class Moves:
             return _untaken(command, await self._count(source, ends, wanted))
         await self._delivery.open(source, DEFAULT_WORK_GROUP)
         counts = await self._delivery.counts(source)
-        living = counts.visible + counts.in_flight + counts.delayed
+        living = counts.ready + counts.leased + counts.delayed
         return await self._ask(source, msgspec.structs.replace(command, to_move=living))
 
     async def cancel(self, source: Topic, move_id: str) -> Move:
@@ -225,7 +226,7 @@ class Moves:
         count = 0
         for index, last in enumerate(ends):
             first, end = wanted.span(index, last)
-            async for one in self._browse(source, index, first, end, LIVING):
+            async for one in self._browse(source, index, first, end, LIVING_STATES):
                 count += wanted.matches(source.topic_id, index, one.message)
         return count
 

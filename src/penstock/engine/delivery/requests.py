@@ -56,13 +56,13 @@ class Sent(msgspec.Struct, frozen=True, array_like=True):
 class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     """How many messages of a work group are in which state.
 
-    At every moment: sent = visible + in_flight + delayed + dead + acked + moved + expired + purged
+    At every moment: sent = ready + leased + delayed + dead + acked + moved + expired + purged
     + dropped + duplicates."""
 
     sent: int = 0
     """Offered to this group since it was opened."""
-    visible: int = 0
-    in_flight: int = 0
+    ready: int = 0
+    leased: int = 0
     delayed: int = 0
     dead: int = 0
     """Failed for good: archived, or about to be moved."""
@@ -93,7 +93,7 @@ class BrowsedMessage(msgspec.Struct, frozen=True, array_like=True):
     message: Message
     index: int
     state: str
-    """visible, in flight, delayed, dead."""
+    """ready, leased, delayed or dead."""
     deliveries: int
     first_received_ms: int
     until_ms: int

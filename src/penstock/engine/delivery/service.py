@@ -17,6 +17,8 @@ from contextlib import nullcontext, suppress
 from itertools import count
 from typing import TypeVar
 
+import msgspec
+
 from penstock.core.clock import Clock
 from penstock.core.errors import (
     NotLeader,
@@ -30,6 +32,7 @@ from penstock.core.errors import (
 )
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.message import Message, NewMessage
+from penstock.core.message_states import ALL_STATES, current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.receiver import worker_name
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
@@ -42,7 +45,7 @@ from penstock.engine.delivery.forwarded_requests import (
     ForwardedSend,
     There,
 )
-from penstock.engine.delivery.leader import ALL_STATES, LOOKS_MAX, LeaderQueues
+from penstock.engine.delivery.leader import LOOKS_MAX, LeaderQueues
 from penstock.engine.delivery.receipts import read_receipt, sign_receipt
 from penstock.engine.delivery.requests import (
     BrowsedMessage,
@@ -289,9 +292,9 @@ class Queues:
         """Whether a receive of a partition that is led here would, as it seems, get something; the
         same errors as of `receive`."""
         work = self.here.work(topic, index, DEFAULT_WORK_GROUP)
-        if work is None or work.is_held or not work.visible:
+        if work is None or work.is_held or not work.ready:
             return False
-        if work.in_flight >= work.rules.in_flight_max:
+        if work.leased >= work.rules.in_flight_max:
             return False
         return bool(self._receipt_key or self._find_key())
 
@@ -464,10 +467,12 @@ class Queues:
                 )
             )
 
-        there = ForwardedBrowse(
-            topic.topic_id, index, group, Offset(start), tuple(sorted(states)), messages_max
+        words = tuple(sorted(map(old_state, states)))
+        there = ForwardedBrowse(topic.topic_id, index, group, Offset(start), words, messages_max)
+        found = await self._at_leader(
+            topic, index, look, there, list[BrowsedMessage], harmless=True
         )
-        return await self._at_leader(topic, index, look, there, list[BrowsedMessage], harmless=True)
+        return [msgspec.structs.replace(one, state=current_state(one.state)) for one in found]
 
     # Work groups.
 
@@ -634,14 +639,15 @@ class Queues:
             case ForwardedCount(index=index, group=group):
                 return self.here.counts(topic, index, group)
             case ForwardedBrowse(index=index, group=group):
-                return self.here.browse(
+                found = self.here.browse(
                     topic,
                     index,
                     group,
                     start=asked.start,
-                    states=frozenset(asked.states),
+                    states=frozenset(map(current_state, asked.states)),
                     messages_max=asked.messages_max,
                 )
+                return [msgspec.structs.replace(one, state=old_state(one.state)) for one in found]
 
     async def _at_leader(
         self,

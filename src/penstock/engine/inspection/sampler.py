@@ -249,9 +249,9 @@ class _Sum:
         """One more; True if it has anything left to do."""
         self.partitions.append(partition)
         tally, activity = work.tally, work.activity
-        visible, in_flight, delayed = work.visible, work.in_flight, work.delayed
+        ready, leased, delayed = work.ready, work.leased, work.delayed
         numbers = [
-            visible, in_flight, delayed, work.dead, end - work.opened,
+            ready, leased, delayed, work.dead, end - work.opened,
             tally.acked, tally.moved, tally.expired,
             activity.delivered, activity.redelivered, activity.failed,
             activity.discarded + sum(activity.dead.values()),
@@ -260,7 +260,7 @@ class _Sum:
             self.counts = numbers
         else:
             self.counts = [one + more for one, more in zip(self.counts, numbers, strict=True)]
-        return bool(visible or in_flight or delayed)
+        return bool(ready or leased or delayed)
 
     def add_unopened(self, partition: PartitionId, messages: int) -> None:
         """Nobody has asked yet: everything in the log is there to be delivered."""

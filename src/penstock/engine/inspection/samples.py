@@ -13,7 +13,7 @@ class WorkCounts(msgspec.Struct, frozen=True, array_like=True):
     """How many messages of a work group are in which state, and what became of the others."""
 
     ready: int = 0
-    in_flight: int = 0
+    leased: int = 0
     delayed: int = 0
     dead: int = 0
     sent: int = 0

@@ -23,6 +23,7 @@ from penstock.core.errors import InvalidRequest, PenstockError
 from penstock.core.limits import KIB
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
+from penstock.core.message_states import current_state
 from penstock.core.move_filter import read_number
 from penstock.core.types import NO_TOPIC_ID, Offset, ShardId, TopicId
 from penstock.engine.delivery.moves import Moves
@@ -261,7 +262,10 @@ class Traces:
     ) -> Sighting:
         holders = [one for one in known if one.holds]
         message = next((one.message for one in holders if one.message is not None), None)
-        states = next((one.states for one in holders if one.states), ())
+        states = tuple(
+            msgspec.structs.replace(one, state=current_state(one.state))
+            for one in next((one.states for one in holders if one.states), ())
+        )
         written = self._written(shard, holders)
         index = 0 if written is None else written.index
         reaching = min(holders, key=lambda one: one.first_index, default=Known())

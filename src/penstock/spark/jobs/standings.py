@@ -28,7 +28,7 @@ class Lag:
     topic: str
     partition: int
     lag: int
-    """Messages not yet read; of a queue, waiting, in flight and delayed."""
+    """Messages not yet read; of a queue, ready, leased and delayed."""
     arrived: int
     """Since the log or the group began."""
     departed: int

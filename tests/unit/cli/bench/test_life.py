@@ -43,8 +43,8 @@ def test_books_of_several_processes_are_added_up() -> None:
     ("stats", "lost"),
     [
         (QueueStats(), 2),
-        (QueueStats(visible=1), 1),
-        (QueueStats(in_flight=1, delayed=1), 0),
+        (QueueStats(ready=1), 1),
+        (QueueStats(leased=1, delayed=1), 0),
         (QueueStats(dead=1, moved=5), 0),
         (None, None),
         (QueueStats(purged=4, expired=1), 0),

@@ -9,7 +9,7 @@ from penstock.web.queue_lines import GroupCounts, QueueLine
 
 
 def counts(group: str = "queue", **states: int) -> GroupCounts:
-    names = ("visible", "in_flight", "delayed", "dead", "acked", "moved", "expired", "purged",
+    names = ("ready", "leased", "delayed", "dead", "acked", "moved", "expired", "purged",
              "dropped", "duplicates")  # fmt: skip
     every = dict.fromkeys(names, 0) | states
     total = sum(every.values())
@@ -49,8 +49,8 @@ def lag(group: str, committed: int, end: int | None) -> GroupLag:
 
 def test_rates_are_differences() -> None:
     """In two seconds 100 were sent, 60 taken and 40 of them done."""
-    before = Look(at_ms=1_000, queues=(line("jobs", counts(visible=10, acked=5)),))
-    now = Look(at_ms=3_000, queues=(line("jobs", counts(visible=50, in_flight=20, acked=45)),))
+    before = Look(at_ms=1_000, queues=(line("jobs", counts(ready=10, acked=5)),))
+    now = Look(at_ms=3_000, queues=(line("jobs", counts(ready=50, leased=20, acked=45)),))
     frame = make_frame(now, before)
     (row,) = frame.queues
     assert (row.in_rate, row.out_rate, row.ack_rate) == (50, 30, 20)
@@ -60,12 +60,12 @@ def test_rates_are_differences() -> None:
 
 
 def test_without_an_earlier_look_there_are_no_rates() -> None:
-    now = Look(at_ms=3_000, queues=(line("jobs", counts(visible=50)),))
+    now = Look(at_ms=3_000, queues=(line("jobs", counts(ready=50)),))
     for before in (None, now):
         frame = make_frame(now, before)
         assert frame.queues[0].in_rate is None
         assert frame.totals.in_rate is None
-        assert frame.totals.visible == 50
+        assert frame.totals.ready == 50
 
 
 def test_a_queue_that_is_new_or_whose_counters_went_back_has_no_rate() -> None:
@@ -77,7 +77,7 @@ def test_a_queue_that_is_new_or_whose_counters_went_back_has_no_rate() -> None:
 
 
 def test_a_row_for_each_work_group() -> None:
-    look = Look(at_ms=0, queues=(line("jobs", counts("audit", acked=1), counts(visible=1)),))
+    look = Look(at_ms=0, queues=(line("jobs", counts("audit", acked=1), counts(ready=1)),))
     assert [(row.queue, row.group) for row in make_frame(look, None, sorting="name").queues] == [
         ("jobs", "audit"),
         ("jobs", "queue"),
@@ -88,12 +88,12 @@ def test_a_row_for_each_work_group() -> None:
     ("states", "level"),
     [
         ({}, Level.FINE),
-        ({"visible": 1_000}, Level.FINE),
-        ({"visible": 1_001}, Level.ATTENTION),
+        ({"ready": 1_000}, Level.FINE),
+        ({"ready": 1_001}, Level.ATTENTION),
         ({"delayed": 10_001}, Level.ATTENTION),
         ({"dead": 101}, Level.ATTENTION),
         ({"delayed": 50_001}, Level.WARNING),
-        ({"visible": 6_000, "in_flight": 5_000}, Level.CRITICAL),
+        ({"ready": 6_000, "leased": 5_000}, Level.CRITICAL),
         ({"dead": 1_001}, Level.CRITICAL),
     ],
 )
@@ -115,10 +115,10 @@ def test_order(sorting: Sorting, names: list[str]) -> None:
     queues = {
         "calm": counts(),
         "letters": counts(dead=1),
-        "busy": counts(visible=500),
-        "critical": counts(visible=20_000),
+        "busy": counts(ready=500),
+        "critical": counts(ready=20_000),
     }
-    earlier = queues | {"busy": counts(visible=1)}
+    earlier = queues | {"busy": counts(ready=1)}
     before, now = (
         Look(at_ms=at_ms, queues=tuple(line(name, one) for name, one in every.items()))
         for at_ms, every in ((0, earlier), (1_000, queues))

@@ -50,9 +50,9 @@ def test_one_frame_for_people(capsys: Captured, broker: WebBroker) -> None:
     make_queue(broker, "jobs", 3)
     lines = told(capsys, "--once", "--prefix", "jobs").splitlines()
     assert "node 1 leads" in lines[0]
-    assert lines[1].startswith("waiting 3  in flight 0  delayed 0  dead 0  in 0/s")
+    assert lines[1].startswith("ready 3  leased 0  delayed 0  dead 0  in 0/s")
     assert lines[3].split() == [
-        "QUEUE", "GROUP", "STATE", "WAITING", "IN", "FLIGHT", "DELAYED", "DEAD", "OLDEST", "IN/S",
+        "QUEUE", "GROUP", "STATE", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST", "IN/S",
         "OUT/S", "ACK/S",
     ]  # fmt: skip
     assert lines[4].split()[:7] == ["jobs", "queue", "fine", "3", "0", "0", "0"]
@@ -64,7 +64,7 @@ def test_one_frame_for_programs(capsys: Captured, broker: WebBroker) -> None:
     out = told(capsys, "--once", "--json", "--prefix", "tasks")
     assert len(out.splitlines()) == 1
     (row,) = msgspec.json.decode(out)["queues"]
-    assert (row["queue"], row["visible"], row["lag"], row["paused"]) == ("tasks", 2, 2, True)
+    assert (row["queue"], row["ready"], row["lag"], row["paused"]) == ("tasks", 2, 2, True)
     assert row["level"] == "fine"
     document = msgspec.json.decode(out)
     assert [node["alive"] for node in document["nodes"]] == [True]
@@ -85,8 +85,8 @@ def test_rates_of_a_real_broker(broker: WebBroker) -> None:
     frames = watch(watched, interval=2.0, sorting="trouble", wait=wait, once=False)
     first, _ = next(frames)
     second, _ = next(frames)
-    assert (first.queues[0].visible, first.queues[0].in_rate) == (1, None)
-    assert (second.queues[0].visible, second.queues[0].in_rate) == (11, 5.0)
+    assert (first.queues[0].ready, first.queues[0].in_rate) == (1, None)
+    assert (second.queues[0].ready, second.queues[0].in_rate) == (11, 5.0)
 
 
 def test_no_queues(capsys: Captured) -> None:
@@ -163,7 +163,7 @@ def screen(frame: Frame, lines: int | None) -> list[str]:
 
 
 def row(name: str, **changes: int) -> QueueRow:
-    states = {"visible": 0, "in_flight": 0, "delayed": 0, "dead": 0} | changes
+    states = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0} | changes
     return QueueRow(queue=name, group="queue", paused=False, oldest_age_ms=90_000, **states)
 
 

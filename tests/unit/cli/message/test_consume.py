@@ -86,7 +86,7 @@ def test_leases(commands: Commands) -> None:
     ]
     assert commands.said("consume", "jobs", "--ack", "-e", "-f", r"%v %d\n") == "b 2\nc 2\n"
     (counts,) = commands.document("queue", "describe", "jobs")["groups"]
-    assert (counts["in_flight"], counts["visible"], counts["acked"]) == (1, 0, 2)
+    assert (counts["leased"], counts["ready"], counts["acked"]) == (1, 0, 2)
     second = commands.said("consume", "jobs", "--group", "other", "--ack", "-n", "1")
     assert second == "a\n"
 

@@ -92,7 +92,7 @@ def test_what_only_queues_understand(commands: Commands) -> None:
     commands.said("produce", "jobs", "-q", "--priority", "9", stdin=b"first\n")
     commands.said("produce", "jobs", "-q", "--delay", "1h", stdin=b"later\n")
     states = [(one["body"], one["state"]) for one in commands.document("peek", "jobs")["messages"]]
-    assert states == [("soon", "visible"), ("first", "visible"), ("later", "delayed")]
+    assert states == [("soon", "ready"), ("first", "ready"), ("later", "delayed")]
     assert commands.said("consume", "jobs", "--ack", "--exit") == "first\nsoon\n"
     commands.said("topic", "create", "plain")
     told = commands.complaint(1, "produce", "plain", "--delay", "1h", "--ttl", "2h", stdin=b"x\n")

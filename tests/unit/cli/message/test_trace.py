@@ -49,13 +49,13 @@ def test_the_life_of_a_job(commands: Commands) -> None:
     message, _ = ids(commands, "jobs")
     (waiting,) = seen(commands, message)
     assert waiting["states"] == [
-        {"group": "queue", "state": "visible", "deliveries": 0, "until_ms": None, "reason": ""}
+        {"group": "queue", "state": "ready", "deliveries": 0, "until_ms": None, "reason": ""}
     ]
     commands.said("consume", "jobs", "-n", "1", "--release")
     assert seen(commands, message)[0]["states"][0]["deliveries"] == 1
     commands.said("consume", "jobs", "-n", "1", "--lease", "1h")
     told = commands.said("trace", message)
-    assert "\nstate       group queue: in flight, 2 deliveries, until 20" in told
+    assert "\nstate       group queue: leased, 2 deliveries, until 20" in told
     events = [row.split(maxsplit=2)[2] for row in told.splitlines() if row.startswith("event")]
     who = r"to \S+ \(native, 127\.0\.0\.1:\d+\), group queue"
     for row, expected in zip(

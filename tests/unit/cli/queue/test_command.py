@@ -64,7 +64,7 @@ def test_a_queue_from_its_making_to_its_end(capsys: Captured) -> None:
     )  # fmt: skip
     assert made == "queue life is made\nqueue life-dlq is made\n"
     lines = said(capsys, "list", "--prefix", "life").splitlines()
-    assert lines[0].startswith("QUEUE     KIND  GROUP  VISIBLE  IN FLIGHT  DELAYED  DEAD  OLDEST")
+    assert lines[0].startswith("QUEUE     KIND  GROUP  READY  LEASED  DELAYED  DEAD  OLDEST")
     assert lines[1].split() == ["life", "fifo", "queue", "0", "0", "0", "0", "-", "life-dlq"]
     told = said(capsys, "describe", "life")
     assert told.startswith("queue life: fifo, 1 partition\n")
@@ -119,7 +119,7 @@ def test_messages(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     assert received[1]["headers"]["a"] == "b=c"
     said(capsys, "receive", "post", "--ack", "--wait", "1s")
     (counts,) = document(capsys, "describe", "post")["groups"]
-    assert (counts["in_flight"], counts["acked"], counts["delayed"]) == (2, 1, 2)
+    assert (counts["leased"], counts["acked"], counts["delayed"]) == (2, 1, 2)
     assert said(capsys, "cancel", "post", "0", "4") == "message 0:4 of post is called off\n"
     assert "does not wait" in complaint(capsys, 1, "cancel", "post", "0", "4")
 
@@ -140,7 +140,7 @@ def test_destructive_verbs_ask(capsys: Captured, monkeypatch: pytest.MonkeyPatch
         assert "add --yes" in complaint(capsys, 1, *arguments)
         monkeypatch.setattr("sys.stdin", Terminal("deer\n"))
         assert "that was not its name" in complaint(capsys, 1, *arguments)
-    assert document(capsys, "describe", "dear")["groups"][0]["visible"] == 2
+    assert document(capsys, "describe", "dear")["groups"][0]["ready"] == 2
     monkeypatch.setattr("sys.stdin", Terminal("dear\n"))
     assert said(capsys, "purge", "dear") == "queue dear is purged\n"
     assert document(capsys, "describe", "dear")["groups"][0]["purged"] == 2
@@ -230,7 +230,7 @@ def test_dead_letters(broker: WebBroker, capsys: Captured, monkeypatch: pytest.M
     said(capsys, "create", "bills", "--dead-letter-topic", "bills-dlq")
     said(capsys, "send", "bills", "a", "b", "c")
     reject_all(broker, "bills", "no such customer")
-    while document(capsys, "describe", "bills-dlq")["groups"][0]["visible"] < 3:
+    while document(capsys, "describe", "bills-dlq")["groups"][0]["ready"] < 3:
         pass  # The broker moves them by itself.
     assert said(capsys, "peek", "bills-dlq").splitlines()[1].endswith("  no such customer")
     assert run(["queue", "moves", "bills-dlq"]) == 0
@@ -265,4 +265,4 @@ def test_dead_messages_that_stayed(broker: WebBroker, capsys: Captured) -> None:
     assert told == "2 dead messages of stay stay where they are\n"
     assert document(capsys, "dead", "stay", "discard", "--yes") == {"messages": 2}
     (counts,) = document(capsys, "describe", "stay")["groups"]
-    assert (counts["visible"], counts["dead"], counts["purged"]) == (1, 0, 2)
+    assert (counts["ready"], counts["dead"], counts["purged"]) == (1, 0, 2)

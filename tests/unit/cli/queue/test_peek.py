@@ -18,11 +18,12 @@ def test_peek(commands: Commands) -> None:
     }, "the long way says the same"
     found = commands.document("peek", "post", "--state", "delayed,in-flight")["messages"]
     assert [one["body"] for one in found] == ["later"]
+    assert commands.document("peek", "post", "--state", "delayed,leased")["messages"] == found
     assert found[0]["headers"] == {"penstock-delay-ms": "3600000"}
     found = commands.document("peek", "post", "-n", "1", "--from", "1", "-p", "0")["messages"]
     assert [(one["body"], one["headers"]) for one in found] == [("two", {"a": "1"})]
     assert commands.talk("peek", "post", "--state", "dead") == "no messages\n"
-    assert "must be some of visible" in commands.complaint(2, "peek", "post", "--state", "lost")
+    assert "must be some of ready" in commands.complaint(2, "peek", "post", "--state", "lost")
     assert "there is no topic" in commands.complaint(1, "peek", "nowhere")
 
 

@@ -47,7 +47,7 @@ def test_what_is_covered_is_done(play: Play) -> None:
         assert await queue.cover(0, 0, 6, dead={2: "no address"}) == 6
         assert await queue.cover(0, 0, 6, dead={2: "nothing at all"}) == 0
         stats = await queue.stats()
-        assert (stats.acked, stats.dead, stats.visible) == (5, 1, 4)
+        assert (stats.acked, stats.dead, stats.ready) == (5, 1, 4)
         (dead,) = await queue.peek(states=["dead"])
         assert (dead.offset, dead.reason, dead.deliveries) == (2, "no address", 1)
         assert [one.body for one in await queue.receive(10, wait=20)] == [6, 7, 8, 9]

@@ -89,7 +89,7 @@ def test_what_was_sent_and_not_answered_is_there_once(
             assert counts.dead == 0
             assert await values(node) == [b"0", b"1", b"2", b"3", b"4"]
             dlq = await node.delivery.counts(node.engine.topics.topic("orders_dlq"))
-            assert (dlq.visible, dlq.duplicates) == (5, 10), "each was sent three times"
+            assert (dlq.ready, dlq.duplicates) == (5, 10), "each was sent three times"
 
     asyncio.run(story())
 
@@ -109,7 +109,7 @@ def test_who_dies_between_sending_and_burying_leaves_one_letter(
         monkeypatch.setattr(nodes[1].delivery, "bury", bury_never)
         await nodes[1].delivery.send(topic, [NewMessage(b"only")])
         await kill(nodes[1], topic, count=1)
-        await counts_until(nodes[1], dlq, lambda counts: counts.visible == 1)
+        await counts_until(nodes[1], dlq, lambda counts: counts.ready == 1)
         assert (await nodes[1].delivery.counts(topic)).dead == 1
         await nodes.stop()
         await nodes.start()

@@ -44,7 +44,7 @@ def test_copies_go_the_same_way_every_time_and_count_once(tmp_path: Path) -> Non
                 sent = await courier_of(node).deliver(node.engine.topics.topic("orders"), copies)
                 assert (sorted(sent.places), sent.refused) == ([0, 1, 2, 3], {})
             counts = await node.delivery.counts(topic)
-            assert (counts.visible, counts.duplicates) == (4, 4)
+            assert (counts.ready, counts.duplicates) == (4, 4)
             keyed = (murmur2(b"k") & 0x7FFFFFFF) % 3
             for index in range(3):
                 page = await node.delivery.browse(topic, index=index)

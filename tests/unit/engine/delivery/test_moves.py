@@ -63,7 +63,7 @@ def test_letters_go_back_to_where_they_died(tmp_path: Path) -> None:
             assert (move.state, move.moved, move.failed) == (MoveState.COMPLETED, 30, 0)
             assert move.ended_ms >= move.started_ms > 0
             counts = await node.delivery.counts(dlq)
-            assert (counts.visible, counts.in_flight, counts.acked) == (0, 0, 30)
+            assert (counts.ready, counts.leased, counts.acked) == (0, 0, 30)
             back = await node.delivery.receive(topic, messages_max=100, wait_ms=1_000)
             while len(back) < 30:
                 back += await node.delivery.receive(topic, messages_max=100, wait_ms=1_000)
@@ -93,7 +93,7 @@ def test_only_what_is_meant_is_moved_and_a_dry_run_moves_nothing(tmp_path: Path)
             assert sorted(await values(node, "other")) == [b"a1", b"b1"]
             left = await node.delivery.browse(dlq)
             assert [one.message.value for one in left] == [b"a2", b"b2", b"c"]
-            assert {(one.state, one.deliveries) for one in left} == {("visible", 0)}
+            assert {(one.state, one.deliveries) for one in left} == {("ready", 0)}
             ids = (dict(left[1].message.headers)[card.MESSAGE_ID] or b"").decode()
             await node.engine.moves.start(dlq, other, filter=MoveFilter(ids=(ids,)))
             await ended(node, dlq)
@@ -130,14 +130,14 @@ def test_a_move_can_be_stopped(tmp_path: Path) -> None:
             begun = await node.engine.moves.start(dlq, rate=1)
             with pytest.raises(MoveRunning):
                 await node.engine.moves.start(dlq)
-            await counts_until(node, topic, lambda counts: counts.visible == 1)
+            await counts_until(node, topic, lambda counts: counts.ready == 1)
             stopping = await node.engine.moves.cancel(dlq, begun.move_id)
             assert stopping.state is MoveState.CANCELLING
             move = await ended(node, dlq)
             assert move.state is MoveState.CANCELLED
             assert 1 <= move.moved < 9
             counts = await node.delivery.counts(dlq)
-            assert (counts.visible, counts.in_flight) == (9 - move.moved, 0)
+            assert (counts.ready, counts.leased) == (9 - move.moved, 0)
             with pytest.raises(UnknownMove, match="CANCELLED"):
                 await node.engine.moves.cancel(dlq, begun.move_id)
             with pytest.raises(UnknownMove):
@@ -172,7 +172,7 @@ def test_what_has_no_way_stays_and_is_counted(tmp_path: Path) -> None:
             assert (move.moved, move.failed) == (3, 1)
             assert await values(node, "small") == [b"c", b"d", b"e"]
             counts = await node.delivery.counts(dlq)
-            assert (counts.visible, counts.in_flight, counts.dead) == (1, 0, 0)
+            assert (counts.ready, counts.leased, counts.dead) == (1, 0, 0)
 
     asyncio.run(story())
 
@@ -188,7 +188,7 @@ def test_what_a_worker_has_is_his(tmp_path: Path) -> None:
             assert [one.message.value for one in leased] == [b"a", b"b"]
             other = await node.engine.topics.create_topic("other", 1, {})
             await node.engine.moves.start(dlq, other)
-            await counts_until(node, other, lambda counts: counts.visible == 1)
+            await counts_until(node, other, lambda counts: counts.ready == 1)
             done, not_done = (one.receipt for one in leased)
             await node.delivery.settle(
                 dlq, [(done, Verdict.ACK, 0, ""), (not_done, Verdict.RELEASE, 0, "")]
@@ -247,7 +247,7 @@ def test_whoever_dies_on_the_way_leaves_nothing_twice(
         await nodes[1].engine.moves.start(dlq)
         await until(lambda: pages == 2)
         done = (await nodes[1].delivery.counts(dlq)).acked
-        assert 0 < done < (await nodes[1].delivery.counts(topic)).visible, "some are there twice"
+        assert 0 < done < (await nodes[1].delivery.counts(topic)).ready, "some are there twice"
         monkeypatch.setattr(MoveRunner, "_settle", settle)
         await nodes.stop()
         await nodes.start()
@@ -282,7 +282,7 @@ def test_copies_that_take_longer_than_the_lease_leave_nothing_behind(
                 nonlocal times
                 times += 1
                 if times == 1:
-                    await counts_until(node, dlq, lambda counts: counts.visible == 3)
+                    await counts_until(node, dlq, lambda counts: counts.ready == 3)
                     if somebody:
                         taken[:] = [one.receipt for one in await node.delivery.receive(dlq)]
                 return await settle(runner, *rest)
@@ -313,12 +313,12 @@ def test_a_queue_that_is_deleted_ends_its_move(
             _, dlq = await with_letters(node, [b"%d" % number for number in range(5)])
             other = await node.engine.topics.create_topic("other", 1, {})
             await node.engine.moves.start(dlq, other, rate=2)
-            await counts_until(node, other, lambda counts: counts.visible > 0)
+            await counts_until(node, other, lambda counts: counts.ready > 0)
             await node.engine.topics.delete_topic("other")
             move = await ended(node, dlq)
             assert move.state is MoveState.FAILED
             assert "should go to" in move.failure
-            assert (await node.delivery.counts(dlq)).in_flight == 0
+            assert (await node.delivery.counts(dlq)).leased == 0
             await node.engine.moves.start(dlq, rate=2)
             await node.engine.topics.delete_topic("orders_dlq")
             move = await ended(node, dlq)
@@ -344,14 +344,14 @@ def test_dead_messages_that_stayed_are_decided_about_where_they_are(tmp_path: Pa
             assert await discard(topic, filter=MoveFilter(body="light")) == 2
             assert await redrive(topic, filter=MoveFilter(topic="bills")) == 0
             counts = await node.delivery.counts(topic)
-            assert (counts.visible, counts.dead, counts.purged) == (2, 2, 2)
+            assert (counts.ready, counts.dead, counts.purged) == (2, 2, 2)
             now_ms = node.engine.topics.clock.wall_ms()
             assert await discard(topic, filter=MoveFilter(until_ms=1)) == 0
             late = MoveFilter(from_ms=now_ms - 3_600_000, topic="orders", group="queue")
             assert await redrive(topic, filter=late) == 2
             await kill(node, topic, count=4)
             assert await redrive(topic) == 4
-            assert (await node.delivery.counts(topic)).visible == 4
+            assert (await node.delivery.counts(topic)).ready == 4
 
     asyncio.run(story())
 
@@ -377,7 +377,7 @@ def test_a_move_outlives_the_node_that_carries_it_out(tmp_path: Path) -> None:
         assert move.moved <= 60
         topic = asked.engine.topics.topic("orders")
         assert Counter(await values(asked, "orders")) == Counter(bodies)
-        assert (await asked.delivery.counts(topic)).visible == 60
+        assert (await asked.delivery.counts(topic)).ready == 60
         assert (await asked.delivery.counts(dlq)).acked == 60
         await asyncio.gather(*map(nodes.stop, list(nodes.running)))
 

@@ -61,7 +61,7 @@ def test_a_message_is_sent_leased_and_acked(tmp_path: Path) -> None:
         assert await queues.settle(topic, acks(got)) == [Outcome.DONE] * 3
         assert await queues.settle(topic, acks(got)) == [Outcome.GONE] * 3
         counts = await queues.counts(topic)
-        assert (counts.sent, counts.acked, counts.visible, counts.in_flight) == (3, 3, 0, 0)
+        assert (counts.sent, counts.acked, counts.ready, counts.leased) == (3, 3, 0, 0)
 
     on_one_node(tmp_path, story)
 
@@ -149,7 +149,7 @@ def test_an_id_that_was_seen_is_a_duplicate(tmp_path: Path) -> None:
     on_one_node(tmp_path, story, {"queue.deduplication": "id"})
 
 
-def test_who_does_not_wait_is_told_that_too_many_are_in_flight(tmp_path: Path) -> None:
+def test_who_does_not_wait_is_told_that_too_many_are_leased(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
         await queues.send(topic, numbered(3))
         got = await queues.receive(topic, messages_max=10)
@@ -174,7 +174,7 @@ def test_looking_touches_nothing(tmp_path: Path) -> None:
         seen = await queues.browse(topic)
         assert [(one.message.offset, one.state, one.reason) for one in seen] == [
             (0, "dead", "torn"),
-            (1, "visible", ""),
+            (1, "ready", ""),
             (2, "delayed", ""),
         ]
         assert await queues.counts(topic) == before
@@ -197,7 +197,7 @@ def test_what_is_dead_or_scheduled_can_be_called_back_or_off(tmp_path: Path) -> 
         assert await queues.cancel(topic, [(0, Offset(1)), (0, Offset(0))]) == 1
         assert await queues.purge(topic) == 2
         counts = await queues.counts(topic)
-        assert (counts.purged, counts.visible, counts.delayed) == (3, 0, 0)
+        assert (counts.purged, counts.ready, counts.delayed) == (3, 0, 0)
 
     on_one_node(tmp_path, story)
 
@@ -266,7 +266,7 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
             b"0", b"0", b"0", b"1", b"1", b"1", b"2", b"2", b"2", b"3", b"3", b"3"
         ]  # fmt: skip
         counts = await nodes[2].engine.delivery.counts(topic)
-        assert (counts.sent, counts.in_flight) == (12, 12)
+        assert (counts.sent, counts.leased) == (12, 12)
         assert await nodes[3].engine.delivery.settle(topic, acks(got)) == [Outcome.DONE] * 12
         seen = [await nodes[NodeId(1)].engine.delivery.browse(topic, index=one) for one in range(4)]
         assert seen == [[], [], [], []]
@@ -333,7 +333,7 @@ def test_what_was_leased_for_somebody_who_has_gone_goes_back(tmp_path: Path) -> 
         await asyncio.gather(asking, return_exceptions=True)
         work = queues.work_here(topic, 0, "queue")
         assert work is not None
-        await until(lambda: work.epoch == 1 and not work.in_flight)
+        await until(lambda: work.epoch == 1 and not work.leased)
         got = await queues.receive(topic, messages_max=2)
         assert [one.deliveries for one in got] == [1, 1]
 
@@ -363,7 +363,7 @@ def test_what_was_granted_in_the_moment_of_going_goes_back_too(tmp_path: Path) -
         shard.submit = submit  # type: ignore[method-assign]
         work = queues.work_here(topic, 0, "queue")
         assert work is not None
-        await until(lambda: work.in_flight == 1)
+        await until(lambda: work.leased == 1)
         again = await queues.receive(topic, messages_max=3)
         assert [one.deliveries for one in again] == [1, 1]
 

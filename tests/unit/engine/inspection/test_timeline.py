@@ -156,7 +156,7 @@ def test_the_dead_are_revived_and_nobody_else() -> None:
         assert whats([*failed, line(3, revive), again])[2:] == ["delivered"], "it had not died"
         anew = leased(4, epoch=2, deliveries=1)
         assert whats([*failed, line(3, revive), anew])[2:] == ["revived", "delivered"]
-        waits = State(group="g", state="visible", deliveries=0)
+        waits = State(group="g", state="ready", deliveries=0)
         assert whats([*failed, line(3, revive)], waits)[2:] == ["revived"]
         assert whats([*failed, line(3, revive)])[2:] == []
 

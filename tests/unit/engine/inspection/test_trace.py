@@ -98,7 +98,7 @@ def test_what_is_said_too_late_and_leases_that_end(tmp_path: Path) -> None:
                 ("extended", "fast"),
             ]
             assert seen.happenings[1].time_ms == seen.happenings[0].until_ms
-            assert seen.states[0].state == "in flight"
+            assert seen.states[0].state == "leased"
             assert seen.states[0].until_ms == seen.happenings[-1].until_ms
 
     asyncio.run(story())

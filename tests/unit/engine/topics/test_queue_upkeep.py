@@ -168,12 +168,12 @@ def test_leases_end_and_done_messages_go_without_being_asked(tmp_path: Path) -> 
         await engine.topics.produce(topic, 0, build_batch(5), Acks.ALL)
         running = led(nodes, partition)
         await acquire(running, partition, 3, lease_ms=1)
-        await until(lambda: work(nodes, partition).visible == 5)
+        await until(lambda: work(nodes, partition).ready == 5)
         epoch = await acquire(running, partition, 3)
         await ack(running, partition, 1, 3, epoch)
         await ack(running, partition, 0, 1, epoch)
         await until(lambda: engine.topics.bounds(topic, 0) == (3, 5))
-        assert work(nodes, partition).visible == 2
+        assert work(nodes, partition).ready == 2
         await nodes.stop()
 
     asyncio.run(story())
@@ -317,11 +317,11 @@ def test_the_clock_is_turned_when_something_is_due_and_only_then(tmp_path: Path)
         await acquire(rig.running, rig.partition, 2)
         rig.clock.advance(4_999)
         await rig.tick()
-        assert rig.work.in_flight == 2
+        assert rig.work.leased == 2
         assert rig.running.machine.queues.time_ms < rig.clock.wall_ms(), "nothing was written"
         rig.clock.advance(1)
         await rig.tick()
-        assert rig.work.in_flight == 0
+        assert rig.work.leased == 0
         await rig.running.close()
 
     asyncio.run(story())
@@ -339,7 +339,7 @@ def test_many_leases_that_end_at_once_take_several_turns(
         rig.clock.advance(5_000)
         rig.duties.tick(ALL, rig.running)
         rig.duties.tick(ALL, rig.running)  # One turn at a time.
-        await until(lambda: rig.work.in_flight == 0)
+        await until(lambda: rig.work.leased == 0)
         await rig.running.close()
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ ROWS = 100
 _KEYS: Mapping[str, Callable[[QueueRow], float | str]] = {
     "name": lambda row: row.reading.queue,
     "ready": lambda row: row.reading.ready,
-    "in_flight": lambda row: row.reading.in_flight,
+    "leased": lambda row: row.reading.leased,
     "delayed": lambda row: row.reading.delayed,
     "dead": lambda row: row.reading.dead_letters,
     "oldest": lambda row: row.reading.oldest_age_ms or 0,

@@ -12,18 +12,18 @@ is right after every change; rates come from the watch, which looks every few se
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 
 import msgspec
 from starlette.requests import Request
 
 from penstock.core.configs import ConfigKind
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.message_states import ALL_STATES, STATES, current_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Priorities
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery.leader import ALL_STATES
 from penstock.engine.delivery.requests import QueueCounts
 from penstock.machines.topics import Topic
 from penstock.watch.history import queue_key
@@ -56,15 +56,9 @@ ROWS = 25
 PATIENCE_SECONDS = 2.0
 """How long a page waits for a partition that has no leader now, before it says so."""
 SLOW = "Some partitions cannot be reached now: what is here is what was known last."
-POINTS = ("ready", "in_flight", "ack_rate")
+POINTS = ("ready", "leased", "ack_rate")
 TABS = ("messages", "dead", "workers", "send", "settings")
 WORKERS_SHOWN = 100
-_STATES: Mapping[str, frozenset[str]] = {
-    "ready": frozenset({"visible"}),
-    "in-flight": frozenset({"in flight"}),
-    "delayed": frozenset({"delayed"}),
-    "dead": frozenset({"dead"}),
-}
 
 
 class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +97,8 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "group": group,
         "groups": groups,
         "now_ms": node.engine.topics.clock.wall_ms(),
-        "ready": counts.visible,
-        "in_flight": counts.in_flight,
+        "ready": counts.ready,
+        "leased": counts.leased,
         "delayed": counts.delayed,
         "dead": counts.dead,
         "letters": None if letters is None else letters.name,
@@ -173,8 +167,8 @@ async def _counts(
     if reading is None:
         raise Unavailable(problem)
     known = QueueCounts(
-        visible=reading.ready,
-        in_flight=reading.in_flight,
+        ready=reading.ready,
+        leased=reading.leased,
         delayed=reading.delayed,
         dead=reading.dead,
         acked=reading.acked,
@@ -184,17 +178,17 @@ async def _counts(
 
 async def _messages(node: Node, topic: Topic, group: str, request: Request) -> dict[str, object]:
     asked = request.query_params
-    state = asked.get("state", "")
+    state = current_state(asked.get("state", ""))
     wanted = BrowseWanted(
         group=group,
-        states=_STATES.get(state, ALL_STATES),
+        states=frozenset({state}) if state in STATES else ALL_STATES,
         written=asked.get("from", "0"),
         limit=ROWS,
     )
     page = await browse(node, topic, wanted)
     return {
-        "state": state if state in _STATES else "",
-        "states": list(_STATES),
+        "state": state if state in STATES else "",
+        "states": list(STATES),
         "rows": [queue_row(topic, group, one) for one in page.found],
         "next": page.next,
         "begins": "from" not in asked,
@@ -218,7 +212,7 @@ async def _dead(
     if letters is not None and request.query_params.get("box") != HERE:
         box, where, work, total = LETTERS, letters, DEFAULT_WORK_GROUP, lying
     elif own and not counts.dead:
-        box, total = OWN, counts.visible + counts.in_flight + counts.delayed
+        box, total = OWN, counts.ready + counts.leased + counts.delayed
     found = await letter_box(node, where, work, request, box=box, total=total)
     chosen = await _chosen(node, where, work, request)
     return {
@@ -254,7 +248,7 @@ async def _letters(node: Node, topic: Topic) -> tuple[Topic | None, int]:
             counts = await node.delivery.counts(found)
     except (PenstockError, TimeoutError):
         return found, 0
-    return found, counts.visible + counts.in_flight + counts.delayed + counts.dead
+    return found, counts.ready + counts.leased + counts.delayed + counts.dead
 
 
 def setting_lines(topic: Topic) -> list[SettingLine]:
@@ -309,7 +303,7 @@ def _points(broker: Broker, topic: Topic, group: str) -> dict[str, list[float]]:
 
 
 def _oldest(node: Node, counts: QueueCounts) -> int | None:
-    if counts.oldest_ms < 0 or not counts.visible + counts.in_flight + counts.delayed:
+    if counts.oldest_ms < 0 or not counts.ready + counts.leased + counts.delayed:
         return None
     return max(0, node.engine.topics.clock.wall_ms() - counts.oldest_ms)
 

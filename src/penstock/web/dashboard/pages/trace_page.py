@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 
 from penstock.core.errors import PenstockError
+from penstock.core.message_states import LEASED
 from penstock.engine.cluster.node import Node
 from penstock.web.broker import Broker, node_of
 from penstock.web.dashboard.live.search_cache import Remembered
@@ -51,7 +52,7 @@ _MEANINGS = {
     "cancelled": "called off before anybody had it",
     "purged": "dropped with all others",
 }
-_STATE_TONES = {"dead": "critical", "in flight": "good", "delayed": "attention"}
+_STATE_TONES = {"dead": "critical", LEASED: "good", "delayed": "attention"}
 
 _searches: "WeakKeyDictionary[Node, Remembered[TraceInfo]]" = WeakKeyDictionary()
 
@@ -161,7 +162,7 @@ def _chapter(one: Sighting, form: str) -> Chapter:
         states=[
             StateWord(
                 group=state.group,
-                word="ready" if state.state == "visible" else state.state,
+                word=state.state,
                 tone=_STATE_TONES.get(state.state, ""),
                 detail=plain(state.reason),
             )

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.core import delivery_headers as card
 from penstock.core.message import Header, Message
+from penstock.core.message_states import LEASED
 from penstock.core.move_filter import id_of, read_number
 from penstock.core.types import Offset
 from penstock.engine.delivery.requests import BrowsedMessage
@@ -20,7 +21,7 @@ from penstock.web.dashboard.widgets.payloads import Payload, plain, preview, rea
 from penstock.web.queue_browser import as_letter
 
 KEY_CHARACTERS = 400
-STATE_TONES = {"in flight": "good", "delayed": "attention", "dead": "critical"}
+STATE_TONES = {LEASED: "good", "delayed": "attention", "dead": "critical"}
 
 
 class ShownHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +70,13 @@ def queue_row(topic: Topic, group: str, one: BrowsedMessage) -> ShownMessage:
     """A message of a queue, in a list."""
     letter = as_letter(topic, group, one)
     shown = _shown(topic, one.index, letter)
-    state = "ready" if one.state == "visible" else one.state
     is_dead = one.state == "dead"
     deliveries = one.deliveries
     if not is_dead and shown.died_in:
         deliveries = read_number(letter.header(card.DEAD_DELIVERIES), one.deliveries)
     return msgspec.structs.replace(
         shown,
-        state=state,
+        state=one.state,
         tone=STATE_TONES.get(one.state, ""),
         deliveries=deliveries,
         until_ms=-1 if is_dead else one.until_ms,
