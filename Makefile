@@ -148,6 +148,10 @@ screenshots: $(INSTALLED) ## Pictures of every page of the dashboard, into build
 soak: setup ## The long tests: many seeds, many power cuts
 	$(BIN)/python -m tests.soak.run $(ARGS)
 
+.PHONY: flaky
+flaky: setup ## Search for flaky tests: all of them, often, in random orders, half the time under load
+	$(BIN)/python -m tests.soak.flaky $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 .PHONY: lock
 lock: setup ## Renew requirements/*.lock from pyproject.toml
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server \

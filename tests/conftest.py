@@ -2,6 +2,9 @@
 
 `--rewrite` records scenario outputs anew instead of comparing them. Read the difference before you
 commit it: it is the change of behaviour you are signing for.
+
+`--shuffle SEED` runs the tests in a random order, the same for the same seed: files in any order,
+and the tests of a file in any order, so that what the tests of a file share is still made once.
 """
 
 import logging
@@ -10,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.order import shuffled
 
 # Properties run the same examples every time: a test passes or fails, it does not flicker. The
 # thorough profile (HYPOTHESIS_PROFILE=thorough) looks further, with fresh examples.
@@ -30,6 +35,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=False,
         help="record the outputs of tests/scenarios anew",
     )
+    parser.addoption(
+        "--shuffle", type=int, default=None, metavar="SEED", help="run tests in a random order"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        items[:] = shuffled(items, seed, by=lambda item: item.path)
 
 
 @pytest.fixture

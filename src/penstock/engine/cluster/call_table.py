@@ -1,11 +1,50 @@
 """The table of remote calls: everything that one node asks of another.
 
-    name            request          reply                                    seconds
+    name            request            reply                           seconds
 
-    audit           int              list[AuditLine]                                3
+Clusters and shards:
 
-`serve_calls` joins each row to the local function that serves it. A unit test compares this table
-with the rows.
+    introduce       Introduction       Welcome                               2
+    change          Envelope           Envelope                             15
+    partitions      MakePartitions     None                                 15
+    shard           DescribeShard      ShardStatus                           3
+    transfer        TransferShard      None                                  3
+    hold            ShardHold          None                                  1
+    mark            ShardHold          dict[ShardId, Index]                  1
+    release         ShardHold          None                                  1
+
+Topics and queues:
+
+    publish         PublishRequest     PublishOutcome                       20
+    last published  FindLastBatch      LastBatch                            10
+    part            PartRequest        None                                 60
+    queue           Asked              object                               10
+    moves           ListMoves          list[Move]                           10
+    topic_places    PlacesRequest      dict[PartitionId, LogPlace]           3
+    queue_places    PlacesRequest      dict[PartitionId, QueuePlace]         3
+    look            Look               list[PartSeen]                       10
+
+Groups:
+
+    group           str                GroupLag                              3
+    groups          None               list[GroupLine]                       3
+    ends            list[PartitionId]  list[Offset | None]                   3
+    topic_readers   bytes              list[TopicReader]                     3
+    work_groups     None               dict[PartitionId, list[str]]          3
+
+Inspection:
+
+    trace_place     AskedPlace         Known                                 5
+    trace_copies    FindCopies         list[FoundCopy]                      20
+    sample          None               NodeSample                            2
+    events          None               list[Event]                           3
+    audit           int                list[AuditLine]                       3
+    pipelines       None               list[PipelineReport]                  3
+
+Each row is declared in the module of its types and joined here to the local function that serves
+it; a unit test compares the table with the rows. `engine.peers.calls` says how calls travel, and
+what must not change because nodes of different versions call each other. The reply to `queue`
+follows from the request; see `delivery.forwarded_requests`.
 """
 
 from penstock.engine.cluster.administration import SHARD, TRANSFER, Cluster
@@ -50,6 +89,7 @@ def serve_calls(
 ) -> None:
     """Serve every row but `introduce`, which a node serves before it belongs to a cluster."""
     serve = calls.serve
+
     serve(CHANGE, forwarding.change_here)
     serve(PARTITIONS, forwarding.make_partitions_here)
     serve(SHARD, cluster.shard_here)
@@ -57,19 +97,22 @@ def serve_calls(
     serve(HOLD, cuts.hold_here)
     serve(MARK, cuts.mark_here)
     serve(RELEASE, cuts.release_here)
+
     serve(PUBLISH, publications.publish_here)
     serve(LAST_PUBLISHED, publications.last_here)
     serve(PART, publications.part_here)
     serve(QUEUE, delivery.serve)
     serve(MOVES, moves.list_here)
+    serve(TOPIC_PLACES, log_queries.survey.places_here)
+    serve(QUEUE_PLACES, survey.places_here)
+    serve(LOOK, log_queries.looks.look_here)
+
     serve(GROUP, lag.group_here)
     serve(GROUPS, lag.groups_here)
     serve(ENDS, lag.ends_here)
-    serve(WORK_GROUPS, survey.groups_here)
-    serve(QUEUE_PLACES, survey.places_here)
-    serve(TOPIC_PLACES, log_queries.survey.places_here)
     serve(TOPIC_READERS, log_queries.survey.readers_here)
-    serve(LOOK, log_queries.looks.look_here)
+    serve(WORK_GROUPS, survey.groups_here)
+
     serve(TRACE_PLACE, traces.facts.known_here)
     serve(TRACE_COPIES, traces.copies_here)
     serve(SAMPLE, sampler.sample_here)

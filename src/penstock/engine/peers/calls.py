@@ -96,8 +96,8 @@ class RemoteCalls:
         self._served[call.name] = _Served(call, function)
 
     def served(self) -> tuple[RemoteCall[Any, Any], ...]:
-        """The rows that this node serves, by name."""
-        return tuple(self._served[name].call for name in sorted(self._served))
+        """The rows that this node serves."""
+        return tuple(one.call for one in self._served.values())
 
     async def answer(self, source: NodeId, name: str, body: bytes) -> bytes:
         """Serve a request of another node; `Links` sends what is returned or raised."""
@@ -105,12 +105,12 @@ class RemoteCalls:
         if served is None:
             raise InvalidRequest(f"node {source} calls {name}, which is not known here")
         call = served.call
-        request = _decode(body, call.request, f"node {source} sent a request {name}")
+        request = decode_body(body, call.request, f"node {source} sent a request {name}")
         reply = await served.function(request)
         if not call.is_reply_kept:
-            return _encode(reply, call.reply)
+            return encode_body(reply, call.reply)
         if reply is not served.kept_reply:
-            served.kept_reply, served.kept_body = reply, _encode(reply, call.reply)
+            served.kept_reply, served.kept_body = reply, encode_body(reply, call.reply)
         return served.kept_body
 
     # Calling.
@@ -124,9 +124,9 @@ class RemoteCalls:
             reply: R = await self._served[call.name].function(request)
             return reply
         timeout = call.seconds if seconds is None else seconds
-        sent = _encode(request, call.request)
+        sent = encode_body(request, call.request)
         body = await self._links.ask(node, call.name, sent, timeout=timeout)
-        return _decode(body, call.reply, f"node {node} sent a reply to {call.name}")
+        return decode_body(body, call.reply, f"node {node} sent a reply to {call.name}")
 
     async def ask_leader(
         self, shard: ShardId, call: RemoteCall[Q, R], request: Q, *, seconds: float | None = None
@@ -164,7 +164,8 @@ class RemoteCalls:
         return await self.ask_each(call, dict.fromkeys(nodes, request))
 
 
-def _encode(value: Any, kind: type) -> bytes:
+def encode_body(value: Any, kind: type) -> bytes:
+    """A request or reply as it travels; see the top of this module."""
     if kind is NoneType:
         return b""
     if kind is bytes:
@@ -172,7 +173,8 @@ def _encode(value: Any, kind: type) -> bytes:
     return cast("str", value).encode() if kind is str else msgspec.msgpack.encode(value)
 
 
-def _decode(body: bytes, kind: type[T], what: str) -> T:
+def decode_body(body: bytes, kind: type[T], what: str) -> T:
+    """A request or reply that has arrived; `what` begins the sentence that says it has not."""
     try:
         if kind is NoneType:  # A later version may say something here.
             return cast("T", None)
