@@ -31,7 +31,7 @@ from penstock.core.types import NO_NODE, NO_TOPIC_ID, Offset, PartitionId, Shard
 from penstock.engine.delivery.message_copier import Change, MessageCopier
 from penstock.engine.delivery.move_runner import LIVING, MoveRunner, is_there
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.peers.forwarding import decode_body
 from penstock.engine.peers.links import Links
 from penstock.engine.replica.batcher import Promise
@@ -80,7 +80,7 @@ class Moves:
     def __init__(
         self,
         topics: Topics,
-        delivery: Queues,
+        delivery: DeliveryService,
         places: FindPlaces,
         shards: LocalShards,
         links: Links,
