@@ -104,7 +104,6 @@ class EmbeddedEngine:
     async def close(self) -> None:
         """Stop in good order; what was acknowledged in a directory is there the next time."""
         await self._time.close()
-        await self._service.close()
         await self._node.close()
 
     def abandon(self) -> None:

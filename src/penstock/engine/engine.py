@@ -7,7 +7,7 @@ A front-end translates a protocol into these calls and the outcome back; it deci
 from dataclasses import dataclass
 
 from penstock.engine.delivery.moves import Moves
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.groups import Groups
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.topics.publications import Publications
@@ -20,7 +20,7 @@ class Engine:
 
     topics: Topics
     """Topics and their logs."""
-    delivery: Queues
+    delivery: DeliveryService
     """Messages of queues, by lease."""
     groups: Groups
     """Consumer groups and share groups."""

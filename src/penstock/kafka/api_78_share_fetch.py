@@ -13,15 +13,19 @@ Not served  `min_bytes` above one message and `batch_size`: leases are not held 
             more, and a row of acquired records is as long as it can be.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
-from penstock.core.clock import precise_seconds
 from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
-from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.receiver import receiver_name
-from penstock.core.types import Offset, TopicId
-from penstock.engine.delivery.stored_batches import StoredBatches, collect, measure, ready_ranges
+from penstock.core.types import PartitionId, TopicId
+from penstock.engine.delivery.acquisition import (
+    AcquireLimits,
+    Acquisition,
+    Place,
+    Problems,
+)
+from penstock.engine.delivery.leases import PartitionLease
+from penstock.engine.topics.poll_time import begin_parking
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import INVALID_REQUEST, share_fetch_code
@@ -37,12 +41,8 @@ from penstock.kafka.share_sessions import (
     SessionRefused,
     ShareSession,
 )
-from penstock.kafka.share_start import open_work
-from penstock.machines.queue_commands import Verdict
 
 if TYPE_CHECKING:
-    from penstock.machines.catalog import Topic
-    from penstock.machines.queues import Acquired
     from penstock.machines.work_records import GrantedRun
 
 _DELIVERIES_SHOWN_MAX: Final = (1 << 15) - 1
@@ -100,17 +100,12 @@ class _ShareFetch:
         self._context = context
         self._engine = context.engine
         self._is_last = request.share_session_epoch == FINAL_EPOCH
-        self._messages_left: int = request.max_records
-        self._bytes_left: int = min(request.max_bytes, context.board.fetch_allowance())
         self._rows: dict[PartitionKey, Row] = {}
         self._failures: dict[PartitionKey, Failure] = {}
-        self._has_news = False
+        self._keys: dict[PartitionId, PartitionKey] = {}
         self._hurried = False
-        self._woken = asyncio.Event()
+        self._acquisition: Acquisition | None = None
         context.on_hurry = self._hurry
-        self._receiver = receiver_name(
-            "kafka", context.connection.client_address, context.client_id
-        )
 
     async def run(self) -> None:
         """Carry the request out and answer it."""
@@ -119,149 +114,98 @@ class _ShareFetch:
             acknowledged = await acknowledge(session, self._request, context)
             if self._is_last:
                 await context.board.share_sessions.close(session)
-            elif self._messages_left > 0 and not self._request.is_renew_ack:
+            elif self._request.max_records > 0 and not self._request.is_renew_ack:
                 session.hurry = self._hurry
-                await self._gather()
+                polled = begin_parking()
+                await self._receive()
+                context.waited += polled.seconds
             context.answer(self._answer(acknowledged))
 
     def _hurry(self) -> None:
         self._hurried = True
-        self._woken.set()
+        if self._acquisition is not None:
+            self._acquisition.stop()
 
-    # Waiting.
+    # Receiving.
 
-    async def _gather(self) -> None:
+    async def _receive(self) -> None:
         """Lease what there is; if that is nothing, wait for something."""
-        loop = asyncio.get_running_loop()
-        wait_ms = min(self._request.max_wait, self._context.board.settings.connection_idle_ms)
-        deadline = loop.time() + wait_ms / 1_000
-        topics = {topic_id for topic_id, _ in self._session.partitions}
-        found = (self._engine.topics.catalog.topic_by_id(topic_id) for topic_id in topics)
-        watches = [
-            self._engine.delivery.watch(topic, self._session.group, self._woken.set)
-            for topic in found
-            if topic is not None
-        ]
-        try:
-            while True:
-                self._woken.clear()
-                await self._look()
-                if self._rows or self._has_news or self._hurried or self._session.is_pressed:
-                    return
-                if wait_ms <= 0 or loop.time() >= deadline:
-                    return
-                parked_at = precise_seconds()
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        await self._woken.wait()
-                except TimeoutError:
-                    return
-                finally:
-                    self._context.waited += precise_seconds() - parked_at
-        finally:
-            for watch in watches:
-                watch.cancel()
-
-    async def _look(self) -> None:
-        last: PartitionKey | None = None
-        for key in list(self._session.partitions):
-            if self._messages_left <= 0 or (self._bytes_left <= 0 and self._rows):
-                break
-            if self._hurried and self._rows:
-                break
-            try:
-                if await self._look_at(key):
-                    last = key
-                self._session.told.pop(key, None)
-                self._failures.pop(key, None)
-            except PenstockError as error:
-                self._fail(key, error)
-        if last is not None:
-            self._session.rotate(last)
-
-    def _fail(self, key: PartitionKey, error: PenstockError) -> None:
-        """Whoever has been told the same before need not be told at once."""
-        code = share_fetch_code(error)
-        self._failures[key] = code, str(error)
-        if isinstance(error, NotLeader):
-            self._context.board.share_sessions.lead_lost(self._session, key)
-        if self._session.told.get(key) != code:
-            self._session.told[key] = code
-            self._has_news = True
-
-    # Leasing.
-
-    async def _look_at(self, key: PartitionKey) -> bool:
-        """Lease messages of a partition, as many as may be; False if there are none."""
-        topic_id, index = key
-        engine, group = self._engine, self._session.group
-        topic = find_topic(engine, topic_id)
-        if not 0 <= index < len(topic.partitions):
-            raise UnknownPartition(f"topic {topic.name} has no partition {index}")
-        engine.delivery.here.askers.note(topic.topic_id, group, self._receiver)
-        work = engine.delivery.work_here(topic, index, group)
-        if work is None:
-            await open_work(engine, topic, group)
-            work = engine.delivery.work_here(topic, index, group)
-        if work is None or not work.has_ready():
-            return False
-        # One after the other: whoever comes second sees what is left, and asks for no more.
-        async with self._context.board.share_sessions.gate(topic.partitions[index], group):
-            return await self._lease(topic, key)
-
-    async def _lease(self, topic: "Topic", key: PartitionKey) -> bool:
-        index, engine, group = key[1], self._engine, self._session.group
-        work = engine.delivery.work_here(topic, index, group)
-        if work is None or not work.has_ready() or self._session.is_closed:
-            return False
-        batches = StoredBatches(lambda offset, size: engine.topics.read(topic, index, offset, size))
-        messages = measure(
-            ready_ranges(work, engine.topics.bounds(topic, index).high_watermark),
-            batches,
-            min(self._messages_left, ACQUIRE_MESSAGES_MAX),
-            self._bytes_left,
+        session, request, board = self._session, self._request, self._context.board
+        places = self._places()
+        is_answered_now = session.is_pressed or self._hurried or self._has_news(self._failures)
+        wait_ms = min(request.max_wait, board.settings.connection_idle_ms)
+        limits = AcquireLimits(
+            messages=request.max_records,
+            bytes=min(request.max_bytes, board.fetch_allowance()),
+            wait_ms=0 if is_answered_now else wait_ms,
+            whole_batches=True,
         )
-        if not messages:
-            return False
-        acquired = await engine.delivery.acquire_here(
-            topic, index, group, messages, receiver=self._receiver
+        address, client = self._context.connection.client_address, self._context.client_id
+        receiver = receiver_name("kafka", address, client)
+        self._acquisition = acquisition = self._engine.delivery.acquisition_of(
+            places, session.group, limits, receiver, self._ends_wait
         )
-        if not acquired.runs:
-            return False
-        await self._take(key, acquired, batches)
-        return True
-
-    async def _take(self, key: PartitionKey, acquired: "Acquired", batches: StoredBatches) -> None:
-        """The messages are leased: send those that fit, and give back the rest."""
-        session, sessions = self._session, self._context.board.share_sessions
-        runs = _joined(sorted(acquired.runs))
-        ranges = [(run.first, run.end) for run in runs]
-
-        def leases(spans: list[tuple[Offset, Offset]]) -> list[Lease]:
-            return [Lease(first, end, acquired.epoch, acquired.until_ms) for first, end in spans]
-
+        leases = await acquisition.run()
         if session.is_closed:
-            await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
+            leased = (one for lease in leases for one in lease.leased())
+            await self._engine.delivery.give_back(leased)
             return
-        try:
-            bound = self._context.board.settings.fetch_bytes_max
-            pieces, unsent = collect(ranges, batches, bound)
-        except PenstockError:
-            await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
-            raise
-        sent_end = unsent[0][0] if unsent else ranges[-1][1]
-        sent = [_up_to(run, sent_end) for run in runs if run.first < sent_end]
+        for lease in leases:
+            self._pack(lease)
+        self._failures |= self._failed(acquisition.problems)
+        for partition, error in acquisition.problems.items():
+            if isinstance(error, NotLeader):
+                board.share_sessions.lead_lost(session, self._keys[partition])
+        session.told = {key: code for key, (code, _) in self._failures.items()}
+        if leases:
+            session.rotate(self._keys[leases[-1].partition])
+
+    def _places(self) -> list[Place]:
+        """What the member reads, as far as it is there."""
+        places: list[Place] = []
+        for key in self._session.partitions:
+            topic_id, index = key
+            try:
+                topic = find_topic(self._engine, topic_id)
+                if not 0 <= index < len(topic.partitions):
+                    raise UnknownPartition(f"topic {topic.name} has no partition {index}")
+            except PenstockError as error:
+                self._failures[key] = share_fetch_code(error), str(error)
+                continue
+            places.append((topic, index))
+            self._keys[topic.partitions[index]] = key
+        return places
+
+    def _failed(self, problems: Problems) -> dict[PartitionKey, Failure]:
+        found: dict[PartitionKey, Failure] = {}
+        for partition, error in problems.items():
+            key = self._keys[partition]
+            try:
+                find_topic(self._engine, key[0])
+            except PenstockError as gone:  # The topic was deleted meanwhile.
+                found[key] = share_fetch_code(gone), str(gone)
+            else:
+                found[key] = share_fetch_code(error), str(error)
+        return found
+
+    def _ends_wait(self, problems: Problems) -> bool:
+        return self._has_news(self._failed(problems))
+
+    def _has_news(self, failures: dict[PartitionKey, Failure]) -> bool:
+        """An error that the last answer had already does not end the wait."""
+        told = self._session.told
+        return any(told.get(key) != code for key, (code, _) in failures.items())
+
+    def _pack(self, lease: PartitionLease) -> None:
+        """The messages are leased: note what the member has, and send the batches."""
+        session, key = self._session, self._keys[lease.partition]
+        runs = _joined(sorted(lease.runs))
         now_ms = self._engine.topics.clock.wall_ms()
-        for lease in leases([(run.first, run.end) for run in sent]):
-            session.has(key, lease, now_ms)
-        messages = sum(run.end - run.first for run in sent)
-        self._messages_left -= messages
-        self._context.board.flow.delivered(find_topic(self._engine, key[0]).name, messages)
-        records = b"".join(piece.batch.data for piece in pieces)
-        self._bytes_left -= len(records)
-        self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, sent))}
-        if unsent:
-            await sessions.give_back(session.group, key, leases(unsent), Verdict.RETURN)
+        for run in runs:
+            session.has(key, Lease(run.first, run.end, lease.epoch, lease.until_ms), now_ms)
+        self._context.board.flow.delivered(lease.topic.name, lease.messages)
+        records = b"".join(piece.batch.data for piece in lease.pieces or ())
+        self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, runs))}
 
     # Answering.
 
@@ -295,10 +239,6 @@ def _joined(runs: "list[GrantedRun]") -> "list[GrantedRun]":
         else:
             joined.append(run)
     return joined
-
-
-def _up_to(run: "GrantedRun", end: Offset) -> "GrantedRun":
-    return run if run.end <= end else run._replace(end=end)
 
 
 def _acquired(run: "GrantedRun") -> Row:

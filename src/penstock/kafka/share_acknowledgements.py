@@ -98,7 +98,7 @@ async def _settle(
         outcomes: list[Outcome] = []
         for place in range(0, len(settlements), SETTLEMENTS_MAX):
             portion = settlements[place : place + SETTLEMENTS_MAX]
-            outcomes += await engine.delivery.settle_here(topic, index, session.group, portion)
+            outcomes += await engine.delivery.settle_at_leader(topic, index, session.group, portion)
     except UnknownWork as error:
         session.leases.pop(key, None)
         return INVALID_RECORD_STATE, str(error)

@@ -20,14 +20,12 @@ released, too. Otherwise leases just end.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError
-from penstock.core.limits import SETTLEMENTS_MAX, SHARE_SESSION_PARTITIONS_MAX, SHARE_SESSIONS_MAX
-from penstock.core.types import Offset, PartitionId, TopicId
-from penstock.engine.delivery.requests import Receipt
+from penstock.core.limits import SHARE_SESSION_PARTITIONS_MAX, SHARE_SESSIONS_MAX
+from penstock.core.types import TopicId
+from penstock.engine.delivery.requests import LeasedRange
 from penstock.kafka.error_codes import INVALID_REQUEST
 from penstock.kafka.share_leases import Lease, Leases
 from penstock.machines.queue_commands import Verdict
@@ -132,28 +130,11 @@ class ShareSessions:
         self._clock = clock
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._by_connection: dict[Connection, set[ShareSession]] = {}
-        self._gates: dict[tuple[PartitionId, str], tuple[asyncio.Lock, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._hears = False
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @asynccontextmanager
-    async def gate(self, partition: PartitionId, group: str) -> AsyncIterator[None]:
-        """Let one at a time lease messages of a partition for a group."""
-        key = (partition, group)
-        lock, waiting = self._gates.get(key, (asyncio.Lock(), 0))
-        self._gates[key] = lock, waiting + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, waiting = self._gates[key]
-            if waiting == 1:
-                del self._gates[key]
-            else:
-                self._gates[key] = lock, waiting - 1
 
     def begin(
         self, group: str | None, member: str | None, epoch: int, connection: "Connection"
@@ -266,37 +247,24 @@ class ShareSessions:
 
     async def _release(self, session: ShareSession) -> None:
         leases, session.leases = session.leases, {}
-        await asyncio.gather(
-            *(self.give_back(session.group, key, held.all()) for key, held in leases.items())
-        )
+        leased = [one for key, held in leases.items() for one in self._leased(session, key, held)]
+        if leased:
+            await self._engine.delivery.give_back(leased, Verdict.RELEASE)
 
-    async def give_back(
-        self,
-        group: str,
-        key: PartitionKey,
-        leases: list[Lease],
-        verdict: Verdict = Verdict.RELEASE,
-    ) -> None:
-        """Release leased messages, for others to get at once, whoever leads the partition now."""
-        topic_id, index = key
-        topic = self._engine.topics.catalog.topic_by_id(topic_id)
+    def _leased(
+        self, session: ShareSession, key: PartitionKey, leases: Leases
+    ) -> list[LeasedRange]:
+        topic = self._engine.topics.catalog.topic_by_id(key[0])
         if topic is None:
-            return
-        partition = topic.partitions[index]
-        receipts = (
-            Receipt(partition, group, Offset(offset), one.epoch)
-            for one in leases
-            for offset in range(one.first, one.end)
-        )
-        try:
-            while portion := list(islice(receipts, SETTLEMENTS_MAX)):
-                verdicts = [(receipt, verdict, -1, "") for receipt in portion]
-                await self._engine.delivery.settle(topic, verdicts)
-        except PenstockError:
-            return  # They end by themselves.
+            return []
+        partition, group = topic.partitions[key[1]], session.group
+        return [
+            LeasedRange(partition, group, one.epoch, one.first, one.end) for one in leases.all()
+        ]
 
     def lead_lost(self, session: ShareSession, key: PartitionKey) -> None:
-        """Another node leads the partition: what the member has it cannot acknowledge any more."""
+        """Another node leads the partition: the member cannot acknowledge there what it has."""
         leases = session.leases.pop(key, None)
         if leases is not None and len(leases):
-            self._spawn(self.give_back(session.group, key, leases.all()))
+            leased = self._leased(session, key, leases)
+            self._engine.delivery.give_back(leased, Verdict.RELEASE)

@@ -42,6 +42,7 @@ async def answer_cover(desk: Context, request: Cover, _payload: memoryview) -> R
     topic = _checked(desk.topic(request.topic_id), request.index)
     reply = await covering.cover(
         desk.engine.topics,
+        desk.engine.delivery.open_at_first_use,
         topic,
         request.index,
         request.group,

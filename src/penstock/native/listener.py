@@ -83,4 +83,3 @@ class NativeGuests:
             for connection in list(self.connections):
                 connection.abort()
             await self._empty.wait()
-        await self.service.close()

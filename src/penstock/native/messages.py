@@ -64,8 +64,8 @@ def begin_settle(
             f"{len(request.settlements)} verdicts in one request; {SETTLEMENTS_MAX} may be"
         )
     settlements = [_settlement(*one) for one in request.settlements]
-    here = desk.engine.delivery.here
-    return here.begin_settle(topic, request.index, request.group, settlements)
+    delivery = desk.engine.delivery
+    return delivery.begin_settle(topic, request.index, request.group, settlements)
 
 
 def settled(reply: queues.Settled) -> Settled:

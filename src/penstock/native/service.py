@@ -40,7 +40,7 @@ class Service:
 
     def __init__(self, node: Node) -> None:
         self._desk = Context(node)
-        self._taking = ReceiveService(self._desk)
+        self._receiving = ReceiveService(self._desk)
 
     @property
     def slow_requests(self) -> SlowRequests:
@@ -51,7 +51,7 @@ class Service:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.
         `address` is the client's, if it has one."""
         if type(request) is Take:
-            return await self._taking.take(request, address)
+            return await self._receiving.take(request, address)
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise InvalidRequest(f"{type(request).__name__} is not answered here")
@@ -70,8 +70,4 @@ class Service:
     def undo(self, request: Request, answer: Answer) -> None:
         """The answer reached nobody: what it leased goes back."""
         if isinstance(request, Take) and isinstance(answer, Taken):
-            self._taking.give_back(request, answer)
-
-    async def close(self) -> None:
-        """Let go of what is under way."""
-        await self._taking.close()
+            self._receiving.give_back(request, answer)

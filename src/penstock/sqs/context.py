@@ -20,7 +20,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.message import NewMessage
 from penstock.engine.delivery.coalescer import Coalescer, CoalescingGate
 from penstock.engine.delivery.requests import Delivery, Receipt, Sent, Wanted
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.engine import Engine
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
@@ -100,7 +100,7 @@ class Context:
         return self.queues.receive_together(topic, index, wanted)
 
     @property
-    def queues(self) -> Queues:
+    def queues(self) -> DeliveryService:
         """The engine's."""
         return self.engine.delivery
 

@@ -156,7 +156,7 @@ def _tell_received(
     if told(answer):
         context.flow.delivered(topic.name, len(deliveries))
     else:
-        context.queues.give_back(topic, deliveries)
+        context.queues.give_back(one.receipt.leased for one in deliveries)
 
 
 def _wanted(request: ReceiveMessage) -> tuple[frozenset[str], WantedAttributes]:
@@ -266,7 +266,7 @@ def _check_in_flight(context: Context, topic: Topic) -> None:
     most = topic.settings.queue.work_rules.in_flight_max
     for index in range(len(topic.partitions)):
         with suppress(Unavailable):
-            work = context.queues.work_here(topic, index, DEFAULT_WORK_GROUP)
+            work = context.queues.work(topic, index, DEFAULT_WORK_GROUP)
             if work is not None and work.leased >= most:
                 raise OverLimit("The maximum number of in flight messages is reached.")
 

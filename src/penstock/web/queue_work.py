@@ -17,7 +17,6 @@ says), `reject` when it can never be done, `extend` to have it for another `leas
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -26,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.core.decoders import decode_json
-from penstock.core.errors import InvalidReceipt, InvalidRequest, UnknownWork
+from penstock.core.errors import InvalidReceipt, InvalidRequest
 from penstock.core.limits import (
     DEAD_REASON_CHARACTERS_MAX,
     LEASE_MS_MAX,
@@ -37,7 +36,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorit
 from penstock.core.receiver import receiver_name
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery.requests import Delivery, Receipt
+from penstock.engine.delivery.requests import Receipt
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.machines.topics import Topic
 from penstock.web.answers import error_answer, json_answer
@@ -190,7 +189,15 @@ class _Work:
                 least = int(name == "max")
                 raise InvalidRequest(f"{name} must be from {least} to {most + least}")
         deliveries = await unless_gone(
-            request, _receive(node, topic, wanted, wait_ms, _receiver(request))
+            request,
+            node.delivery.receive(
+                topic,
+                group=wanted.group,
+                messages_max=wanted.max,
+                lease_ms=wanted.lease_ms,
+                wait_ms=wait_ms,
+                receiver=_receiver(request),
+            ),
         )
         if deliveries:
             node.engine.topics.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
@@ -221,26 +228,6 @@ def _receiver(request: Request) -> str:
     client = request.client
     address = "" if client is None else f"{client.host}:{client.port}"
     return receiver_name("http", address, request.headers.get("user-agent", "").partition(" ")[0])
-
-
-async def _receive(
-    node: Node, topic: Topic, wanted: ReceiveMessages, wait_ms: int, receiver: str
-) -> list[Delivery]:
-    """A work group that is named and not there begins with the first message."""
-    ask = partial(
-        node.delivery.receive,
-        topic,
-        group=wanted.group,
-        messages_max=wanted.max,
-        lease_ms=wanted.lease_ms,
-        wait_ms=wait_ms,
-        receiver=receiver,
-    )
-    try:
-        return await ask()
-    except UnknownWork:
-        await node.delivery.open(topic, wanted.group)
-        return await ask()
 
 
 async def _outgoing(request: Request) -> list[OutgoingMessage]:

@@ -66,8 +66,9 @@ def test_a_member_that_finds_nothing_is_there_all_the_same(ask: Asker) -> None:
     one = member(ask, "patient", "patient")
     here = place(ask, "patient")
     one.fetch(here)
-    askers = ask.broker.node.delivery.here.askers
-    (name,) = askers.present((ask.broker.node.engine.topics.topic("patient").topic_id, "patient"))
+    receivers = ask.broker.node.delivery.receivers
+    topic = ask.broker.node.engine.topics.topic("patient")
+    (name,) = receivers.present((topic.topic_id, "patient"))
     assert "kafka" in name
 
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from penstock.core.limits import SHARE_SESSION_PARTITIONS_MAX, SHARE_SESSIONS_MAX
-from penstock.core.types import PartitionId, TopicId
+from penstock.core.types import TopicId
 from penstock.engine.engine import Engine
 from penstock.engine.groups.share_groups import ShareGroups
 from penstock.kafka.connection import Connection
@@ -120,25 +120,5 @@ def test_requests_are_carried_out_one_after_the_other(sessions: ShareSessions, r
         free.set()
         await asyncio.gather(*tasks)
         assert told[2:] == ["pressed True", "second"]
-
-    run(story())
-
-
-def test_one_at_a_time_leases_from_a_partition(sessions: ShareSessions, run: Run) -> None:
-    told: list[int] = []
-
-    async def lease(number: int, partition: int) -> None:
-        async with sessions.gate(PartitionId(partition), "g"):
-            told.append(number)
-            await asyncio.sleep(0)
-            told.append(number)
-
-    async def story() -> None:
-        await asyncio.gather(lease(1, 0), lease(2, 0), lease(3, 0))
-        assert told == [1, 1, 2, 2, 3, 3]
-        told.clear()
-        await asyncio.gather(lease(1, 0), lease(2, 5))
-        assert told == [1, 2, 1, 2]
-        assert sessions._gates == {}
 
     run(story())

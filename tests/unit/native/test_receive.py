@@ -335,7 +335,7 @@ def test_a_batch_that_is_known_already_calls_nobody() -> None:
         await engine.topics.produce(topic, 0, first, Acks.ALL)
         asked: list[int] = []
         watch = engine.topics.watch(topic.partitions, lambda: None)
-        watch.foresee = lambda _partition, messages, _batch: asked.append(messages)
+        watch.pre_acquire = lambda _partition, messages, _batch: asked.append(messages)
         produced = await engine.topics.produce(topic, 0, again, Acks.ALL)
         assert produced.base_offset == 0
         assert asked == []

@@ -342,9 +342,7 @@ def test_what_nobody_is_there_for_any_more_goes_back_and_was_not_delivered(tmp_p
         gone, there = asked.begin(receive(3)), asked.begin(receive(1))
         gone.cancel()
         assert bodies(await there) == ["d"]
-        work = asked.engine.delivery.work_here(
-            asked.engine.topics.topic("q"), 0, DEFAULT_WORK_GROUP
-        )
+        work = asked.engine.delivery.work(asked.engine.topics.topic("q"), 0, DEFAULT_WORK_GROUP)
         assert work is not None
         await until(lambda: work.ready == 4)
         assert bodies(await asked.begin(receive(10))) == ["a", "b", "c", "e"]

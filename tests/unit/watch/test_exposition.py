@@ -171,7 +171,7 @@ async def test_dead_letters_count_for_the_queue_they_come_from(tmp_path: Path) -
         await node.delivery.settle(topic, [(one.receipt, Verdict.REJECT, -1, "") for one in leased])
 
         def moved() -> bool:
-            work = node.delivery.work_here(topic, 0, "queue")
+            work = node.delivery.work(topic, 0, "queue")
             return work is not None and work.tally.moved == 3
 
         await until(moved)

@@ -485,12 +485,12 @@ def test_nothing_is_leased_for_somebody_who_has_gone(web: WebBroker) -> None:
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         await writer.drain()
-        room = web.node.delivery.here
+        polls = web.node.engine.topics.waiting
         partition = web.node.engine.topics.topic("deserted").partitions[0]
-        await until(lambda: (partition, "queue") in room._rooms)
+        await until(lambda: bool(polls.watches(partition)))
         writer.close()
         await writer.wait_closed()
-        await until(lambda: (partition, "queue") not in room._rooms)
+        await until(lambda: not polls.watches(partition))
 
     asyncio.run(hang_up())
     send(web, "deserted", "x")

@@ -51,7 +51,7 @@ from penstock.engine.cluster.administration import SHARD, TRANSFER, Cluster
 from penstock.engine.cluster.cut import HOLD, MARK, RELEASE, Cuts
 from penstock.engine.delivery.forwarded_requests import QUEUE
 from penstock.engine.delivery.moves import MOVES, Moves
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.lag import ENDS, GROUP, GROUPS, Lag
 from penstock.engine.inspection.audit import AUDIT, Audit
 from penstock.engine.inspection.events import EVENTS, Events
@@ -76,7 +76,7 @@ def serve_calls(
     cluster: Cluster,
     cuts: Cuts,
     publications: Publications,
-    delivery: Queues,
+    delivery: DeliveryService,
     moves: Moves,
     lag: Lag,
     survey: QueueSurvey,

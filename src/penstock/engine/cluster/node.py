@@ -55,7 +55,7 @@ from penstock.engine.cluster.stewardship import Stewardship
 from penstock.engine.delivery.dead_letters import DeadLetters
 from penstock.engine.delivery.message_copier import MessageCopier
 from penstock.engine.delivery.moves import Moves
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.engine import Engine
 from penstock.engine.groups.coordinator import Coordinator
 from penstock.engine.groups.groups import Groups
@@ -298,7 +298,8 @@ class Node:
 
     def _assemble_services(self, forwarding: Forwarding) -> None:
         shards, calls, topics = self._shards, self.calls, self.topics
-        self.delivery = Queues(topics, forwarding, calls, self._clock)
+        self.survey = QueueSurvey(topics, shards, calls)
+        self.delivery = DeliveryService(topics, forwarding, calls, self._clock, self.survey.places)
         self.groups = Groups(topics, shards, self._clock, self._settings.groups)
         self.delivery_counters = DeliveryCounters(
             self._topic_of, lambda name: topics.catalog.topic(name) is not None
@@ -310,7 +311,6 @@ class Node:
         self.sampler = Sampler(topics, self.groups, shards, calls, self.delivery, self.lag)
         self.pipeline_reports = PipelineReports(topics, shards, calls)
         self.audit = Audit(topics, self.delivery, shards, calls, self._spawn)
-        self.survey = QueueSurvey(topics, shards, calls)
         copier = MessageCopier(topics, self.delivery, forwarding.change)
         self._dead_letters = DeadLetters(topics, shards, self.delivery, copier, self._announce)
         self.moves = Moves(
@@ -432,7 +432,7 @@ class Node:
         its vote is written, again and again, and never be won."""
         assert len(self.topics.alive()) == 1, "the others' time passes more slowly"
         self._look_after()
-        self.topics.waiting.move_on()
+        self.topics.waiting.clock_moved()
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)

@@ -9,24 +9,25 @@ first message that waits holds up those behind it. What comes to life behind a r
 messages are delivered anew or the group was turned back, is told in ranges: `again`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import NamedTuple
 
 from penstock.core.errors import Unavailable, UnknownWork
 from penstock.core.limits import COVER_STEPS_MAX
 from penstock.core.types import Offset
-from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, refusal_error
-from penstock.machines.queue_commands import Cover, OpenWork
-from penstock.machines.queues import EARLIEST, Covered
+from penstock.machines.queue_commands import Cover
+from penstock.machines.queues import Covered
 from penstock.machines.run import State
 from penstock.machines.work import Work
 
 AGAIN_RANGES_MAX = 100
 """They stand in a stream's checkpoint."""
+
+OpenGroup = Callable[[Topic, int, str], Awaitable[None]]
 
 
 class Standing(NamedTuple):
@@ -43,6 +44,7 @@ class Standing(NamedTuple):
 
 async def cover(
     topics: Topics,
+    open_group: OpenGroup,
     topic: Topic,
     index: int,
     group: str,
@@ -53,8 +55,8 @@ async def cover(
     stream: str = "",
     batch: int = -1,
 ) -> Covered:
-    """A range is done, but for the dead. A work group that has not begun on this partition begins
-    at the log start, as it would with its first receive."""
+    """A range is done, but for the dead. `open_group` opens a work group that is used for the first
+    time, as a receive does."""
     partition = topic.partitions[index]
     shard = topics.led_shard(partition)
     command = Cover(
@@ -68,11 +70,8 @@ async def cover(
     )
     reply = await shard.change(command)
     if isinstance(reply, Refused) and isinstance(refusal_error(reply), UnknownWork):
-        rules = work_rules(topics.catalog, topic, group)
-        opening = OpenWork(partition=partition, group=group, start=EARLIEST, rules=rules)
-        reply = await shard.change(opening)
-        if not isinstance(reply, Refused):
-            reply = await shard.change(command)
+        await open_group(topic, index, group)
+        reply = await shard.change(command)
     if isinstance(reply, Refused):
         raise refusal_error(reply)
     assert isinstance(reply, Covered), f"a cover was answered with {reply}"

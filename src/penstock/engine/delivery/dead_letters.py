@@ -19,7 +19,7 @@ from penstock.core.limits import BATCH_BYTES_MAX, KIB
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.delivery.message_copier import Copy, MessageCopier
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
@@ -82,7 +82,7 @@ class DeadLetters:
         self,
         topics: Topics,
         shards: LocalShards,
-        queues: Queues,
+        queues: DeliveryService,
         courier: MessageCopier,
         announce: Callable[[str], None],
     ) -> None:
@@ -191,7 +191,7 @@ class DeadLetters:
         by_offset = {one.offset: one for one in dead}
         runs = [(offset, Offset(offset + 1)) for offset in sorted(by_offset)]
         copies: list[Copy] = []
-        for message in self._queues.read_here(topic, index, runs):
+        for message in self._queues.read_at_leader(topic, index, runs):
             one = by_offset[message.offset]
             death = Death(
                 topic=topic.name,

@@ -1,63 +1,67 @@
-"""Queues of partitions that this node leads: sending, leasing, settling, looking.
+"""Delivery on the node that leads a partition: send, receive, settle, count, browse.
 
-A receive is three steps: the lease is committed (`Acquire`), then the messages are read, then they
-are handed out. Whoever gets a message can be sure that nobody else has it. A worker that goes away
-between the steps leaves a lease that ends by itself.
+A receive is three steps: the lease is committed (`acquisition`), then the messages are read, then
+they are handed out. No other receiver has a message that was handed out. A receiver that goes away
+between the steps leaves a lease that is given back, or expires.
 
-Where a message cannot be read any more (compaction took it between lease and read), its lease is
-acked here: it would come back for ever.
+Where a message cannot be read any more, because compaction took it between lease and read, its
+lease is acked here: it would be delivered for ever.
 
-Sending is a produce. Where ids count, one that is known is not appended again; one that is just
-being appended by somebody else is found out when it is applied, and both get the first one's place.
+Sending is a produce. Where messages have deduplication ids, one whose id is known is not appended
+again; if two senders append the same id at the same time, that is found out when the second one is
+applied, and both get the place of the first.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError, TooManyInFlight, UnknownWork
-from penstock.core.limits import BROWSE_STEPS_MAX, MIB
+from penstock.core.errors import PenstockError, TooManyInFlight
+from penstock.core.limits import BROWSE_STEPS_MAX
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.message_states import DEAD, DELAYED, LEASED, READY
-from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
+from penstock.core.queue_rules import WorkRules
 from penstock.core.types import Offset, PartitionId
-from penstock.engine.delivery.lease_request import LeaseRequest
-from penstock.engine.delivery.receivers import Receivers
+from penstock.engine.delivery.acquisition import (
+    RECEIVE_BYTES_MAX,
+    AcquireLimits,
+    Acquisition,
+    Acquisitions,
+    Place,
+    Problems,
+    require_leader,
+)
+from penstock.engine.delivery.first_use import FirstUse, Start
+from penstock.engine.delivery.lease_returns import LeaseReturns
+from penstock.engine.delivery.leases import PartitionLease
 from penstock.engine.delivery.requests import (
     BrowsedMessage,
     Delivery,
+    LeasedRange,
     QueueCounts,
     Receipt,
     Sent,
 )
-from penstock.engine.delivery.wait_queue import WaitQueue
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.shard import Shard
-from penstock.engine.topics.long_polls import Batch
-from penstock.engine.topics.message_reader import MessageReader
-from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.engine.topics.topics import Acks, Topics
 from penstock.engine.topics.traffic import INTERNAL
 from penstock.machines.catalog import Topic
-from penstock.machines.machine import Refused, Reply, Request, refusal_error
+from penstock.machines.machine import Refused, Reply, refusal_error
 from penstock.machines.queue_commands import (
-    Acquire,
-    OpenWork,
     Outcome,
     Settle,
     Settlement,
     Verdict,
 )
 from penstock.machines.queue_headers import id_of
-from penstock.machines.queues import EARLIEST, Acquired, Settled
+from penstock.machines.queues import Settled
 from penstock.machines.run import State
 from penstock.machines.work import Work
-from penstock.machines.work_records import GrantedRun
 
 STATE_NAMES = {
     State.READY: READY,
@@ -65,27 +69,25 @@ STATE_NAMES = {
     State.DELAYED: DELAYED,
     State.DEAD: DEAD,
 }
-RECEIVE_BYTES_MAX = 16 * MIB
-"""What one receive hands out, and one message more; the rest goes back."""
-RECALL_MS = 5_000
-"""How long a receive waits for a group that is told what old messages say, if it must."""
-LOOKS_MAX = 10
-"""How often a receiver looks in vain, although there may be something, before it waits again."""
 _MESSAGE_OVERHEAD_BYTES = 80
 
 
-class LeaderQueues:
-    """See the top of this module. Whatever is asked of a partition that is led elsewhere raises
+class LeaderDelivery:
+    """See the top of this module. A request for a partition that another node leads raises
     `NotLeader`."""
 
-    def __init__(self, topics: Topics, clock: Clock) -> None:
+    def __init__(
+        self, topics: Topics, clock: Clock, returns: LeaseReturns, first_use: FirstUse
+    ) -> None:
         self._topics = topics
         self._clock = clock
-        self.askers = Receivers(clock)
-        """Who asks, for people."""
-        self._reader = MessageReader()
-        self._rooms: dict[tuple[PartitionId, str], WaitQueue[LeaseRequest]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._acquisitions = Acquisitions(topics, clock, returns, first_use)
+        self._reader = self._acquisitions.reader
+        self.receivers = self._acquisitions.receivers
+        self.give_back = returns.give_back
+        self.led = self._acquisitions.led
+        self.in_turn = self._acquisitions.in_turn
+        self.messages = self._acquisitions.messages
 
     def work(self, topic: Topic, index: int, group: str) -> Work | None:
         """The state of a work group; not to be changed."""
@@ -149,72 +151,43 @@ class LeaderQueues:
                     sent[number] = Sent(index, first, duplicate=True)
         return [one for one in sent if one is not None]
 
-    # Leasing.
+    # Receiving.
 
-    async def acquire(
+    def acquisition(
+        self, topic: Topic, group: str, limits: AcquireLimits, receiver: str
+    ) -> Acquisition:
+        """A request for messages of all partitions that this node leads; raises `NotLeader` if
+        there are none."""
+        owner = self._acquisitions
+        led = require_leader(owner, topic)
+        places = [(topic, index) for index in led]
+        return Acquisition(owner, places, group, limits, receiver, led=[(topic, led)])
+
+    def acquisition_of(
         self,
-        topic: Topic,
-        index: int,
+        places: Sequence[Place],
         group: str,
-        messages_max: int,
-        lease_ms: int | None = None,
-        receiver: str = "",
-    ) -> Acquired:
-        """Lease messages; what they are is for the caller to read."""
-        partition = topic.partitions[index]
-        command = lease_command(partition, group, messages_max, lease_ms, receiver)
-        try:
-            return await self._ask(command).granted()
-        except UnknownWork:
-            if group != DEFAULT_WORK_GROUP:
-                raise
-            await self._open_default(topic, partition)
-            return await self._ask(command).granted()
-
-    def _ask(self, command: Acquire) -> LeaseRequest:
-        shard = self._topics.led_shard(command.partition)
-        return LeaseRequest(shard, command, self._give_back)
-
-    def ask_ahead(
-        self, room: WaitQueue[LeaseRequest], command: Acquire, batch: Batch | None
-    ) -> LeaseRequest | None:
-        """Ask for messages that are just being written, if it is likely that they can be had;
-        `batch` is theirs, for who has it."""
-        try:
-            shard = self._topics.led_shard(command.partition)
-        except PenstockError:
-            return None
-        work = shard.machine.queues.work(command.partition, command.group)
-        if work is None or work.is_held or work.queue.delay_ms > 0:
-            return None
-        if work.leased >= work.rules.in_flight_max:
-            return None
-        if batch is not None and len(batch) > RECEIVE_BYTES_MAX:
-            return None
-        asked = LeaseRequest(shard, command, self._give_back, batch)
-        answered = room.claim(command.partition, command.messages_max)
-        asked.on_answer(lambda: answered(asked.got_some))
-        return asked
-
-    def _give_back(self, command: Acquire, acquired: Acquired) -> None:
-        self._return(command.partition, command.group, acquired.epoch, acquired.runs)
-
-    def _return(
-        self,
-        partition: PartitionId,
-        group: str,
-        epoch: int,
-        runs: Iterable[tuple[Offset, Offset, int, int]],
-    ) -> None:
-        settlements = tuple(
-            Settlement(first, end, epoch, Verdict.RETURN) for first, end, _, _ in runs
+        limits: AcquireLimits,
+        receiver: str,
+        ends_wait: Callable[[Problems], bool],
+    ) -> Acquisition:
+        """A request for messages of these partitions, in this order, of a group that begins where
+        it is configured to. Partitions that cannot be read do not stop the others; `ends_wait` says
+        whether the receiver is told of them before there are messages."""
+        return Acquisition(
+            self._acquisitions,
+            places,
+            group,
+            limits,
+            receiver,
+            start=Start.CONFIGURED,
+            ends_wait=ends_wait,
         )
-        self._spawn(Settle(partition=partition, group=group, settlements=settlements))
 
     async def receive(
         self,
         topic: Topic,
-        index: int,
+        indexes: Sequence[int],
         group: str,
         *,
         messages_max: int,
@@ -222,138 +195,92 @@ class LeaderQueues:
         wait_ms: int,
         receiver: str = "",
     ) -> list[Delivery]:
-        """Lease messages and read them; waits for some if there are none."""
-        self.askers.note(topic.topic_id, group, receiver)
-        partition = topic.partitions[index]
-        began_ms = self._clock.monotonic_ms()
-        looks = 0
+        """Acquire messages of partitions and read them; waits for some if there are none."""
+        places = [(topic, index) for index in indexes]
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        # No pre-acquire: the service repeats a request of unknown outcome, and the first one may
+        # have counted a delivery that reached no receiver.
+        limits = AcquireLimits(messages_max, lease_ms=lease_ms, wait_ms=wait_ms)
         while True:
-            if self.may_have(partition, group):
-                acquired = await self.acquire(topic, index, group, messages_max, lease_ms, receiver)
-                room = self._rooms.get((partition, group))
-                if room is not None:
-                    room.call()
-                deliveries = self._read(topic, index, group, acquired)
-                if deliveries:
-                    return deliveries
-                looks += 1
-                if wait_ms and looks < LOOKS_MAX:
-                    continue  # Others were faster; what came meanwhile calls nobody who looks.
-            looks = 0
-            patience_ms = self._patience_ms(partition, group, wait_ms)
-            left_ms = began_ms + patience_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                if not wait_ms:  # Who waits is not told: some may have come back by then.
-                    self._refuse_if_full(partition, group)
-                return []
-            # Nothing is asked ahead here: a request whose outcome is unknown is made again by
-            # `Queues`, and then the first may have counted a delivery that nobody got.
-            await self._wait(partition, group, left_ms)
+            leases = await Acquisition(self._acquisitions, places, group, limits, receiver).run()
+            found = self._hand_out(leases)
+            if found or not leases:
+                break
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            limits = limits._replace(wait_ms=max(0, left_ms))
+        if not found and not wait_ms:  # With a wait, messages may have been settled meanwhile.
+            self._refuse_if_full(places, group)
+        return found
 
-    def may_have_some(
-        self, topic: Topic, group: str, led: Iterable[PartitionId] | None = None
-    ) -> bool:
-        """Whether it is worth asking for messages of the partitions that this node leads; `led` is
-        for those who know them already."""
-        topics = self._topics
-        if led is None:
-            led = [
-                partition
-                for partition in topic.partitions
-                if topics.leader(topics.shard_of(partition)).node == topics.node_id
-            ]
-        try:
-            return any(self.may_have(partition, group) for partition in led)
-        except PenstockError:
-            return False  # Somebody else leads by now.
+    def _refuse_if_full(self, places: Sequence[Place], group: str) -> None:
+        """Raise if no partition delivers anything because too much is leased."""
+        leased = 0
+        for place in places:
+            work = self._acquisitions.work(place, group)
+            if work is None or work.queue.fifo or not work.ready:
+                return
+            if work.leased < work.rules.in_flight_max:
+                return
+            leased += work.leased
+        raise TooManyInFlight(
+            f"{leased} messages are leased, which is as many as may be; settle some, or raise"
+            " queue.in.flight.max"
+        )
 
-    def may_have(self, partition: PartitionId, group: str) -> bool:
-        """Whether it is worth asking for messages."""
-        work = self._topics.led_shard(partition).machine.queues.work(partition, group)
-        if work is None or work.has_ready():
-            return True
-        due_ms = work.due_ms()  # A lease that is over, or a delay, ends when somebody asks.
-        return due_ms is not None and due_ms <= self._clock.wall_ms()
-
-    def coming(self, partition: PartitionId) -> int:
-        """How many messages are being written to a partition that this node leads."""
-        partitions = self._topics.led_shard(partition).machine.partitions
-        return partitions.planned_end(partition) - partitions.bounds(partition).high_watermark
-
-    def _patience_ms(self, partition: PartitionId, group: str, wait_ms: int) -> int:
-        """How long to wait: as asked, or until a group that has just begun is ready to deliver."""
-        work = self._topics.led_shard(partition).machine.queues.work(partition, group)
-        return max(wait_ms, RECALL_MS) if work is not None and work.is_recalling else wait_ms
-
-    def _refuse_if_full(self, partition: PartitionId, group: str) -> None:
-        work = self._topics.led_shard(partition).machine.queues.work(partition, group)
-        if work is not None and not work.queue.fifo and work.ready:
-            if work.leased >= work.rules.in_flight_max:
-                raise TooManyInFlight(
-                    f"{work.leased} messages are leased, which is as many as may be; settle"
-                    " some, or raise queue.in.flight.max"
-                )
-
-    async def _wait(self, partition: PartitionId, group: str, wait_ms: int) -> None:
-        key = (partition, group)
-        room = self._rooms.get(key)
-        if room is None:
-            room = self._rooms[key] = WaitQueue(
-                lambda: self._ready(partition, group),
-                lambda wake: self._topics.watch([partition], wake),
-                lambda: self._rooms.pop(key, None),
-            )
-        await room.wait(wait_ms / 1_000)
-
-    def _ready(self, partition: PartitionId, group: str) -> int:
-        """How many of those who wait should ask now."""
-        try:
-            shard = self._topics.led_shard(partition)
-        except PenstockError:
-            return len(self._rooms[partition, group])  # They will be told who leads now.
-        work = shard.machine.queues.work(partition, group)
-        if work is None:
-            return len(self._rooms[partition, group])  # Or that it was deleted.
-        return work.ready if work.has_ready() else 0
-
-    def _read(self, topic: Topic, index: int, group: str, acquired: Acquired) -> list[Delivery]:
-        if not acquired.runs:
-            return []
-        partition = topic.partitions[index]
-        shard = self._topics.led_shard(partition)
-        messages = self._reader.read(shard, partition, [run[:2] for run in acquired.runs])
-        found = iter(messages)
-        message = next(found, None)
+    def _hand_out(self, leases: Sequence[PartitionLease]) -> list[Delivery]:
+        """Read leased messages; those beyond the bytes of one receive are given back."""
         deliveries: list[Delivery] = []
-        missing: list[Settlement] = []
         size = 0
-        for run in acquired.runs:
+        try:
+            for lease in leases:
+                size = self._deliver(lease, deliveries, size)
+        except BaseException:
+            self.give_back(one for lease in leases for one in lease.leased())
+            raise
+        return deliveries
+
+    def _deliver(self, lease: PartitionLease, deliveries: list[Delivery], size: int) -> int:
+        """Add the messages of a lease; returns the bytes of all."""
+        partition, group, epoch = lease.partition, lease.group, lease.epoch
+        found = iter(self._acquisitions.messages(lease))
+        message = next(found, None)
+        missing: list[Settlement] = []
+        late: list[LeasedRange] = []
+        for run in lease.runs:
             for offset in range(run.first, run.end):
                 if size > RECEIVE_BYTES_MAX:
-                    one = GrantedRun(Offset(offset), run.end, run.deliveries, run.first_ms)
-                    self._return(partition, group, acquired.epoch, [one])
+                    late.append(LeasedRange(partition, group, epoch, Offset(offset), run.end))
                     break
                 if message is None or message.offset != offset:
-                    missing.append(
-                        Settlement(Offset(offset), Offset(offset + 1), acquired.epoch, Verdict.ACK)
-                    )
+                    end = Offset(offset + 1)
+                    missing.append(Settlement(Offset(offset), end, epoch, Verdict.ACK))
                     continue
-                receipt = Receipt(partition, group, message.offset, acquired.epoch)
+                receipt = Receipt(partition, group, message.offset, epoch)
                 deliveries.append(
                     Delivery(
-                        message, index, receipt, run.deliveries, run.first_ms, acquired.until_ms
+                        message, lease.index, receipt, run.deliveries, run.first_ms, lease.until_ms
                     )
                 )
                 size += len(message.value or b"")
                 message = next(found, None)
+        if late:
+            self.give_back(late)
         if missing:
-            self._spawn(Settle(partition=partition, group=group, settlements=tuple(missing)))
-        return deliveries
+            self._ack(partition, group, missing)
+        return size
+
+    def _ack(self, partition: PartitionId, group: str, settlements: Sequence[Settlement]) -> None:
+        """Ack offsets without a message in the background: they would be delivered for ever."""
+        command = Settle(partition=partition, group=group, settlements=tuple(settlements))
+        shard = self._topics.led_shard(partition)
+        shard.submit(command, _ignore, Promise.COMMITTED)  # If it fails, the lease ends.
+
+    # Settling.
 
     def begin_settle(
         self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
     ) -> "asyncio.Future[Settled]":
-        """Say what became of leased messages, now."""
+        """Submit verdicts on leased messages; the order of calls is the order of the log."""
         partition = topic.partitions[index]
         command = Settle(partition=partition, group=group, settlements=tuple(settlements))
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
@@ -364,10 +291,10 @@ class LeaderQueues:
     async def settle(
         self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
     ) -> list[Outcome]:
-        """Say what became of leased messages."""
+        """Carry out verdicts on leased messages."""
         return list((await self.begin_settle(topic, index, group, settlements)).outcomes)
 
-    # Looking.
+    # Counting and browsing.
 
     def counts(self, topic: Topic, index: int, group: str) -> QueueCounts:
         """How many messages are in which state."""
@@ -438,48 +365,15 @@ class LeaderQueues:
         self, topic: Topic, index: int, runs: Sequence[tuple[Offset, Offset]]
     ) -> list[Message]:
         """Messages by their offsets."""
-        partition = topic.partitions[index]
-        return self._reader.read(self._topics.led_shard(partition), partition, runs)
+        return self._acquisitions.read(topic, index, runs)
 
-    # Opening.
 
-    async def _open_default(self, topic: Topic, partition: PartitionId) -> None:
-        rules = topic.settings.queue.work_rules
-        await self._change(
-            partition,
-            OpenWork(partition=partition, group=DEFAULT_WORK_GROUP, start=EARLIEST, rules=rules),
-        )
-
-    def rules_of(self, topic: Topic, group: str) -> WorkRules:
-        """The rules a work group has by its topic's configs, or by its own."""
-        return work_rules(self._topics.catalog, topic, group)
-
-    # Asking.
-
-    async def _change(self, partition: PartitionId, command: Request) -> Reply:
-        reply = await self._topics.led_shard(partition).change(command)
-        if isinstance(reply, Refused):
-            raise refusal_error(reply)
-        return reply
-
-    def _spawn(self, command: Settle) -> None:
-        async def carry() -> None:
-            with contextlib.suppress(PenstockError):  # The lease ends, and it is tried again.
-                await self._change(command.partition, command)
-
-        task = asyncio.create_task(carry())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """Let go of what is under way."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+def _ignore(_reply: Reply | PenstockError) -> None:
+    """The outcome does not matter."""
 
 
 def _answer_settle(future: "asyncio.Future[Settled]", reply: Reply | PenstockError) -> None:
-    if future.done():  # Whoever asked is gone.
+    if future.done():  # The caller has gone away.
         return
     if isinstance(reply, Settled):
         future.set_result(reply)
@@ -487,19 +381,6 @@ def _answer_settle(future: "asyncio.Future[Settled]", reply: Reply | PenstockErr
     error = refusal_error(reply) if isinstance(reply, Refused) else reply
     assert isinstance(error, PenstockError), f"a settle was answered with {reply}"
     future.set_exception(error)
-
-
-def lease_command(
-    partition: PartitionId, group: str, messages_max: int, lease_ms: int | None, receiver: str
-) -> Acquire:
-    """The request for a lease; None: for as long as the queue's rules say."""
-    return Acquire(
-        partition=partition,
-        group=group,
-        messages_max=messages_max,
-        lease_ms=-1 if lease_ms is None else lease_ms,
-        receiver=receiver,
-    )
 
 
 class _Row(NamedTuple):

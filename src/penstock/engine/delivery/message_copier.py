@@ -22,7 +22,7 @@ from penstock.core.limits import KIB
 from penstock.core.message import NewMessage
 from penstock.core.queue_rules import QueueRules
 from penstock.core.types import Offset, PartitionId, ShardId
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.topics.partitioner import Partitioner
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
@@ -60,7 +60,7 @@ class Copy(NamedTuple):
 class MessageCopier:
     """For one node. `change` carries out a command wherever its shard is led."""
 
-    def __init__(self, topics: Topics, queues: Queues, change: Change) -> None:
+    def __init__(self, topics: Topics, queues: DeliveryService, change: Change) -> None:
         self._topics = topics
         self._queues = queues
         self._change = change

@@ -38,7 +38,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_TOPIC_ID, Offset
 from penstock.engine.delivery.message_copier import Change, Copy, MessageCopier
 from penstock.engine.delivery.requests import BrowsedMessage
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.rate_limit import RateLimit
 from penstock.engine.topics.topics import Topics
@@ -83,7 +83,7 @@ class MoveRunner:
         running: Shard,
         *,
         topics: Topics,
-        delivery: Queues,
+        delivery: DeliveryService,
         copier: MessageCopier,
         change: Change,
         held_ms_max: int = HELD_MS_MAX,

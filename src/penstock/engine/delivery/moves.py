@@ -32,7 +32,7 @@ from penstock.core.types import NO_TOPIC_ID, Offset, PartitionId, ShardId, Topic
 from penstock.engine.delivery.message_copier import Change, MessageCopier
 from penstock.engine.delivery.move_runner import MoveRunner, is_there
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
@@ -82,7 +82,7 @@ class Moves:
     def __init__(
         self,
         topics: Topics,
-        delivery: Queues,
+        delivery: DeliveryService,
         places: FindPlaces,
         shards: LocalShards,
         calls: RemoteCalls,

@@ -5,6 +5,7 @@ partition is sent on to the one that does.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,22 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
     group: str
     offset: Offset
     epoch: int
+
+    @property
+    def leased(self) -> "LeasedRange":
+        """The lease, as it is given back."""
+        offset = self.offset
+        return LeasedRange(self.partition, self.group, self.epoch, offset, Offset(offset + 1))
+
+
+class LeasedRange(NamedTuple):
+    """Messages of one partition from `first` up to, not including, `end`, of one lease."""
+
+    partition: PartitionId
+    group: str
+    epoch: int
+    first: Offset
+    end: Offset
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):

@@ -1,21 +1,21 @@
-"""Queues, asked of any node: every front-end's way to send, receive and settle.
+"""Delivery, asked of any node: every front-end sends, receives and settles through it.
 
-What concerns a partition happens on the node that leads it (`led_queues`). A request that reaches
-another node is sent on to it. While nobody leads, or leadership has just moved, it is tried again
-for some seconds; what may have happened and may not (`OutcomeUnknown`) is the caller's to decide.
+A request about a partition is carried out by the node that leads it (`leader`). A request that
+reaches another node is forwarded. While a partition has no leader, or leadership has just moved,
+the request is repeated for some seconds; what may or may not have happened (`OutcomeUnknown`) is
+for the caller to decide.
 
-A queue of several partitions, perhaps led by several nodes, is asked one after the other, each time
-beginning with another one, so that all are worked off alike. Somebody who waits for messages waits
-at the partitions that are led here, and looks at the others every now and then.
+The partitions of a queue may have several leaders. A receive asks one after the other, each time
+beginning with another one, so that all are worked off alike. If there is nothing, it waits at the
+partitions that this node leads, and asks the other nodes every now and then.
 
-Long because everything that is asked of a queue can be asked of any node, and is found here.
+Long because every operation on a queue can be asked of any node, and is found here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from itertools import count
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,13 +29,15 @@ from penstock.core.errors import (
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
+    UnknownWork,
 )
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
-from penstock.core.message import Message, NewMessage
+from penstock.core.message import NewMessage
 from penstock.core.message_states import ALL_STATES, current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.receiver import worker_name
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
+from penstock.engine.delivery.first_use import FindPlaces, FirstUse
 from penstock.engine.delivery.forwarded_requests import (
     QUEUE,
     Asked,
@@ -45,11 +47,13 @@ from penstock.engine.delivery.forwarded_requests import (
     ForwardedSend,
     There,
 )
-from penstock.engine.delivery.leader import LOOKS_MAX, LeaderQueues
+from penstock.engine.delivery.leader import LeaderDelivery
+from penstock.engine.delivery.lease_returns import LeaseReturns
 from penstock.engine.delivery.receipts import read_receipt, sign_receipt
 from penstock.engine.delivery.requests import (
     BrowsedMessage,
     Delivery,
+    LeasedRange,
     QueueCounts,
     Receipt,
     Sent,
@@ -61,9 +65,9 @@ from penstock.engine.delivery.requests import (
 )
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarding import Forwarding
-from penstock.engine.topics.long_polls import Watch
 from penstock.engine.topics.partitioner import Partitioner
 from penstock.engine.topics.poll_time import parked
+from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.engine.topics.topics import Topics
 from penstock.engine.topics.traffic import INTERNAL
 from penstock.machines.catalog import Topic
@@ -83,26 +87,38 @@ from penstock.machines.queue_commands import (
     Verdict,
 )
 from penstock.machines.queue_headers import lane_of
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged, Settled
-from penstock.machines.work import Work
+from penstock.machines.queues import EARLIEST, LATEST, QueueChanged, Settled
 
 TRY_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
 ELSEWHERE_SECONDS = 0.2
-"""How often somebody who waits looks at partitions that are led by other nodes."""
+"""How often a receive that waits asks the nodes that lead other partitions."""
 WAITS_ELSEWHERE_MAX = 256
 SIGNED_REMEMBERED = 4_096
-"""Of so many receipts signed last, and as many before them, it is known what they stand for."""
+"""So many receipts signed last, and as many before them, are not checked again."""
 
 T = TypeVar("T")
 
 
-class Queues:
+class _ReceiveRequest(NamedTuple):
+    topic: Topic
+    group: str
+    lease_ms: int | None
+    receiver: str
+
+
+class DeliveryService:
     """See the top of this module; one per node."""
 
     def __init__(
-        self, topics: Topics, forwarding: Forwarding, calls: RemoteCalls, clock: Clock
+        self,
+        topics: Topics,
+        forwarding: Forwarding,
+        calls: RemoteCalls,
+        clock: Clock,
+        places: FindPlaces,
     ) -> None:
+        """`places` finds out where partitions begin and end, on any node."""
         self._receipt_key = b""
         self._signed: dict[str, Receipt] = {}
         self._signed_before: dict[str, Receipt] = {}
@@ -111,10 +127,21 @@ class Queues:
         self._calls = calls
         self._clock = clock
         self._partitioner = Partitioner()
-        self._turns = count()
         self._waits_elsewhere = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.here = LeaderQueues(topics, clock)
+        self._returns = LeaseReturns(topics, forwarding)
+        self._first_use = FirstUse(topics, forwarding, places)
+        self.open_at_first_use = self._first_use.open
+        self._leader = leader = LeaderDelivery(topics, clock, self._returns, self._first_use)
+        # For front-ends whose clients ask the leader of a partition themselves:
+        self.acquisition = leader.acquisition
+        self.acquisition_of = leader.acquisition_of
+        self.begin_settle = leader.begin_settle
+        self.led = leader.led
+        self.messages = leader.messages
+        self.read_at_leader = leader.read
+        self.receivers = leader.receivers
+        self.settle_at_leader = leader.settle
+        self.work = leader.work
 
     # Sending.
 
@@ -161,7 +188,7 @@ class Queues:
         return await self._at_leader(
             topic,
             index,
-            lambda: self.here.send(topic, index, messages, protocol),
+            lambda: self._leader.send(topic, index, messages, protocol),
             ForwardedSend(topic.topic_id, index, tuple(messages), protocol),
             list[Sent],
         )
@@ -178,23 +205,41 @@ class Queues:
         wait_ms: int = 0,
         receiver: str = "",
     ) -> list[Delivery]:
-        """Lease messages; waits for some if there are none. `receiver` is for the diary."""
+        """Lease messages; waits for some if there are none. `receiver` is for the history."""
         most = min(messages_max, ACQUIRE_MESSAGES_MAX)
         await self._have_key()
-        if len(topic.partitions) == 1:
-            return await self._receive(topic, 0, group, most, lease_ms, wait_ms, receiver)
         deadline_ms = self._clock.monotonic_ms() + wait_ms
-        looks = 0
+        left_ms = wait_ms
         while True:
-            found = await self._receive_some(topic, group, most, lease_ms, receiver)
+            led = self._leader.led(topic)
+            request = _ReceiveRequest(topic, group, lease_ms, receiver)
+            shares = self._shares(topic, led)
+            if len(shares) == 1:
+                found = await self._receive_at(request, shares[0], most, left_ms)
+            else:
+                found = await self._receive_in_turn(request, shares, most)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if found or left_ms <= 0:
                 return found
-            # What comes to one partition while another is looked at calls nobody.
-            looks += 1
-            if looks >= LOOKS_MAX or not self.here.may_have_some(topic, group):
-                looks = 0
-                await self._wait(topic, left_ms)
+            if shares != [led]:
+                found = await self._wait_here(request, led, most, left_ms)
+                if found:
+                    return found
+                left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+            topic = self._topics.catalog.topic_by_id(topic.topic_id) or topic
+
+    def _shares(self, topic: Topic, led: list[int]) -> list[list[int]]:
+        """The partitions, in turn: those that this node leads are asked together, each of the
+        others by itself."""
+        shares: list[list[int]] = []
+        for _, index in self._leader.in_turn(
+            [(topic, one) for one in range(len(topic.partitions))]
+        ):
+            if index not in led:
+                shares.append([index])
+            elif led not in shares:
+                shares.append(led)
+        return shares
 
     async def _have_key(self) -> None:
         """Nothing is leased for which no receipt could be signed: a cluster that was founded a
@@ -210,67 +255,56 @@ class Queues:
             else:
                 return
 
-    async def _receive_some(
-        self, topic: Topic, group: str, most: int, lease_ms: int | None, receiver: str
+    async def _receive_in_turn(
+        self, request: _ReceiveRequest, shares: Sequence[list[int]], most: int
     ) -> list[Delivery]:
+        """Ask several nodes one after the other, without waiting."""
         found: list[Delivery] = []
-        partitions = len(topic.partitions)
-        first = next(self._turns)
         problems: list[PenstockError] = []
-        for number in range(partitions):
-            index = (first + number) % partitions
+        for share in shares:
             try:
-                found += await self._receive(
-                    topic, index, group, most - len(found), lease_ms, 0, receiver
-                )
+                found += await self._receive_at(request, share, most - len(found), 0)
             except PenstockError as problem:
                 problems.append(problem)  # The others may have something.
             if len(found) >= most:
                 break
-        if not found and len(problems) == partitions:
+        if not found and len(problems) == len(shares):
             raise problems[0]
         return found
 
-    async def _receive(
-        self,
-        topic: Topic,
-        index: int,
-        group: str,
-        most: int,
-        lease_ms: int | None,
-        wait_ms: int,
-        receiver: str,
+    async def _wait_here(
+        self, request: _ReceiveRequest, led: list[int], most: int, left_ms: int
     ) -> list[Delivery]:
-        deadline_ms = self._clock.monotonic_ms() + wait_ms
-        while True:
-            left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
-            found = await self._receive_once(topic, index, group, most, lease_ms, left_ms, receiver)
-            if found or self._clock.monotonic_ms() >= deadline_ms:
-                return found
-            with parked():
-                await asyncio.sleep(ELSEWHERE_SECONDS)
+        """Wait for messages of the partitions that this node leads, until it is time to ask the
+        other nodes again."""
+        wait_ms = min(left_ms, int(ELSEWHERE_SECONDS * 1_000))
+        if led:
+            return await self._receive_at(request, led, most, wait_ms)
+        with parked():
+            await asyncio.sleep(wait_ms / 1_000)
+        return []
 
-    async def _receive_once(
+    async def _receive_at(
         self,
-        topic: Topic,
-        index: int,
-        group: str,
+        request: _ReceiveRequest,
+        indexes: list[int],
         most: int,
-        lease_ms: int | None,
         wait_ms: int,
-        receiver: str,
+        *,
+        is_again: bool = False,
     ) -> list[Delivery]:
-        """Only so many wait at another node: they share what the two may ask of each other. The
-        others come again."""
+        """Receive from partitions that one node leads. Only so many requests wait at other nodes:
+        they share what two nodes may have under way. The others ask again and again."""
+        topic, group, lease_ms, receiver = request
         elsewhere_ms = wait_ms if self._waits_elsewhere < WAITS_ELSEWHERE_MAX else 0
         self._waits_elsewhere += 1
         try:
             return await self._at_leader(
                 topic,
-                index,
-                lambda: self.here.receive(
+                indexes[0],
+                lambda: self._leader.receive(
                     topic,
-                    index,
+                    indexes,
                     group,
                     messages_max=most,
                     lease_ms=lease_ms,
@@ -278,20 +312,26 @@ class Queues:
                     receiver=receiver,
                 ),
                 ForwardedReceive(
-                    topic.topic_id, index, group, most, lease_ms, elsewhere_ms, receiver
+                    topic.topic_id, indexes[0], group, most, lease_ms, elsewhere_ms, receiver
                 ),
                 list[Delivery],
                 seconds=QUEUE.seconds + wait_ms / 1_000,
-                # If the leader died with it, the lease ends; whoever asked would ask again.
+                # If the leader died with it, the lease ends; the receiver would ask again.
                 harmless=True,
             )
+        except UnknownWork:
+            if is_again:
+                raise
+            # A leader of version 0.1 does not open a group that has a name at its first use.
+            await self.open(topic, group)
+            return await self._receive_at(request, indexes, most, wait_ms, is_again=True)
         finally:
             self._waits_elsewhere -= 1
 
     def can_receive_now(self, topic: Topic, index: int) -> bool:
-        """Whether a receive of a partition that is led here would, as it seems, get something; the
+        """Whether a receive of a partition that this node leads would probably get something; the
         same errors as of `receive`."""
-        work = self.here.work(topic, index, DEFAULT_WORK_GROUP)
+        work = self._leader.work(topic, index, DEFAULT_WORK_GROUP)
         if work is None or work.is_held or not work.ready:
             return False
         if work.leased >= work.rules.in_flight_max:
@@ -301,13 +341,14 @@ class Queues:
     async def receive_together(
         self, topic: Topic, index: int, wanted: Sequence[Wanted]
     ) -> list[list[Delivery]]:
-        """Lease messages of a partition that is led here for several at once, who ask for the same
-        time; what there is is dealt out in their order, and the last ones may get none. Nobody
-        waits. A lease is one program's, or of several that differ only in their connections."""
+        """Lease messages of a partition that this node leads for several requests at once, which
+        want the same lease time, without a wait. The messages are dealt out in order; the last
+        requests may get none. A lease is of one program, or of several that differ only in their
+        connections."""
         names = {one.receiver for one in wanted}
-        found = await self.here.receive(
+        found = await self._leader.receive(
             topic,
-            index,
+            (index,),
             DEFAULT_WORK_GROUP,
             messages_max=sum(one.messages_max for one in wanted),
             lease_ms=wanted[0].lease_ms,
@@ -321,40 +362,16 @@ class Queues:
             start += one.messages_max
         return dealt
 
-    def give_back(self, topic: Topic, deliveries: Sequence[Delivery]) -> None:
-        """Nobody is there for these any more: it is as if they had not been delivered."""
-
-        async def carry() -> None:
-            verdicts = [(one.receipt, Verdict.RETURN, 0, "") for one in deliveries]
-            with suppress(PenstockError):  # The lease ends, and they are delivered again.
-                await self.settle(topic, verdicts)
-
-        task = asyncio.create_task(carry())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _wait(self, topic: Topic, wait_ms: int) -> None:
-        """Wait for a message, or for the time to look elsewhere."""
-        woken = asyncio.Event()
-        watch = self._topics.watch(topic.partitions, woken.set)
-        here = all(
-            self._topics.leader(self._topics.shard_of(one)).node == self._topics.node_id
-            for one in topic.partitions
-        )
-        seconds = wait_ms / 1_000 if here else min(wait_ms / 1_000, ELSEWHERE_SECONDS)
-        try:
-            async with asyncio.timeout(seconds):
-                with parked():
-                    await woken.wait()
-        except TimeoutError:
-            pass
-        finally:
-            watch.cancel()
+    def give_back(
+        self, leased: Iterable[LeasedRange], verdict: Verdict = Verdict.RETURN
+    ) -> "asyncio.Task[None]":
+        """Give leases back, wherever their partitions are led; see `lease_returns`."""
+        return self._returns.give_back(leased, verdict)
 
     # Settling.
 
     async def settle(self, topic: Topic, verdicts: Verdicts) -> list[Outcome]:
-        """Say what became of leased messages; one answer for each, in order."""
+        """Carry out verdicts on leased messages; one outcome for each, in order."""
         shares: dict[tuple[PartitionId, str], list[int]] = {}
         places = {(one[0].partition, one[0].group) for one in verdicts}
         if len(places) == 1:
@@ -424,7 +441,7 @@ class Queues:
         self._receipt_key = self._topics.receipt_key()
         return self._receipt_key
 
-    # Looking.
+    # Counting and browsing.
 
     async def counts(self, topic: Topic, group: str = DEFAULT_WORK_GROUP) -> QueueCounts:
         """How many messages are in which state, over all partitions."""
@@ -437,7 +454,7 @@ class Queues:
         return await self._at_leader(
             topic,
             index,
-            lambda: _soon(self.here.counts(topic, index, group)),
+            lambda: _soon(self._leader.counts(topic, index, group)),
             ForwardedCount(topic.topic_id, index, group),
             QueueCounts,
             harmless=True,
@@ -457,7 +474,7 @@ class Queues:
 
         def look() -> Awaitable[list[BrowsedMessage]]:
             return _soon(
-                self.here.browse(
+                self._leader.browse(
                     topic,
                     index,
                     group,
@@ -487,7 +504,7 @@ class Queues:
     ) -> None:
         """Let a work group begin, on all partitions or on one; where it has begun, only its rules
         change."""
-        chosen = rules or self.here.rules_of(topic, group)
+        chosen = rules or work_rules(self._topics.catalog, topic, group)
         await self._everywhere(
             topic,
             lambda partition: OpenWork(
@@ -568,7 +585,7 @@ class Queues:
         discarded: bool = False,
         copies: Sequence[CopyPlace] = (),
     ) -> int:
-        """Dead messages have been moved away, or are not wanted."""
+        """Forget dead messages that have been moved away, or are discarded."""
         return await self._everywhere(
             topic,
             lambda partition: Bury(
@@ -581,40 +598,6 @@ class Queues:
             index=index,
         )
 
-    # On the leader only.
-
-    async def acquire_here(
-        self,
-        topic: Topic,
-        index: int,
-        group: str,
-        messages_max: int,
-        lease_ms: int | None = None,
-        receiver: str = "",
-    ) -> Acquired:
-        """Lease messages of a partition this node leads."""
-        return await self.here.acquire(topic, index, group, messages_max, lease_ms, receiver)
-
-    async def settle_here(
-        self, topic: Topic, index: int, group: str, settlements: Sequence[Settlement]
-    ) -> list[Outcome]:
-        """Settle messages of a partition this node leads."""
-        return await self.here.settle(topic, index, group, settlements)
-
-    def work_here(self, topic: Topic, index: int, group: str) -> Work | None:
-        """The state of a work group of a partition this node leads; not to be changed."""
-        return self.here.work(topic, index, group)
-
-    def read_here(
-        self, topic: Topic, index: int, runs: Sequence[tuple[Offset, Offset]]
-    ) -> list[Message]:
-        """Messages of a partition this node leads."""
-        return self.here.read(topic, index, runs)
-
-    def watch(self, topic: Topic, group: str, wake: Callable[[], None]) -> Watch:  # noqa: ARG002
-        """Be told when messages may have become available."""
-        return self._topics.watch(topic.partitions, wake)
-
     # Other nodes.
 
     async def serve(self, request: Asked) -> object:
@@ -625,11 +608,11 @@ class Queues:
             raise Unavailable("this node does not know the topic: it is new, or was deleted")
         match asked:
             case ForwardedSend(index=index, messages=messages, protocol=protocol):
-                return await self.here.send(topic, index, messages, protocol)
+                return await self._leader.send(topic, index, messages, protocol)
             case ForwardedReceive(index=index, group=group):
-                return await self.here.receive(
+                return await self._leader.receive(
                     topic,
-                    index,
+                    (index,),
                     group,
                     messages_max=asked.messages_max,
                     lease_ms=asked.lease_ms,
@@ -637,9 +620,9 @@ class Queues:
                     receiver=asked.receiver,
                 )
             case ForwardedCount(index=index, group=group):
-                return self.here.counts(topic, index, group)
+                return self._leader.counts(topic, index, group)
             case ForwardedBrowse(index=index, group=group):
-                found = self.here.browse(
+                found = self._leader.browse(
                     topic,
                     index,
                     group,
@@ -707,11 +690,9 @@ class Queues:
         return sum(reply.count for reply in replies if isinstance(reply, QueueChanged))
 
     async def shut(self) -> None:
-        """Let go of what is under way."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.here.close()
+        """Cancel what is under way."""
+        await self._returns.close()
+        await self._first_use.close()
 
 
 async def _soon(value: T) -> T:
@@ -725,4 +706,4 @@ def _by_index(places: Sequence[tuple[int, Offset]]) -> Mapping[int, tuple[Offset
     return {index: tuple(offsets) for index, offsets in found.items()}
 
 
-__all__ = ["ALL_STATES", "EARLIEST", "LATEST", "Queues"]
+__all__ = ["ALL_STATES", "EARLIEST", "LATEST", "DeliveryService"]

@@ -1,11 +1,11 @@
 """Stored batches for a receive by lease: how many messages fit an answer, and the bytes to send.
 
 Messages are sent in the batches they are stored in, unchanged. A batch may hold messages that the
-member did not get: it passes over them, because they are not among the acquired records. What is
-acquired must be sent: an offset that an answer acquires and does not bring is taken for a gap, and
-acknowledged as one. So what is ready is measured first, and no more is leased than fits.
+receiver did not acquire: it skips them. What is acquired must be sent: Kafka's share consumers take
+an offset that an answer acquires and does not bring for a gap, and acknowledge it as one. So what
+is ready is measured first, and no more is leased than fits.
 
-A batch is read once for one fetch, however often it is asked for.
+A batch is read once for one receive, however often it is needed.
 """
 
 from bisect import bisect_right, insort
@@ -20,6 +20,8 @@ from penstock.machines.work import Work
 
 READ_BYTES = 256 * KIB
 """How much is read at once; a larger batch is still read whole."""
+SMALL_SHARE = 4
+"""A batch that cannot be cut is sent whole if at least one in so many of its messages is wanted."""
 
 Range = tuple[Offset, Offset]
 Read = Callable[[Offset, int], bytes]
@@ -134,6 +136,17 @@ def collect(
                 pieces.append(Piece(batch, [span]))
             at = Offset(batch.end)
     return pieces, []
+
+
+def sent_bytes(pieces: Iterable[Piece], *, whole: bool) -> int:
+    """About how many bytes of an answer these batches take, and not much less: `whole`, or cut to
+    what is wanted of them."""
+    size = 0
+    for batch, spans in pieces:
+        wanted, total = sum(end - first for first, end in spans), batch.end - batch.first
+        cut = not whole and wanted * SMALL_SHARE < total
+        size += len(batch.data) * wanted // total if cut else len(batch.data)
+    return size
 
 
 def _rest(runs: Sequence[Range], offset: Offset) -> list[Range]:

@@ -1,22 +1,24 @@
-"""Workers that wait for messages of one work group on one partition.
+"""A fair wait queue per work group; it prevents a thundering herd.
 
-When messages come, as many are called as there are messages, in the order in which they came:
-hundreds may wait, and a single message must not make hundreds of requests. Whoever is called asks
-for messages; if some are left when he has his answer, he calls the next.
+Hundreds of receivers may wait for messages of one work group, and one message must not cause
+hundreds of requests. When messages become ready, as many waiters are woken as there are messages,
+in order of arrival. A waiter that is woken acquires messages; when it has its answer and messages
+are left, it wakes the next one.
 
-A lease has to be as durable as the messages, so that a worker who asks only when they are there
-waits for the disk, or for a majority, a second time. Hence whoever waits may leave word how he
-would ask. When messages are about to be written, the first who did has his request written right
-behind them: one sync, one round to the other nodes, for both. Who comes while messages are being
-written, that nobody has a claim on, need not wait at all: he asks at once, and is next to be
-written. Should either get him nothing, since the messages are for later or others had older claims,
-the room refrains from it for a while.
+Pre-acquire. A lease has to be as durable as the messages. A receiver that acquires messages only
+when they are committed waits for the disk, or for a majority, a second time. A waiter may therefore
+pass a function that acquires messages which are still being written. When an append is submitted,
+the first such waiter submits its acquire right behind it: both share one sync and one round of
+replication. A receiver that arrives while messages are being written, of which some are reserved
+for nobody, acquires them without waiting. If a pre-acquire gets nothing, because the messages are
+delayed or belong to older reservations, the next appends are not pre-acquired (`VAIN_SKIPS`).
 """
 
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from penstock.core.clock import precise_seconds
@@ -25,17 +27,17 @@ from penstock.engine.topics.long_polls import Batch, Watch
 from penstock.engine.topics.poll_time import note_parked
 
 VAIN_SKIPS = 64
-"""After a request ahead of its messages got nothing, so many writes pass without one."""
+"""After a pre-acquire that got nothing, so many appends pass without one."""
 
-Asked = TypeVar("Asked")
-Ahead = Callable[[PartitionId, int, Batch], Asked | None]
-"""Asks for messages that are being written: the partition, how many, their batch. None: it was not
-worth it."""
-_Place = tuple[asyncio.Future[Asked | None], Ahead[Asked] | None]
+Acquiring = TypeVar("Acquiring")
+PreAcquire = Callable[[PartitionId, int, Batch], Acquiring | None]
+"""Acquires messages that are being written: the partition, how many, their batch. None: it is not
+worth trying."""
+_Waiter = tuple[asyncio.Future[Acquiring | None], PreAcquire[Acquiring] | None]
 
 
-class WaitQueue(Generic[Asked]):
-    """See the top of this module. `ready` tells how many messages could be had."""
+class WaitQueue(Generic[Acquiring]):
+    """See the top of this module. `ready` counts the messages that could be acquired."""
 
     def __init__(
         self,
@@ -44,16 +46,17 @@ class WaitQueue(Generic[Asked]):
         on_idle: Callable[[], object] = lambda: None,
         skips: int = 0,
     ) -> None:
-        """`on_idle` is called when nobody waits any more and nobody's request is under way. `skips`
-        is what the room before it at this place had left of them."""
+        """`on_idle` is called when there are no waiters and no pre-acquires under way. `skips` is
+        what the previous queue of this work group had left of them."""
         self._ready = ready
         self._on_idle = on_idle
         self._watch_for = watch
         self._watch: Watch | None = None
-        self._waiting: deque[_Place[Asked]] = deque()
-        self._claimed: dict[PartitionId, int] = {}
+        self._waiting: deque[_Waiter[Acquiring]] = deque()
+        self._reserved: dict[PartitionId, int] = {}
+        """How many messages that are being written are pre-acquired."""
         self.skips = skips
-        """So many writes pass without a request ahead of them."""
+        """So many appends pass without a pre-acquire."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,72 +64,74 @@ class WaitQueue(Generic[Asked]):
     async def wait(
         self,
         seconds: float,
-        ahead: Ahead[Asked] | None = None,
-        abandon: Callable[[Asked], None] = lambda _: None,
-    ) -> Asked | None:
-        """Return when it is one's turn to ask, or when the time is up; what `ahead` gave if that
-        was called. What it gave to somebody who leaves at that moment goes to `abandon`."""
+        pre_acquire: PreAcquire[Acquiring] | None = None,
+        abandon: Callable[[Acquiring], None] = lambda _: None,
+        on_wait: Callable[[Callable[[], None]], object] = lambda _: None,
+    ) -> Acquiring | None:
+        """Return when it is this waiter's turn, or when the time is up; what `pre_acquire` returned
+        if that was called. If the waiter is cancelled at that moment, `abandon` gets it. `on_wait`
+        is passed a function that ends the wait early."""
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[Asked | None] = loop.create_future()
-        place = turn, ahead
-        self._waiting.append(place)
+        turn: asyncio.Future[Acquiring | None] = loop.create_future()
+        waiter = turn, pre_acquire
+        self._waiting.append(waiter)
         if self._watch is None:
-            self._watch = self._watch_for(self.call)
-            self._watch.move_on = self.call_all
-            self._watch.foresee = self.foresee
-        patience = loop.call_later(seconds, self._give_up, place)
+            self._watch = self._watch_for(self.wake)
+            self._watch.on_clock_moved = self.wake_all
+            self._watch.pre_acquire = self.pre_acquire
+        timer = loop.call_later(seconds, self._give_up, waiter)
+        on_wait(partial(self._give_up, waiter))
         began = precise_seconds()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._drop(place)
+                self._drop(waiter)
             else:
-                asked = turn.result()
-                if asked is not None:
-                    abandon(asked)
-                self.call()  # His turn goes to the next.
+                acquiring = turn.result()
+                if acquiring is not None:
+                    abandon(acquiring)
+                self.wake()  # The turn goes to the next waiter.
             raise
         finally:
             note_parked(precise_seconds() - began)
-            patience.cancel()
-            self._leave()
+            timer.cancel()
+            self._check_idle()
 
-    def _give_up(self, place: _Place[Asked]) -> None:
-        """His time is up."""
-        if not place[0].done():
-            self._drop(place)
-            place[0].set_result(None)
+    def _give_up(self, waiter: _Waiter[Acquiring]) -> None:
+        if not waiter[0].done():
+            self._drop(waiter)
+            waiter[0].set_result(None)
 
-    def _drop(self, place: _Place[Asked]) -> None:
-        with contextlib.suppress(ValueError):  # He may have been passed over already.
-            self._waiting.remove(place)
+    def _drop(self, waiter: _Waiter[Acquiring]) -> None:
+        with contextlib.suppress(ValueError):  # A waiter is removed when it is woken.
+            self._waiting.remove(waiter)
 
-    def _leave(self) -> None:
+    def _check_idle(self) -> None:
         if not self._waiting and self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        if not self._waiting and not self._claimed:
+        if not self._waiting and not self._reserved:
             self._on_idle()
 
-    def call(self) -> None:
-        """Messages may have come: call as many as there are messages nobody has a claim on."""
-        ready = self._ready() - sum(self._claimed.values()) if self._waiting else 0
+    def wake(self) -> None:
+        """Messages may be ready: wake as many waiters as there are messages without reservation."""
+        ready = self._ready() - sum(self._reserved.values()) if self._waiting else 0
         while self._waiting and ready > 0:
             turn, _ = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 ready -= 1
 
-    def call_all(self) -> None:
-        """The clock was moved by hand: everybody sees whether his time is up."""
+    def wake_all(self) -> None:
+        """The clock was moved by hand: every waiter checks whether its time is up."""
         for turn, _ in self._waiting:
             if not turn.done():
                 turn.set_result(None)
         self._waiting.clear()
 
-    def foresee(self, partition: PartitionId, messages: int, batch: Batch) -> None:
-        """So many messages are about to be written: the first who left word asks for them."""
+    def pre_acquire(self, partition: PartitionId, messages: int, batch: Batch) -> None:
+        """So many messages are being written: the first waiter acquires them, if it can."""
         if self.skips:
             self.skips -= 1
             return
@@ -134,31 +139,31 @@ class WaitQueue(Generic[Asked]):
             self._waiting.popleft()
         if not self._waiting:
             return
-        turn, ahead = self._waiting[0]
-        asked = None if ahead is None else ahead(partition, messages, batch)
-        if asked is not None:
+        turn, pre_acquire = self._waiting[0]
+        acquiring = None if pre_acquire is None else pre_acquire(partition, messages, batch)
+        if acquiring is not None:
             self._waiting.popleft()
-            turn.set_result(asked)
+            turn.set_result(acquiring)
 
-    def unclaimed(self, partition: PartitionId, coming: int) -> int:
-        """How many of so many messages that are being written are his who comes now."""
+    def unreserved(self, partition: PartitionId, coming: int) -> int:
+        """How many of the messages being written a receiver that arrives now may pre-acquire."""
         if self.skips or self._waiting:
             return 0
-        return coming - self._claimed.get(partition, 0)
+        return coming - self._reserved.get(partition, 0)
 
-    def claim(self, partition: PartitionId, messages: int) -> Callable[[bool], None]:
-        """Somebody has asked for so many that are on their way: nobody else is called for them,
-        until he has his answer. Tell then whether he got some."""
-        claimed = self._claimed
-        claimed[partition] = claimed.get(partition, 0) + messages
+    def reserve(self, partition: PartitionId, messages: int) -> Callable[[bool], None]:
+        """Messages being written are pre-acquired: no waiter is woken for them until the outcome is
+        known. Call the result then, with whether the pre-acquire got some."""
+        reserved = self._reserved
+        reserved[partition] = reserved.get(partition, 0) + messages
 
-        def answered(got_some: bool) -> None:
-            claimed[partition] -= messages
-            if not claimed[partition]:
-                del claimed[partition]
+        def on_outcome(got_some: bool) -> None:
+            reserved[partition] -= messages
+            if not reserved[partition]:
+                del reserved[partition]
             if not got_some:
                 self.skips = VAIN_SKIPS
-            self.call()
-            self._leave()
+            self.wake()
+            self._check_idle()
 
-        return answered
+        return on_outcome

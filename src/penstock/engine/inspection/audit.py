@@ -26,7 +26,7 @@ from penstock.core.message import NewMessage
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.records import read_header
 from penstock.core.types import NodeId, Offset
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
@@ -63,7 +63,7 @@ class Audit:
     def __init__(
         self,
         topics: Topics,
-        delivery: Queues,
+        delivery: DeliveryService,
         shards: LocalShards,
         calls: RemoteCalls,
         spawn: Callable[[Coroutine[Any, Any, None]], None],

@@ -16,7 +16,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, ShardId, TopicId
 from penstock.core.version import __version__
 from penstock.engine.delivery.oldest_message import OldestMessages
-from penstock.engine.delivery.service import Queues
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.groups import Groups
 from penstock.engine.groups.lag import GroupOffsets, Lag
 from penstock.engine.inspection.host import disk_bytes, memory_bytes, memory_bytes_max
@@ -55,7 +55,7 @@ class Sampler:
         groups: Groups,
         shards: LocalShards,
         calls: RemoteCalls,
-        delivery: Queues,
+        delivery: DeliveryService,
         lag: Lag,
     ) -> None:
         self._topics = topics
@@ -122,7 +122,7 @@ class Sampler:
                 except UnknownPartition:
                     continue  # Deleted since.
         self._oldest.end()
-        self._delivery.here.askers.forget_others(set(queues))
+        self._delivery.receivers.forget_others(set(queues))
         groups = await self._groups()
         sample = NodeSample(
             self._topics.node_id,
@@ -187,15 +187,15 @@ class Sampler:
                     total.oldest_age_ms = max(total.oldest_age_ms, now_ms - sent_ms, 0)
 
     def _queue_sample(self, key: _QueueKey, total: "_Sum") -> QueueSample:
-        askers = self._delivery.here.askers
+        receivers = self._delivery.receivers
         return QueueSample(
             key[0],
             key[1],
             tuple(total.partitions),
             WorkCounts(*total.counts),
             total.oldest_age_ms,
-            askers.silent_ms(key),
-            askers.present(key),
+            receivers.silent_ms(key),
+            receivers.present(key),
         )
 
     async def _groups(self) -> list[GroupSample]:

@@ -1,7 +1,7 @@
-"""Long polls: who wants to be told when a partition has more to read.
+"""Long polls: wakes readers and receivers when a partition has more to read.
 
-A watch names partitions and a callback. Waking is a hint and no promise: whoever is woken looks
-again and may find nothing. It is cheap for those nobody waits for: one lookup in a dictionary.
+A watch names partitions and a callback. A wake-up is a hint and no promise: a reader that is woken
+looks again and may find nothing. A partition without watches costs one lookup in a dictionary.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,14 +10,14 @@ from penstock.core.records import read_outline
 from penstock.core.types import PartitionId
 
 Batch = bytearray | memoryview
-Foresee = Callable[[PartitionId, int, Batch], None]
-"""The partition, how many messages are being written to it, and the batch, which has its place."""
+PreAcquire = Callable[[PartitionId, int, Batch], None]
+"""The partition, how many messages are being written to it, and the batch, with its offsets."""
 
 
 class Watch:
     """One waiting reader; `cancel` when it has stopped to wait."""
 
-    __slots__ = ("_partitions", "_watchers", "foresee", "move_on", "wake")
+    __slots__ = ("_partitions", "_watchers", "on_clock_moved", "pre_acquire", "wake")
 
     def __init__(
         self,
@@ -28,10 +28,10 @@ class Watch:
         self._watchers = watchers
         self._partitions = partitions
         self.wake = wake
-        self.move_on = wake
-        """Called when time was moved by hand: its own waiting may be over."""
-        self.foresee: Foresee | None = None
-        """Called when messages are about to be written, for who wants to be there already."""
+        self.on_clock_moved = wake
+        """Called when the clock was moved by hand: the time to wait may be up."""
+        self.pre_acquire: PreAcquire | None = None
+        """Called when messages are about to be written."""
         for partition in partitions:
             watchers.setdefault(partition, set()).add(self)
 
@@ -56,7 +56,7 @@ class LongPolls:
         return len(self._watchers)
 
     def watches(self, partition: PartitionId) -> int:
-        """How many wait for this partition."""
+        """How many watches this partition has."""
         return len(self._watchers.get(partition, ()))
 
     def watch(self, partitions: Iterable[PartitionId], wake: Callable[[], None]) -> Watch:
@@ -70,23 +70,23 @@ class LongPolls:
             for watch in list(watching):
                 watch.wake()
 
-    def foresee(self, partition: PartitionId, batch: Batch) -> None:
+    def pre_acquire(self, partition: PartitionId, batch: Batch) -> None:
         """A record batch is about to be written to the partition; it is stamped already."""
         watching = self._watchers.get(partition)
         if watching is not None:
             for watch in list(watching):
-                if watch.foresee is not None:
-                    watch.foresee(partition, read_outline(batch, 0)[2], batch)
+                if watch.pre_acquire is not None:
+                    watch.pre_acquire(partition, read_outline(batch, 0)[2], batch)
 
     def wake_all(self) -> None:
-        """Everybody should look: leadership has moved, or the node stops."""
-        for watch in self._everybody():
+        """Every reader should look: leadership has moved, or the node stops."""
+        for watch in self._all():
             watch.wake()
 
-    def move_on(self) -> None:
-        """The clock was moved by hand: everybody sees whether his time is up."""
-        for watch in self._everybody():
-            watch.move_on()
+    def clock_moved(self) -> None:
+        """The clock was moved by hand: every reader checks whether its time is up."""
+        for watch in self._all():
+            watch.on_clock_moved()
 
-    def _everybody(self) -> set[Watch]:
+    def _all(self) -> set[Watch]:
         return {watch for watching in self._watchers.values() for watch in watching}

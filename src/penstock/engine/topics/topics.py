@@ -372,7 +372,7 @@ class Topics:
         counted = flow or self._own_flow, topic.name, len(batch)
         answer = partial(_settle_produce, future, shard, log_append_ms, counted)
         if shard.submit(AppendBatch(partition, batch), answer, promise):
-            self.waiting.foresee(partition, batch)
+            self.waiting.pre_acquire(partition, batch)
         return future
 
     def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.core import delivery_headers as card
-from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight, UnknownWork
+from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, Offset
 from penstock.engine.delivery import service as queueing
+from penstock.engine.delivery.acquisition import AcquireLimits
 from penstock.engine.delivery.requests import Delivery, Receipt, Wanted
-from penstock.engine.delivery.service import EARLIEST, LATEST, Queues
+from penstock.engine.delivery.service import EARLIEST, LATEST, DeliveryService
 from penstock.engine.replica.batcher import Answer, Promise
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply, Request
@@ -20,7 +21,7 @@ from penstock.machines.queue_commands import Outcome, Verdict
 from tests.unit.engine.nodes import Nodes, until
 
 CONFIGS = {"queue.delete.acked": "true", "queue.message.headers": "true"}
-Story = Callable[[Nodes, Queues, Topic], Awaitable[None]]
+Story = Callable[[Nodes, DeliveryService, Topic], Awaitable[None]]
 
 
 def on_one_node(path: Path, story: Story, configs: dict[str, str] | None = None) -> None:
@@ -51,7 +52,7 @@ def acks(deliveries: list[Delivery]) -> list[tuple[Receipt, Verdict, int, str]]:
 
 
 def test_a_message_is_sent_leased_and_acked(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         sent = await queues.send(topic, numbered(3))
         assert [one.offset for one in sent] == [0, 1, 2]
         got = await queues.receive(topic, messages_max=10)
@@ -69,7 +70,7 @@ def test_a_message_is_sent_leased_and_acked(tmp_path: Path) -> None:
 def test_receipts_signed_here_are_known_for_a_while_and_read_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         places = [Receipt(topic.partitions[0], "group", Offset(n), 1) for n in range(100)]
         signed = list(map(queues.sign, places))
         assert list(map(queues.read_receipt, signed)) == places
@@ -85,7 +86,7 @@ def test_receipts_signed_here_are_known_for_a_while_and_read_afterwards(
 
 
 def test_several_who_receive_together_are_dealt_what_there_is(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         wanted = [Wanted(count, None, f"me (sqs, 127.0.0.1:{count})") for count in (2, 1, 3)]
         assert not queues.can_receive_now(topic, 0)
         await queues.send(topic, numbered(4))
@@ -94,7 +95,7 @@ def test_several_who_receive_together_are_dealt_what_there_is(tmp_path: Path) ->
         assert list(map(texts, (first, second, third))) == [[b"0", b"1"], [b"2"], [b"3"]]
         assert len({one.receipt.epoch for one in (*first, *second, *third)}) == 1
         assert not queues.can_receive_now(topic, 0), "nothing is left"
-        queues.give_back(topic, [*first, *third])
+        queues.give_back(one.receipt.leased for one in (*first, *third))
         await until(lambda: queues.can_receive_now(topic, 0))
         again = await queues.receive(topic, messages_max=10)
         assert texts(again) == [b"0", b"1", b"3"]
@@ -104,7 +105,7 @@ def test_several_who_receive_together_are_dealt_what_there_is(tmp_path: Path) ->
 
 
 def test_one_stale_receipt_does_not_spoil_the_others(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(3))
         got = await queues.receive(topic, messages_max=3)
         release = [(got[1].receipt, Verdict.RELEASE, 0, "")]
@@ -119,7 +120,7 @@ def test_one_stale_receipt_does_not_spoil_the_others(tmp_path: Path) -> None:
 
 
 def test_who_waits_gets_a_message_as_soon_as_it_is_there(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         workers = [asyncio.create_task(queues.receive(topic, wait_ms=60_000)) for _ in range(3)]
         await queues.open(topic, "queue")
         for _ in range(10):
@@ -133,7 +134,7 @@ def test_who_waits_gets_a_message_as_soon_as_it_is_there(tmp_path: Path) -> None
 
 
 def test_an_id_that_was_seen_is_a_duplicate(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         message = NewMessage(b"x", headers=((card.DEDUP_ID, b"1"),))
         first = await queues.send(topic, [message])
         second = await queues.send(topic, [message, NewMessage(b"y"), message])
@@ -150,7 +151,7 @@ def test_an_id_that_was_seen_is_a_duplicate(tmp_path: Path) -> None:
 
 
 def test_who_does_not_wait_is_told_that_too_many_are_leased(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(3))
         got = await queues.receive(topic, messages_max=10)
         assert len(got) == 2
@@ -165,7 +166,7 @@ def test_who_does_not_wait_is_told_that_too_many_are_leased(tmp_path: Path) -> N
 
 
 def test_looking_touches_nothing(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(2))
         await queues.send(topic, numbered(1, (card.DELAY, b"1000000")))
         got = await queues.receive(topic)
@@ -186,7 +187,7 @@ def test_looking_touches_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_dead_or_scheduled_can_be_called_back_or_off(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(1))
         await queues.send(topic, numbered(2, (card.DELAY, b"1000000")))
         got = await queues.receive(topic)
@@ -203,11 +204,9 @@ def test_what_is_dead_or_scheduled_can_be_called_back_or_off(tmp_path: Path) -> 
 
 
 def test_a_work_group_of_its_own_sees_everything_again(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(3))
-        with pytest.raises(UnknownWork):
-            await queues.receive(topic, group="audit")
-        await queues.open(topic, "audit", start=EARLIEST)
+        assert queues.work(topic, 0, "audit") is None
         await queues.open(topic, "later", start=LATEST)
         got = await queues.receive(topic, group="audit", messages_max=10, wait_ms=60_000)
         assert len(got) == 3
@@ -217,8 +216,9 @@ def test_a_work_group_of_its_own_sees_everything_again(tmp_path: Path) -> None:
         got = await queues.receive(topic, group="later", messages_max=10, wait_ms=60_000)
         assert texts(got) == [b"1", b"2"]
         await queues.close(topic, "later")
-        with pytest.raises(UnknownWork):
-            await queues.receive(topic, group="later")
+        assert queues.work(topic, 0, "later") is None
+        got = await queues.receive(topic, group="later", messages_max=10, wait_ms=60_000)
+        assert len(got) == 3, "a group that was closed begins anew"
 
     on_one_node(tmp_path, story)
 
@@ -281,7 +281,7 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
 
 
 def test_a_group_that_begins_in_the_past_knows_what_its_messages_say(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(1, (card.DELAY, b"1000000")))
         await queues.send(topic, numbered(1))
         await queues.send(topic, numbered(1, (card.PRIORITY, b"9")))
@@ -294,7 +294,7 @@ def test_a_group_that_begins_in_the_past_knows_what_its_messages_say(tmp_path: P
 
 
 def test_lines_are_as_they_were_after_a_reset(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         keys = [b"a", b"a", b"b", b"a"]
         await queues.send(topic, [NewMessage(b"%d" % n, key) for n, key in enumerate(keys)])
         got = await queues.receive(topic, messages_max=10)
@@ -310,7 +310,7 @@ def test_lines_are_as_they_were_after_a_reset(tmp_path: Path) -> None:
 
 
 def test_a_queue_that_becomes_fifo_knows_the_lines_of_what_it_has(tmp_path: Path) -> None:
-    async def story(nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         keys = [b"a", b"b", b"a", b"b", b"c"]
         await queues.send(topic, [NewMessage(b"%d" % n, key) for n, key in enumerate(keys)])
         failed, held = await queues.receive(topic, messages_max=2)
@@ -325,13 +325,13 @@ def test_a_queue_that_becomes_fifo_knows_the_lines_of_what_it_has(tmp_path: Path
 
 
 def test_what_was_leased_for_somebody_who_has_gone_goes_back(tmp_path: Path) -> None:
-    async def story(_nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(2))
         asking = asyncio.create_task(queues.receive(topic, messages_max=2))
         await asyncio.sleep(0)  # The lease is on its way into the log…
         asking.cancel()  # …and nobody waits for it.
         await asyncio.gather(asking, return_exceptions=True)
-        work = queues.work_here(topic, 0, "queue")
+        work = queues.work(topic, 0, "queue")
         assert work is not None
         await until(lambda: work.epoch == 1 and not work.leased)
         got = await queues.receive(topic, messages_max=2)
@@ -341,7 +341,7 @@ def test_what_was_leased_for_somebody_who_has_gone_goes_back(tmp_path: Path) -> 
 
 
 def test_what_was_granted_in_the_moment_of_going_goes_back_too(tmp_path: Path) -> None:
-    async def story(nodes: Nodes, queues: Queues, topic: Topic) -> None:
+    async def story(nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(3))
         await queues.receive(topic, messages_max=1)
         shard = nodes[1].engine.topics.led_shard(topic.partitions[0])
@@ -357,11 +357,12 @@ def test_what_was_granted_in_the_moment_of_going_goes_back_too(tmp_path: Path) -
             return submit(request, answer_and_go, promise)
 
         shard.submit = submit_and_go  # type: ignore[method-assign]
-        asking = asyncio.create_task(queues.acquire_here(topic, 0, "queue", 2))
+        acquisition = queues.acquisition(topic, "queue", AcquireLimits(2), "")
+        asking = asyncio.create_task(acquisition.run())
         await asyncio.wait([asking])
         assert asking.cancelled()
         shard.submit = submit  # type: ignore[method-assign]
-        work = queues.work_here(topic, 0, "queue")
+        work = queues.work(topic, 0, "queue")
         assert work is not None
         await until(lambda: work.leased == 1)
         again = await queues.receive(topic, messages_max=3)

@@ -94,7 +94,7 @@ def test_when_the_clock_is_moved_everybody_looks() -> None:
     async def story() -> None:
         shop = Shop()
         tasks = await shop.come_in("a", "b")
-        shop.waiting.move_on()
+        shop.waiting.clock_moved()
         await asyncio.gather(*tasks)
         assert shop.served == ["a", "b"]
         assert (len(shop.room), len(shop.waiting)) == (0, 0)
@@ -156,10 +156,10 @@ def test_who_left_word_asks_while_messages_are_being_written() -> None:
     async def story() -> None:
         counter = Counter()
         first, second = await counter.come_in("a", "b")
-        counter.waiting.foresee(PARTITION, build_batch(1))
+        counter.waiting.pre_acquire(PARTITION, build_batch(1))
         assert [order.name for order in counter.orders] == ["a"]
         assert await first is counter.orders[0]
-        answered = counter.room.claim(PARTITION, 1)
+        answered = counter.room.reserve(PARTITION, 1)
         counter.ready = 1  # It is there, and it is his.
         counter.waiting.wake(PARTITION)
         await turn_around()
@@ -180,9 +180,9 @@ def test_what_is_left_behind_a_claim_calls_the_next() -> None:
     async def story() -> None:
         counter = Counter()
         first, second = await counter.come_in("a", "b")
-        counter.waiting.foresee(PARTITION, build_batch(5))
+        counter.waiting.pre_acquire(PARTITION, build_batch(5))
         await first
-        answered = counter.room.claim(PARTITION, 5)
+        answered = counter.room.reserve(PARTITION, 5)
         counter.ready = 5
         counter.waiting.wake(PARTITION)
         await turn_around()
@@ -198,14 +198,14 @@ def test_after_asking_in_vain_nobody_asks_ahead_for_a_while() -> None:
     async def story() -> None:
         counter = Counter()
         (first,) = await counter.come_in("a")
-        counter.waiting.foresee(PARTITION, build_batch(1))
+        counter.waiting.pre_acquire(PARTITION, build_batch(1))
         await first
-        counter.room.claim(PARTITION, 1)(False)
+        counter.room.reserve(PARTITION, 1)(False)
         await counter.come_in("b")
         for _ in range(VAIN_SKIPS):
-            counter.waiting.foresee(PARTITION, build_batch(1))
+            counter.waiting.pre_acquire(PARTITION, build_batch(1))
         assert [order.name for order in counter.orders] == ["a"]
-        counter.waiting.foresee(PARTITION, build_batch(1))
+        counter.waiting.pre_acquire(PARTITION, build_batch(1))
         assert [order.name for order in counter.orders] == ["a", "b"]
 
     asyncio.run(story())
@@ -215,7 +215,7 @@ def test_a_request_made_for_one_who_leaves_at_that_moment_is_abandoned() -> None
     async def story() -> None:
         counter = Counter()
         (first,) = await counter.come_in("a")
-        counter.waiting.foresee(PARTITION, build_batch(1))
+        counter.waiting.pre_acquire(PARTITION, build_batch(1))
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         assert counter.orders[0].abandoned
