@@ -9,6 +9,7 @@ and the tests of a file in any order, so that what the tests of a file share is 
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shuffle", type=int, default=None, metavar="SEED", help="run tests in a random order"
     )
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and the processes of a test
+    would inherit that: Ctrl-C could not be tested."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -24,7 +24,7 @@ from penstock.native.listener import NativeGuests
 from penstock.native.service import Service
 from penstock.storage import LogSettings
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
 
 T = TypeVar("T")
 

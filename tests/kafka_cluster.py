@@ -15,7 +15,7 @@ from penstock.storage import LogSettings
 from tests.cluster.addresses import free_block
 from tests.kafka_broker import Broker
 
-WAIT_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 60.0
 
 Cluster = dict[NodeId, Broker]
 

@@ -1,8 +1,11 @@
 """An event loop whose time does not pass by itself.
 
 `advance` moves it. When every task waits and only timers are left, it jumps to the next one: a test
-that waits for a timer neither sleeps nor depends on how fast the machine is. It is for tests whose
-work is all on the loop; a socket or a thread has no say in when time passes.
+that waits for a timer neither sleeps nor depends on how fast the machine is.
+
+Work done elsewhere is not seen by the loop. Where both ends of a socket are in this process,
+the kernel alone is in between; `quiet_seconds` are then waited, really, before time jumps, so that
+no deadline passes while an answer is on its way.
 """
 
 import asyncio
@@ -19,17 +22,19 @@ class _Selector(selectors.DefaultSelector):
     loop: "ManualLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout > 0:
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        ready = super().select(self.loop.quiet_seconds)
+        if not ready:
             self.loop.advance(timeout)
-            timeout = 0
-        ready: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
         return ready
 
 
 class ManualLoop(asyncio.SelectorEventLoop):
     """See the top of this module."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet_seconds: float = 0.0) -> None:
+        self.quiet_seconds = quiet_seconds
         self._now = 0.0
         selector = _Selector()
         selector.loop = self
@@ -50,7 +55,7 @@ def manual_loop() -> ManualLoop:
     return loop
 
 
-def run_manually(story: Coroutine[Any, Any, Result]) -> Result:
+def run_manually(story: Coroutine[Any, Any, Result], *, quiet_seconds: float = 0.0) -> Result:
     """As `asyncio.run`, on a manual loop."""
-    with asyncio.Runner(loop_factory=ManualLoop) as runner:
+    with asyncio.Runner(loop_factory=lambda: ManualLoop(quiet_seconds)) as runner:
         return runner.run(story)

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.unit.server.brokers import broker
 
 REGION = "eu-west-1"
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
 CREDENTIALS = {"aws_access_key_id": "anybody", "aws_secret_access_key": "secret"}
 
 

@@ -30,6 +30,25 @@ _SLEEPLESS = (
     "tests/unit",
 )
 
+_CLOCKLESS = ("tests/properties", "tests/scenarios", "tests/simulation", "tests/unit")
+_CLOCKS = {
+    "datetime.now", "datetime.today", "datetime.utcnow", "time.monotonic", "time.monotonic_ns",
+    "time.perf_counter", "time.perf_counter_ns", "time.process_time", "time.time", "time.time_ns",
+}  # fmt: skip
+CLOCKS_ALLOWED = {
+    "tests/simulation/run.py": "a program, which says how long it took",
+    "tests/unit/cli/doctor/test_machine.py": "a broker's clock beside the machine's",
+    "tests/unit/client/test_processed_ids.py": "a time in the far future",
+    "tests/unit/core/test_clock.py": "the real clock itself, held against the machine's",
+    "tests/unit/spark/test_compaction.py": "sets the age of files, which the file system measures",
+    "tests/unit/test_manual_loop.py": "timers of a loop whose time is moved",
+    "tests/unit/web/test_queues.py": "patience with a broker on another thread",
+}
+"""Files below `_CLOCKLESS` that may read a clock, and why no outcome depends on it."""
+PASSES_SECONDS = 0.1
+PATIENCE_SECONDS_MIN = 30
+"""A limit of time is meant to pass, or never to be reached; what lies between is a race."""
+
 _MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|tmp)/[\w.]|\b[A-Z]:\\\\?[A-Za-z]")
 _MACHINE_HOST = re.compile(
     r"\b(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d{1,3}\.\d{1,3}\b"
@@ -144,6 +163,41 @@ def tests_never_sleep(source: Source) -> Complaints:
                 yield f"{node.lineno}: a test does not sleep; it moves the clock"
 
 
+def tests_read_no_clock(source: Source) -> Complaints:
+    if not source.within(*_CLOCKLESS) or source.path in CLOCKS_ALLOWED:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = ast.unparse(node.func)
+            if name in _CLOCKS or node.func.attr in ("call_later", "call_at"):
+                yield f"{node.lineno}: {name} depends on real time; hand a clock in and move it"
+
+
+def tests_wait_briefly_or_patiently(source: Source) -> Complaints:
+    if not source.within(*_CLOCKLESS):
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Call):
+            for limit in _limits(node):
+                if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float):
+                    if PASSES_SECONDS < limit.value < PATIENCE_SECONDS_MIN:
+                        yield (
+                            f"{node.lineno}: {limit.value} s may or may not be enough; at least"
+                            f" {PATIENCE_SECONDS_MIN}, or at most {PASSES_SECONDS} if it is to pass"
+                        )
+
+
+def _limits(call: ast.Call) -> list[ast.expr]:
+    """The arguments that limit how long a call may take."""
+    found = [one.value for one in call.keywords if one.arg in ("timeout", "wait")]
+    match ast.unparse(call.func):
+        case "asyncio.timeout":
+            found += call.args[:1]
+        case "asyncio.wait_for":
+            found += call.args[1:2]
+    return found
+
+
 def whitespace_is_plain(source: Source) -> Complaints:
     if source.within("tests/scenarios") and source.path.endswith(".txt"):
         return  # Recorded output is kept to the last space.
@@ -234,6 +288,8 @@ PYTHON_RULES: tuple[Rule, ...] = (
     nothing_is_executed_that_was_read,
     only_programs_print,
     tests_never_sleep,
+    tests_read_no_clock,
+    tests_wait_briefly_or_patiently,
 )
 TEXT_RULES: tuple[Rule, ...] = (whitespace_is_plain, nothing_belongs_to_a_machine)
 MARKDOWN_RULES: tuple[Rule, ...] = (markdown_has_one_title,)

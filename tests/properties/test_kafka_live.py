@@ -22,7 +22,7 @@ from tests.unit.kafka.wire import request_frame, wire_client
 NAMES = ("alpha", "beta", "nothing", "", "bad name!", "g1", "g2", "retention.ms", "consumer")
 SMALL = (-3, -2, -1, -1, 0, 0, 0, 1, 1, 2, 5, 100)
 ROUNDS = 12
-WAIT_SECONDS_MAX = 20
+WAIT_SECONDS_MAX = 60
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def client(clock: ManualClock) -> Iterator[BlockingClient]:
 
 def test_what_is_sent_is_received_and_settled(client: BlockingClient, clock: ManualClock) -> None:
     sent = client.send("orders", {"id": 7}, key="k", headers={"trace": "abc"})
-    (message,) = client.receive("orders", wait=5)
+    (message,) = client.receive("orders", wait=60)
     assert message.body == {"id": 7}
     assert (message.id, message.key, message.deliveries) == (sent.id, b"k", 1)
     assert message.release(delay=10)
@@ -103,7 +103,7 @@ def test_a_log_is_read_and_subscribed_to(client: BlockingClient) -> None:
         assert subscription.commit()
         assert len(subscription.assignment) == 1
     with client.subscribe("events", group="billing", codec=str) as subscription:
-        assert [record.body for record in subscription.fetch(2, wait=5)] == ["3", "4"]
+        assert [record.body for record in subscription.fetch(2, wait=60)] == ["3", "4"]
 
 
 def test_a_replay_that_is_left_early_ends(client: BlockingClient) -> None:

@@ -71,7 +71,7 @@ def test_a_client_that_closes_gives_back_what_its_consumers_have() -> None:
         await queue.send_many(["x"] * 20)
         consumer = queue.consume(prefetch=20)
         await consumer.__aenter__()
-        (message,) = await consumer.receive(1, wait=5)
+        (message,) = await consumer.receive(1, wait=60)
         await client.close()
         with pytest.raises(ClientClosed):
             await client.receive("orders")
@@ -88,7 +88,7 @@ def test_no_more_is_fetched_ahead_than_was_said() -> None:
         await queue.send_many(["x"] * 1_000)
         async with queue.consume(prefetch=30) as consumer:
             for _ in range(20):
-                assert len(await consumer.receive(1, wait=5)) == 1
+                assert len(await consumer.receive(1, wait=60)) == 1
                 assert (await queue.stats()).leased <= 20 + 30
 
     play(scene)
@@ -100,14 +100,14 @@ def test_no_more_bytes_are_fetched_ahead_than_there_is_room_for() -> None:
         await queue.create(partitions=1)
         await queue.send_many([Random(number).randbytes(10_000) for number in range(100)])
         async with queue.consume(prefetch=100) as consumer:
-            (message,) = await consumer.receive(1, wait=5)
+            (message,) = await consumer.receive(1, wait=60)
             for _ in range(100):
                 await asyncio.sleep(0)
             assert (await queue.stats()).leased < 50
             seen = 1
             await message.ack()
             while seen < 100:
-                messages = await consumer.receive(10, wait=5)
+                messages = await consumer.receive(10, wait=60)
                 seen += len(messages)
                 await queue.ack(messages)
 
@@ -123,7 +123,7 @@ def test_at_most_once_is_acked_before_it_is_handed_out() -> None:
         await queue.create(partitions=1)
         await queue.send_many(["a", "b", "c"])
         async with queue.consume(guarantee=Guarantee.AT_MOST_ONCE, prefetch=10) as consumer:
-            (message,) = await consumer.receive(1, wait=5)
+            (message,) = await consumer.receive(1, wait=60)
             assert message.settled
         clock.advance(seconds=3_600)
         bodies = [message.body for message in await queue.receive(10)]
@@ -144,7 +144,7 @@ def test_a_consumer_that_waits_can_be_cancelled() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             await queue.send("x")
-            (message,) = await consumer.receive(1, wait=5)
+            (message,) = await consumer.receive(1, wait=60)
             assert (message.body, message.deliveries) == ("x", 1)
 
     play(scene)
@@ -196,7 +196,7 @@ def test_a_paused_consumer_takes_nothing_until_it_goes_on() -> None:
             assert (await queue.stats()).ready == 2
             assert await consumer.receive(1, wait=0) == []
             consumer.resume()
-            (message,) = await consumer.receive(1, wait=5)
+            (message,) = await consumer.receive(1, wait=60)
             assert (message.body, message.deliveries) == ("a", 1)
             await consumer.pause()
             assert (await queue.stats()).leased == 1, "what was not handed out is back"

@@ -22,7 +22,7 @@ async def prepare(client: Client, clock: ManualClock) -> datetime:
     outgoing = [Outgoing(str(n), partition=1, timestamp=times[n]) for n in range(10)]
     await client.topic("orders", codec=str).send_many(outgoing)
     async with client.subscribe("orders", group="billing", client_id="app") as subscription:
-        records = await subscription.fetch(4, wait=10)
+        records = await subscription.fetch(4, wait=60)
         assert len(records) == 4
         assert await subscription.commit()
         described = await client.describe_group("billing")
@@ -78,7 +78,7 @@ def test_a_group_goes_on_from_elsewhere() -> None:
         assert await client.reset_group("billing", {1: 99}) == [change(3, 10)]
         await client.reset_group("billing", {1: 8})
         async with client.subscribe("orders", group="billing", codec=str) as subscription:
-            assert [one.body for one in await subscription.fetch(9, wait=10)] == ["8", "9"]
+            assert [one.body for one in await subscription.fetch(9, wait=60)] == ["8", "9"]
 
     play(scene)
 

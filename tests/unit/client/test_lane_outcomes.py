@@ -35,6 +35,7 @@ from penstock.wire.requests import (
     Request,
     TopicInfo,
 )
+from tests.manual_loop import run_manually
 
 
 class ScriptedBroker:
@@ -207,7 +208,7 @@ def test_each_has_its_own_deadline_and_learns_what_is_known() -> None:
             broker.unanswered.pop()(Appended(7, -1), b"")
             assert client.statistics().waiting_bytes == 0
 
-    asyncio.run(scene())
+    run_manually(scene())
 
 
 def test_a_send_that_is_cancelled_leaves_the_others_of_its_batch_alone() -> None:

@@ -13,7 +13,7 @@ import pytest
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.core.errors import ClientClosed, InvalidRequest, UnknownTopic
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 async def nothing() -> None:

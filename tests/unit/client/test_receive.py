@@ -57,7 +57,7 @@ def test_a_rejected_message_goes_to_the_dead_with_its_reason() -> None:
         (dead,) = await client.queue("orders").peek(states=["dead"])
         assert dead.reason == "it has no address"
         assert int(await client.queue("orders").redrive()) == 1
-        (message,) = await client.receive("orders", wait=5)
+        (message,) = await client.receive("orders", wait=60)
         assert message.body == "x"
 
     play(scene)
@@ -83,7 +83,7 @@ def test_dead_letters_go_to_their_queue() -> None:
         sent = await client.send("orders", "x", key="k")
         (message,) = await client.receive("orders")
         await message.reject("broken")
-        (dead,) = await client.receive("failed", wait=20)
+        (dead,) = await client.receive("failed", wait=60)
         assert (dead.body, dead.key, dead.id) == ("x", b"k", sent.id)
         assert await dead.ack()
 
@@ -101,7 +101,7 @@ def test_a_dead_letter_tells_how_it_died_and_is_redriven_by_its_place() -> None:
         failed = client.queue("failed")
         taken: list[Message[Any]] = []
         while len(taken) < 3:
-            taken += await failed.receive(3, wait=20)
+            taken += await failed.receive(3, wait=60)
         await failed.give_back(taken)
         letters = await failed.peek()
         died = {letter.body: letter.dead_letter for letter in letters}
@@ -115,7 +115,7 @@ def test_a_dead_letter_tells_how_it_died_and_is_redriven_by_its_place() -> None:
         redriven = await failed.redrive(places=chosen)
         back: list[Message[Any]] = []
         while len(back) < 2:
-            back += await client.receive("orders", 2, wait=20)
+            back += await client.receive("orders", 2, wait=60)
         assert sorted(message.body for message in back) == ["a", "c"]
         while (progress := await redriven.progress()).state == "running":
             await client.receive("orders", wait=0.05)
@@ -130,13 +130,13 @@ def test_dead_messages_that_stayed_are_redriven_by_place() -> None:
         await client.create_queue("orders")
         queue = client.queue("orders")
         await client.send_many("orders", ["a", "b", "c"])
-        for message in await queue.receive(3, wait=5):
+        for message in await queue.receive(3, wait=60):
             await message.reject("no")
         dead = await queue.peek(states=["dead"])
         chosen = [(one.partition, one.offset) for one in dead if one.body == "b"]
         assert int(await queue.redrive(places=chosen, dry_run=True)) == 1
         assert int(await queue.redrive(places=chosen)) == 1
-        (message,) = await queue.receive(3, wait=5)
+        (message,) = await queue.receive(3, wait=60)
         assert message.body == "b"
         assert (await queue.stats()).dead == 2
         assert int(await queue.redrive()) == 2
@@ -247,7 +247,7 @@ def test_a_receive_that_is_cancelled_takes_nothing_with_it() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await client.send("orders", "x")
-        (message,) = await client.receive("orders", wait=5)
+        (message,) = await client.receive("orders", wait=60)
         assert message.deliveries == 1
 
     play(scene)
@@ -279,7 +279,7 @@ def test_groups_work_independently() -> None:
         await client.create_queue("orders", partitions=1, settings={"queue.delete.acked": "false"})
         await client.send("orders", "x")
         for group in ("queue", "audit"):
-            (message,) = await client.receive("orders", group=group, wait=5)
+            (message,) = await client.receive("orders", group=group, wait=60)
             assert message.group == group
             assert await message.ack()
 

@@ -42,7 +42,7 @@ def test_what_is_sent_is_received() -> None:
             key="customer-7",
             headers={"trace": "abc", "raw": b"\xff", "n": None},
         )
-        (message,) = await client.receive("orders", wait=5)
+        (message,) = await client.receive("orders", wait=60)
         assert message.body == {"id": 1}
         assert message.raw == b'{"id":1}'
         assert message.key == b"customer-7"

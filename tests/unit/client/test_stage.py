@@ -112,7 +112,7 @@ def test_queue_that_is_published_to_is_worked_off(play: Play) -> None:
         found = await staged(client, *range(6))
         assert await client.receive("orders", 10, wait=0) == []
         await client.publish("import", 1, [found])
-        messages = await client.receive("orders", 10, wait=20)
+        messages = await client.receive("orders", 10, wait=60)
         assert sorted(one.body for one in messages) == list(range(6))
 
     play(scene)

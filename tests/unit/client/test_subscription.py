@@ -41,7 +41,7 @@ async def take(subscription: Subscription[str], wanted: int) -> list[Record[str]
     """So many records, as they come."""
     records: list[Record[str]] = []
     while len(records) < wanted:
-        records += await subscription.fetch(wanted - len(records), wait=10)
+        records += await subscription.fetch(wanted - len(records), wait=60)
     return records
 
 
@@ -62,7 +62,7 @@ def test_all_partitions_are_read_each_in_order() -> None:
                 assert bodies(own) == list(range(100 * index, 100 * index + 50))
             assert await subscription.fetch(1) == []
             await fill(client, "orders", range(7, 8), 1)
-            (last,) = await subscription.fetch(10, wait=10)
+            (last,) = await subscription.fetch(10, wait=60)
             assert (last.topic, last.partition, last.offset, last.body) == ("orders", 1, 50, "7")
 
     play(scene)
@@ -115,7 +115,7 @@ def test_a_record_tells_everything_about_a_message() -> None:
         await topic.send({"id": 7}, key="k", headers=headers, timestamp=when)
         await topic.send(None, key="k")
         async with client.subscribe("orders") as subscription:
-            first, second = await subscription.fetch(2, wait=10)
+            first, second = await subscription.fetch(2, wait=60)
         assert first.body == {"id": 7}
         assert (first.key, first.raw, first.is_tombstone) == (b"k", b'{"id":7}', False)
         assert {**first.headers, "content-type": b""} == {**headers, "content-type": b""}
@@ -196,7 +196,7 @@ def test_offsets_that_were_asked_for_and_are_gone_are_told_of() -> None:
         await fill(client, "orders", range(3))
         async with client.subscribe("orders", start={0: 7}) as subscription:
             with pytest.raises(OffsetOutOfRange, match="no offset 7"):
-                await subscription.fetch(1, wait=10)
+                await subscription.fetch(1, wait=60)
 
     play(scene)
 
@@ -422,10 +422,10 @@ def test_a_batch_nobody_can_read_is_told_of_and_can_be_passed() -> None:
         )
         await fill(client, "orders", range(5, 7))
         async with client.subscribe("orders", codec=str) as subscription:
-            assert bodies(await subscription.fetch(10, wait=10)) == [0, 1, 2]
+            assert bodies(await subscription.fetch(10, wait=60)) == [0, 1, 2]
             for _ in range(2):
                 with pytest.raises(InvalidBatch, match="orders cannot be read at offset 3"):
-                    await subscription.fetch(1, wait=10)
+                    await subscription.fetch(1, wait=60)
             await subscription.seek(0, 5)
             assert bodies(await take(subscription, 2)) == [5, 6]
         with pytest.raises(InvalidBatch, match="at offset 3"):
@@ -443,7 +443,7 @@ def test_a_fetch_that_is_cancelled_hands_out_nothing() -> None:
         seen: list[tuple[int, int]] = []
         async with client.subscribe("orders", codec=str) as subscription:
             for turn in count():
-                fetching = asyncio.ensure_future(subscription.fetch(35, wait=10))
+                fetching = asyncio.ensure_future(subscription.fetch(35, wait=60))
                 for _ in range(turn % 6):
                     await asyncio.sleep(0)
                 if turn % 7:

@@ -47,7 +47,7 @@ async def fill(client: Client, numbers: range, partition: int = 0) -> None:
 async def take(subscription: Subscription[str], wanted: int) -> list[Record[str]]:
     records: list[Record[str]] = []
     while len(records) < wanted:
-        records += await subscription.fetch(wanted - len(records), wait=10)
+        records += await subscription.fetch(wanted - len(records), wait=60)
     return records
 
 
@@ -403,7 +403,7 @@ def test_a_static_member_whose_place_was_taken_is_told() -> None:
         first, second = (member(client, instance_id="one") for _ in range(2))
         async with first, second:
             with pytest.raises(FencedInstance):
-                await first.fetch(1, wait=10)
+                await first.fetch(1, wait=60)
             await fill(client, range(1))
             assert len(await take(second, 1)) == 1
 
@@ -454,13 +454,13 @@ def test_a_loop_that_takes_long_is_waited_for() -> None:
         await client.create_topic("orders", partitions=2)
         await fill(client, range(3), 0)
         async with member(client) as first:
-            (in_hand,) = await first.fetch(1, wait=10)
+            (in_hand,) = await first.fetch(1, wait=60)
             second = member(client)
             joining = asyncio.create_task(second.open())
             await until(lambda: first._reader.is_held_back)
             assert not joining.done()  # The group waits for the record in hand.
             assert in_hand.offset == 0
-            finishing = asyncio.create_task(first.fetch(1, wait=10))
+            finishing = asyncio.create_task(first.fetch(1, wait=60))
             await joining
             owner = first if part(0) in first.assignment else second
             if owner is second:

@@ -66,7 +66,7 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
 
 
 async def receive(client: Client, count: int = 1) -> list[Message[object]]:
-    return await client.receive("orders", count, wait=10)
+    return await client.receive("orders", count, wait=60)
 
 
 def test_one_message_is_one_trace(recorder: Recorder) -> None:
@@ -145,7 +145,7 @@ def test_readers_of_a_log(recorder: Recorder) -> None:
             await client.topic("news").send(b"1")
             [send] = recorder.take().values()
             async with client.subscribe("news", group="desk", start="earliest") as subscription:
-                [record] = await subscription.fetch(wait=10)
+                [record] = await subscription.fetch(wait=60)
                 with record.processing():
                     pass
             spans = recorder.take()
@@ -238,7 +238,7 @@ def test_a_blocking_client_is_part_of_its_callers_trace(recorder: Recorder) -> N
         send = recorder.take()["send orders"]
         assert send.parent is not None
         assert send.parent.span_id == outer.get_span_context().span_id
-        [message] = client.receive("orders", wait=10)
+        [message] = client.receive("orders", wait=60)
         with message.processing():
             client.send("bills", b"1")
         spans = recorder.take()

@@ -31,7 +31,7 @@ def test_it_is_a_channel() -> None:
     async def story(queue: Asker) -> None:
         channel: Channel = queue.channel
         channel.learn([])
-        await channel.ask(1, AskCluster(), timeout=1)
+        await channel.ask(1, AskCluster(), timeout=60)
 
     play(story)
 
@@ -42,7 +42,7 @@ def test_a_batch_that_cannot_be_written_to_is_copied() -> None:
         batch = bytes(build_messages([NewMessage(b"one"), NewMessage(b"two")], 1))
         for expected in (0, 2):
             answer, _ = await queue.channel.ask(
-                1, Append(queue.topic_id, 0), bytes(batch), timeout=5
+                1, Append(queue.topic_id, 0), bytes(batch), timeout=60
             )
             assert isinstance(answer, Appended)
             assert answer.base_offset == expected
@@ -60,7 +60,7 @@ def test_requests_begin_in_the_order_they_were_asked() -> None:
                     1,
                     Append(queue.topic_id, 0),
                     build_messages([NewMessage(b"%d" % number)], 1),
-                    timeout=5,
+                    timeout=60,
                 )
                 for number in range(50)
             )

@@ -352,7 +352,7 @@ def test_a_slow_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_disk, "MemoryFile", SlowFile)
 
     async def story() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             engine = await EmbeddedEngine.open(None)
             answer, _ = await engine.answer(AskCluster())
             assert isinstance(answer, ClusterInfo)

@@ -19,7 +19,7 @@ from penstock.testing.server import PenstockServer
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = penstock.ClientSettings(auto_create=False, timeout=20)
+SETTINGS = penstock.ClientSettings(auto_create=False, timeout=60)
 
 
 class Account:
@@ -116,7 +116,7 @@ async def _delivery(client: Client, clock: ManualClock, note: Note) -> None:
     clock.advance(seconds=29)
     await note("the delay is over", queue.receive(10))
     await note("how it stands", queue.stats())
-    waiting = asyncio.create_task(queue.receive(wait=20))
+    waiting = asyncio.create_task(queue.receive(wait=60))
     await asyncio.sleep(0)
     await note("while somebody waits", queue.send({"n": 5}))
     await note("he has it", waiting)
@@ -137,7 +137,7 @@ async def _loss(client: Client, clock: ManualClock, note: Note) -> None:
     await note("not a third", queue.receive(10))
     dead: list[Message[Any]] = []
     while len(dead) < 2:
-        dead += await client.receive("dead", 10, wait=20)
+        dead += await client.receive("dead", 10, wait=60)
     await note("the dead", _bodies(_soon(sorted(dead, key=lambda one: str(one.body)))))
     await note("short-lived", queue.send("stale", ttl=5))
     clock.advance(seconds=6)
@@ -157,9 +157,9 @@ async def _logs(client: Client, note: Note) -> None:
     shown = sorted((one.partition, one.offset, one.body) for one in records)
     await note("replay", _soon(shown))
     async with client.subscribe("events", group="readers") as subscription:
-        found = await subscription.fetch(10, wait=20)
+        found = await subscription.fetch(10, wait=60)
         while len(found) < 6:
-            found += await subscription.fetch(10, wait=20)
+            found += await subscription.fetch(10, wait=60)
         shown = sorted((one.partition, one.offset, one.body) for one in found)
         await note("subscribe", _soon(shown))
 

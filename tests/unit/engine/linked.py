@@ -45,7 +45,7 @@ Run = Callable[[Coroutine[object, object, None]], None]
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # Conditions are many; events would be too.
             await asyncio.sleep(0)
 

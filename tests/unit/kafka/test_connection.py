@@ -91,7 +91,7 @@ async def open_place(settings: KafkaSettings | None = None) -> AsyncIterator[Pla
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
 

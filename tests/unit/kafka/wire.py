@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from penstock.kafka.codec import Message, reader, writer
 from penstock.kafka.schema import schema_of
 
-ANSWER_SECONDS_MAX = 30
+ANSWER_SECONDS_MAX = 120
 
 Run = Callable[[Coroutine[object, object, None]], None]
 Connect = Callable[[], AbstractAsyncContextManager["WireClient"]]

@@ -47,7 +47,7 @@ async def take(
 ) -> tuple[Taken, Buffer]:
     topic = await client.describe_topic("orders")
     request = Take(bytes.fromhex(topic.id), "queue", count, bytes_max, wait_ms=wait_ms)
-    answer, payload = await channel.ask(None, request, timeout=10)
+    answer, payload = await channel.ask(None, request, timeout=60)
     assert isinstance(answer, Taken)
     return answer, payload
 

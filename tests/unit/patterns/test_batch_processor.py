@@ -96,7 +96,7 @@ async def test_what_was_gathered_goes_back(client: Client) -> None:
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    messages = await queue.receive(10, wait=10)
+    messages = await queue.receive(10, wait=60)
     assert sorted(message.body for message in messages) == [1, 2, 3]
     assert recorder.batches == []
 

@@ -57,7 +57,7 @@ async def test_a_function_that_raises_is_an_answer(client: Client) -> None:
 async def test_a_late_answer_is_dropped(client: Client) -> None:
     async with Requester(client) as requester:
         asking = asyncio.create_task(requester.request("numbers", 1, timeout=30))
-        [request] = await client.receive("numbers", wait=10)
+        [request] = await client.receive("numbers", wait=60)
         asking.cancel()  # Its asker has lost patience.
         await asyncio.gather(asking, return_exceptions=True)
         assert await answer(client, request, double)
@@ -89,7 +89,7 @@ async def test_what_is_no_request_is_done_without_a_reply(client: Client) -> Non
 async def test_questions_left_open_end_with_the_requester(client: Client) -> None:
     async with Requester(client) as requester:
         asking = asyncio.create_task(requester.request("numbers", 1))
-        [request] = await client.receive("numbers", wait=10)
+        [request] = await client.receive("numbers", wait=60)
         assert request.headers[REPLY_TO] == requester.queue.name.encode()
         assert request.headers[CORRELATION_ID]
         assert request.deadline is not None, "nobody works on it when its asker has gone"

@@ -97,7 +97,7 @@ async def test_all_steps_are_done(client: Client) -> None:
     state = await runner.start("a", 7)
     assert state.status is SagaStatus.RUNNING
     await work_off(runner)
-    state = await runner.wait("a", timeout=5)
+    state = await runner.wait("a", timeout=60)
     assert state.status is SagaStatus.COMPLETED
     assert state.results == {"flight": "flight for 7", "hotel": "hotel for 7", "car": "car for 7"}
     assert town.names() == ["flight", "hotel", "car"]
@@ -435,7 +435,7 @@ def test_sagas_outlive_the_process(tmp_path: Path) -> None:
                 return []
             runner = runner_of(client, town)
             while any(not one.status.is_final for one in await runner.states()):
-                await runner.work(10, wait=5)  # Until the leases of the dead have ended.
+                await runner.work(10, wait=60)  # Until the leases of the dead have ended.
             return await runner.states()
 
     for lives in (3, 4, 6):

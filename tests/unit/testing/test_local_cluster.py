@@ -39,7 +39,7 @@ def test_nodes_are_killed_and_come_back() -> None:
             assert cluster.http_url != f"http://{cluster.kafka}"
             found: list[object] = []
             while len(found) < 2:
-                found += [message.body for message in client.receive("work", 10, wait=20)]
+                found += [message.body for message in client.receive("work", 10, wait=60)]
             assert sorted(map(str, found)) == ["before", "without it"]
             cluster.restart(1)
             cluster.pause(3)

@@ -37,7 +37,7 @@ def test_every_door_is_open() -> None:
             assert answer.status == 200
         with BlockingClient(connect(broker.url)) as client:
             assert {topic.name for topic in client.topics()} == {"events", "work"}
-            (message,) = client.receive("work", wait=20)
+            (message,) = client.receive("work", wait=60)
             assert message.raw == b"by SQS"
         consumer = Consumer(
             {

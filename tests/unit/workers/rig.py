@@ -14,7 +14,7 @@ from penstock.workers.app import App
 
 T = TypeVar("T")
 
-WITHIN_SECONDS = 20.0
+WITHIN_SECONDS = 60.0
 _names = count(1)
 
 

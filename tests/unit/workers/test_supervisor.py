@@ -29,7 +29,7 @@ async def supervise(code: str, *, count: int, until_lines: int) -> tuple[list[by
     scaling = Scaling(minimum=count, maximum=count)
     supervisor = Supervisor([sys.executable, "-c", code], scaling, on_line=note)
     running = asyncio.create_task(supervisor.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await enough.wait()
     supervisor.stop()
     await running

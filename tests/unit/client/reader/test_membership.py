@@ -45,7 +45,7 @@ from penstock.wire.requests import Answer, Done, Request
 from tests.unit.engine.nodes import until
 
 A = TypeVar("A", bound=Answer)
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 FIRST = TopicPartition("orders", 0)
 SECOND = TopicPartition("orders", 1)
 

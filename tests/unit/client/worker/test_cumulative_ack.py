@@ -50,7 +50,7 @@ def test_what_is_covered_is_done(play: Play) -> None:
         assert (stats.acked, stats.dead, stats.ready) == (5, 1, 4)
         (dead,) = await queue.peek(states=["dead"])
         assert (dead.offset, dead.reason, dead.deliveries) == (2, "no address", 1)
-        assert [one.body for one in await queue.receive(10, wait=20)] == [6, 7, 8, 9]
+        assert [one.body for one in await queue.receive(10, wait=60)] == [6, 7, 8, 9]
         assert len(await client.receive("orders", 20)) == 10, "others are not concerned"
 
     play(scene)
@@ -139,11 +139,11 @@ def test_the_covered_dead_go_to_the_dead_letter_queue_and_come_back(play: Play) 
         await client.send_many("orders", ["good", "bad"])
         queue = client.queue("orders")
         await queue.cover(0, 0, 2, dead={1: "unreadable"})
-        (letter,) = await client.queue("dead").receive(1, wait=20)
+        (letter,) = await client.queue("dead").receive(1, wait=60)
         assert letter.body == "bad"
         await letter.release()
         await client.queue("dead").redrive()
-        (again,) = await queue.receive(1, wait=20)
+        (again,) = await queue.receive(1, wait=60)
         assert (again.body, again.offset) == ("bad", 2)
 
     play(scene)

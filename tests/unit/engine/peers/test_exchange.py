@@ -52,14 +52,14 @@ def test_requests_are_answered_in_any_order(run: Run) -> None:
         two = await Node(2).start()
         two.knows(one)
         await until(two.links.connected)
-        first = asyncio.create_task(two.links.ask(ONE, "m", b"first", timeout=20))
-        second = asyncio.create_task(two.links.ask(ONE, "m", b"second", timeout=20))
+        first = asyncio.create_task(two.links.ask(ONE, "m", b"first", timeout=60))
+        second = asyncio.create_task(two.links.ask(ONE, "m", b"second", timeout=60))
         gates[b"second"].set()
         assert await second == b"2 m second"
         assert not first.done()
         gates[b"first"].set()
         assert await first == b"2 m first"
-        assert await one.links.ask(TWO, "back", b"x" * MIB, timeout=20) == b"1 back " + b"x" * MIB
+        assert await one.links.ask(TWO, "back", b"x" * MIB, timeout=60) == b"1 back " + b"x" * MIB
         one.links.notify(TWO, "news", b"n")
         one.links.notify(THREE, "news", b"nobody hears it")
         await until(lambda: two.notices)
@@ -88,7 +88,7 @@ def test_errors_are_made_again_at_the_other_end(run: Run, error: PenstockError) 
         two.knows(one)
         await until(two.links.connected)
         with pytest.raises(type(error)) as caught:
-            await two.links.ask(ONE, "m", b"", timeout=20)
+            await two.links.ask(ONE, "m", b"", timeout=60)
         assert type(caught.value) is type(error)
         assert str(caught.value) == str(error)
         assert vars(caught.value) == vars(error)
@@ -110,14 +110,14 @@ def test_what_goes_wrong_inside_is_told_here_and_unknown_there(run: Run) -> None
         two.knows(one)
         await until(two.links.connected)
         with pytest.raises(OutcomeUnknown, match="m failed inside: KeyError"):
-            await two.links.ask(ONE, "m", b"", timeout=20)
+            await two.links.ask(ONE, "m", b"", timeout=60)
         assert [line for line in one.lines if "failed to serve m of node 2" in line]
         with pytest.raises(InvalidRequest, match="decode: Expected `int`"):
-            await two.links.ask(ONE, "decode", b"\xa1x", timeout=20)
+            await two.links.ask(ONE, "decode", b"\xa1x", timeout=60)
         with pytest.raises(OutcomeUnknown, match="at most 33554432 travel"):
-            await two.links.ask(ONE, "large", b"", timeout=20)
+            await two.links.ask(ONE, "large", b"", timeout=60)
         with pytest.raises(InvalidRequest, match="has at most 33554432 bytes"):
-            await two.links.ask(ONE, "m", bytes(REQUEST_BODY_BYTES_MAX + 1), timeout=20)
+            await two.links.ask(ONE, "m", bytes(REQUEST_BODY_BYTES_MAX + 1), timeout=60)
         await close_all(one, two)
 
     run(script())
@@ -127,12 +127,12 @@ def test_before_it_is_sent_nothing_has_happened(run: Run) -> None:
     async def script() -> None:
         one = await Node(1).start()
         with pytest.raises(Unavailable, match="node 2 is not connected$"):
-            await one.links.ask(TWO, "m", b"", timeout=20)
+            await one.links.ask(TWO, "m", b"", timeout=60)
         with ReservedPorts(1) as (nobody,):
             one.links.set_peers({TWO: f"127.0.0.1:{nobody}"})
             await until(lambda: [line for line in one.lines if "no link with node 2 yet" in line])
             with pytest.raises(Unavailable, match="cannot be reached"):
-                await one.links.ask(TWO, "m", b"", timeout=20)
+                await one.links.ask(TWO, "m", b"", timeout=60)
             await close_all(one)
 
     run(script())
@@ -145,7 +145,7 @@ def test_once_it_is_sent_only_an_answer_ends_the_doubt(run: Run) -> None:
         await raw.greet(2)
         with pytest.raises(OutcomeUnknown, match=r"did not answer m within 0.001 s"):
             await one.links.ask(TWO, "m", b"", timeout=0.001)
-        asked = asyncio.create_task(one.links.ask(TWO, "n", b"", timeout=20))
+        asked = asyncio.create_task(one.links.ask(TWO, "n", b"", timeout=60))
         assert await raw.next()
         frame = await raw.next()
         assert frame is not None
@@ -225,17 +225,17 @@ def test_requests_in_flight_are_bounded_on_both_sides(run: Run) -> None:
         two.knows(one)
         await until(two.links.connected)
         asked = [
-            asyncio.create_task(two.links.ask(ONE, "m", b"", timeout=20))
+            asyncio.create_task(two.links.ask(ONE, "m", b"", timeout=60))
             for _ in range(REQUESTS_IN_FLIGHT_MAX)
         ]
         served = one.links.statistics
         await until(lambda: served().requests_served == REQUESTS_IN_FLIGHT_MAX)
         with pytest.raises(Overloaded, match="1024 requests to answer"):
-            await two.links.ask(ONE, "m", b"", timeout=20)
+            await two.links.ask(ONE, "m", b"", timeout=60)
         asked[0].cancel()  # Here there is room again, there it is still being served.
         await until(asked[0].done)
         with pytest.raises(Overloaded, match="too many requests at once"):
-            await two.links.ask(ONE, "m", b"", timeout=20)
+            await two.links.ask(ONE, "m", b"", timeout=60)
         assert served().requests_refused == 1
         gate.set()
         await asyncio.gather(*asked[1:])

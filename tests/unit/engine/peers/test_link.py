@@ -144,7 +144,7 @@ def test_bad_bytes_end_one_link_with_one_line(run: Run, data: bytes, problem: st
         assert [line for line in one.lines if problem in line] == one.lines[:1]
         assert one.notices == [(TWO, "n", b"body")], "what follows is not believed"
         assert one.changes[-1] == (TWO, False)
-        assert await other.links.ask(ONE, "still", b"there", timeout=20) == b"3 still there"
+        assert await other.links.ask(ONE, "still", b"there", timeout=60) == b"3 still there"
         await raw.close()
         await close_all(one, other)
 
@@ -200,7 +200,7 @@ def test_a_peer_that_reads_nothing_costs_bounded_memory(run: Run) -> None:
         dropped = one.links.statistics().messages_dropped
         assert dropped > 100
         with pytest.raises(Unavailable, match="too much waits to leave for node 2"):
-            await one.links.ask(TWO, "m", b"x" * MIB, timeout=20)
+            await one.links.ask(TWO, "m", b"x" * MIB, timeout=60)
         one.links.notify(TWO, "n", bytes(MIB))
         one.send(0, heartbeat(1, 2, 1))  # There is room for the small ones, ahead of the rest.
         assert one.links.statistics().messages_dropped == dropped
@@ -279,7 +279,7 @@ def test_a_quiet_pair_stays_together_and_a_pause_of_ones_own_is_no_silence(run: 
         assert one.links.statistics().frames_received >= 4
         clock.advance(60_000)  # Both were stopped, or the machine was.
         await until(lambda: clock_was_seen(one, clock) and clock_was_seen(two, clock))
-        assert await one.links.ask(TWO, "m", b"", timeout=20) == b"1 m "
+        assert await one.links.ask(TWO, "m", b"", timeout=60) == b"1 m "
         assert one.changes == [(TWO, True)]
         assert two.changes == [(ONE, True)]
         await close_all(one, two)

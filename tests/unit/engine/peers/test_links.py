@@ -53,7 +53,7 @@ def test_there_is_one_link_when_both_dial_at_once(run: Run) -> None:
             two.send(0, heartbeat(2, 1, number))
             for node in (one, two):
                 await until(partial(has_received, node, number))
-            assert await one.links.ask(TWO, "m", b"", timeout=20) == b"1 m "
+            assert await one.links.ask(TWO, "m", b"", timeout=60) == b"1 m "
             for node in (one, two):  # The first link that worked is the one that stayed.
                 assert len(node.changes) == 2 * number - 1
                 node.links.set_peers({})
@@ -68,7 +68,7 @@ def test_a_node_that_is_never_dialled_dials_by_itself(run: Run) -> None:
         one, two = await Node(1).start(), await Node(2).start()
         one.knows(two)  # Two has the higher id but does not know where one is.
         await until(lambda: one.links.connected() and two.links.connected())
-        assert await two.links.ask(ONE, "m", b"", timeout=20) == b"2 m "
+        assert await two.links.ask(ONE, "m", b"", timeout=60) == b"2 m "
         await close_all(one, two)
 
     run(script())
@@ -134,14 +134,14 @@ def test_a_joining_node_may_ask_but_its_messages_do_not_pass(run: Run) -> None:
         two = await Node(2).start()
         one.knows(two)
         await until(lambda: one.links.connected() and two.links.connected())
-        assert await one.links.ask(TWO, "join", b"", timeout=20) == b"1 join "
+        assert await one.links.ask(TWO, "join", b"", timeout=60) == b"1 join "
         assert two.links.identity_of(ONE) == one.identity("")
         one.send(0, heartbeat(1, 2, 1))
         two.send(0, heartbeat(2, 1, 1))
         assert one.links.statistics().messages_dropped == 1
         assert two.links.statistics().messages_dropped == 1
         # In the cluster now, and nothing under way on the link suffers by it.
-        asked = asyncio.create_task(one.links.ask(TWO, "m", b"", timeout=20))
+        asked = asyncio.create_task(one.links.ask(TWO, "m", b"", timeout=60))
         await asyncio.sleep(0)
         one.links.set_identity(one.identity(CLUSTER))
         assert await asked == b"1 m "
@@ -324,7 +324,7 @@ def test_closing_ends_what_is_being_served_and_dialled(run: Run) -> None:
         one, two = await Node(1, serve=serve).start(), await Node(2).start()
         two.links.set_peers({ONE: one.address, THREE: "127.0.0.1:1"})
         await until(two.links.connected)
-        asked = asyncio.create_task(two.links.ask(ONE, "m", b"", timeout=20))
+        asked = asyncio.create_task(two.links.ask(ONE, "m", b"", timeout=60))
         await started.wait()
         await close_all(one)
         with pytest.raises(OutcomeUnknown):

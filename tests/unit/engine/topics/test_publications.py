@@ -465,11 +465,14 @@ def test_first_batch_that_is_refused_is_not_overtaken(monkeypatch: pytest.Monkey
         original = Shard.begin_append
         refusals = [Overloaded("too much")]
 
+        async def refused_later(refusal: Overloaded) -> None:
+            for _ in range(100):
+                await asyncio.sleep(0)  # The second batch has its chance to overtake.
+            raise refusal
+
         def begin_append(self: Shard, *arguments: object) -> object:
             if refusals:
-                future = asyncio.get_running_loop().create_future()
-                asyncio.get_running_loop().call_later(0.01, future.set_exception, refusals.pop())
-                return future
+                return asyncio.ensure_future(refused_later(refusals.pop()))
             return original(self, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Shard, "begin_append", begin_append)
