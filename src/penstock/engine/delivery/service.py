@@ -136,6 +136,7 @@ class DeliveryService:
         self.acquisition = leader.acquisition
         self.acquisition_of = leader.acquisition_of
         self.begin_settle = leader.begin_settle
+        self.is_at_in_flight_limit = leader.is_at_in_flight_limit
         self.led = leader.led
         self.messages = leader.messages
         self.read_at_leader = leader.read
@@ -540,7 +541,7 @@ class DeliveryService:
         places: Sequence[tuple[int, Offset]],
         group: str = DEFAULT_WORK_GROUP,
     ) -> int:
-        """Call off messages that nobody has; returns how many."""
+        """Cancel messages that are not leased; returns how many."""
         total = 0
         for index, offsets in _by_index(places).items():
             total += await self._everywhere(
@@ -645,8 +646,8 @@ class DeliveryService:
         seconds: float = ASK_SECONDS,
         harmless: bool = False,
     ) -> T:
-        """Do it here if this node leads, else there; again while nobody does. What is harmless is
-        tried again, too, when nobody knows whether it has happened."""
+        """Carry out a request here if this node leads the partition, else at its leader; again
+        while there is none. A harmless request is also repeated when its outcome is unknown."""
         shard = self._topics.shard_of(topic.partitions[index])
         deadline_ms = self._clock.monotonic_ms() + int(TRY_SECONDS * 1_000)
         while True:
