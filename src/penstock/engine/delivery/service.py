@@ -97,6 +97,8 @@ ASK_SECONDS = 10.0
 SIGNED_REMEMBERED = 4_096
 """So many receipts signed last, and as many before them, are not checked again."""
 
+ONE_SHARE = [[0]]
+
 T = TypeVar("T")
 
 
@@ -212,9 +214,8 @@ class DeliveryService:
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         left_ms = wait_ms
         while True:
-            led = self._leader.led(topic)
             request = _ReceiveRequest(topic, group, lease_ms, receiver)
-            shares = self._shares(topic, led)
+            shares = ONE_SHARE if len(topic.partitions) == 1 else self._shares(topic)
             if len(shares) == 1:
                 found = await self._receive_at(request, shares[0], most, left_ms)
             else:
@@ -222,16 +223,18 @@ class DeliveryService:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if found or left_ms <= 0:
                 return found
-            if shares != [led]:
+            led = self._leader.led(topic)
+            if len(led) < len(topic.partitions):
                 found = await self._wait_here(request, led, most, left_ms)
                 if found:
                     return found
                 left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
             topic = self._topics.catalog.topic_by_id(topic.topic_id) or topic
 
-    def _shares(self, topic: Topic, led: list[int]) -> list[list[int]]:
+    def _shares(self, topic: Topic) -> list[list[int]]:
         """The partitions, in turn: those that this node leads are asked together, each of the
         others by itself."""
+        led = self._leader.led(topic)
         shares: list[list[int]] = []
         for _, index in self._leader.in_turn(
             [(topic, one) for one in range(len(topic.partitions))]
