@@ -2,7 +2,7 @@
 
 A session belongs to a member and a connection. It remembers which partitions the member reads, so
 that a request need only tell what changes, and what the member has leased. Its requests are
-numbered: whoever sends a number out of turn has missed an answer, and begins a session anew.
+numbered: a member that sends a number out of turn has missed an answer, and begins a new session.
 
     epoch of a request   means
     0                    a new session; one that was there gives it what it has leased
@@ -12,7 +12,7 @@ numbered: whoever sends a number out of turn has missed an answer, and begins a 
 What a member has is released, for others to get, when its session ends: by its last request, with
 its connection, or because the group's coordinator, if that is this node, saw it leave or fall
 silent. Clients that close say goodbye to the group and to their sessions at the same time, over
-different connections, so whoever leaves has some seconds to say what it has done. When another node
+different connections, so a member that leaves has some seconds to acknowledge. When another node
 comes to lead a partition, clients do not acknowledge there what they have got here, so it is
 released, too. Otherwise leases just end.
 """
@@ -81,7 +81,7 @@ class ShareSession:
 
     @property
     def is_pressed(self) -> bool:
-        """Nobody should wait for messages: another request has come, or the session is over."""
+        """A fetch should not wait: another request has come, or the session is over."""
         return self.is_closed or self._requests > 1
 
     @asynccontextmanager
@@ -211,7 +211,7 @@ class ShareSessions:
             session.left_ms = self._clock.monotonic_ms()
 
     def sweep(self, now_ms: int) -> None:
-        """Called now and then: whoever has left has had time to say what it has done."""
+        """Called now and then: ends the sessions of members that left some seconds ago."""
         for session in list(self._sessions.values()):
             if session.left_ms is not None and now_ms - session.left_ms >= LEAVE_MS:
                 self.close_soon(session)

@@ -15,12 +15,12 @@ from penstock.wire.requests import Done
 DEAD_LETTERS = "share.dead.letter.policy"
 
 
-async def answer_begin(desk: Context, request: BeginWork, _payload: memoryview) -> Reply:
+async def answer_begin(context: Context, request: BeginWork, _payload: memoryview) -> Reply:
     """Let a work group begin. One with a name of its own would drop what dies, as Kafka's share
     groups do; whoever covers says why a message died, and wants it to be kept."""
     if request.start < EARLIEST:
         raise InvalidRequest(f"a work group cannot begin at {request.start}")
-    engine = desk.engine
+    engine = context.engine
     topic, group = engine.topics.topic(request.name), request.group
     if group != DEFAULT_WORK_GROUP and DEAD_LETTERS not in engine.groups.group_configs(group):
         await engine.groups.configure_group(group, {DEAD_LETTERS: "move"})
@@ -29,20 +29,20 @@ async def answer_begin(desk: Context, request: BeginWork, _payload: memoryview) 
     return Done(), b""
 
 
-async def answer_standing(desk: Context, request: AskStanding, _payload: memoryview) -> Reply:
+async def answer_standing(context: Context, request: AskStanding, _payload: memoryview) -> Reply:
     """Where it stands."""
-    topic = _checked(desk.topic(request.topic_id), request.index)
+    topic = _checked(context.topic(request.topic_id), request.index)
     offset = Offset(max(request.offset, 0))
-    found = covering.standing(desk.engine.topics, topic, request.index, request.group, offset)
+    found = covering.standing(context.engine.topics, topic, request.index, request.group, offset)
     return Standing(*found), b""
 
 
-async def answer_cover(desk: Context, request: Cover, _payload: memoryview) -> Reply:
+async def answer_cover(context: Context, request: Cover, _payload: memoryview) -> Reply:
     """A range is done, but for the dead."""
-    topic = _checked(desk.topic(request.topic_id), request.index)
+    topic = _checked(context.topic(request.topic_id), request.index)
     reply = await covering.cover(
-        desk.engine.topics,
-        desk.engine.delivery.open_at_first_use,
+        context.engine.topics,
+        context.engine.delivery.open_at_first_use,
         topic,
         request.index,
         request.group,

@@ -46,18 +46,20 @@ PROTOCOL_TYPE = "consumer"
 """The one Kafka's consumers have: tools then know what the members read, and both kinds mix."""
 
 
-async def answer_coordinator(desk: Context, request: AskCoordinator, _payload: memoryview) -> Reply:
+async def answer_coordinator(
+    context: Context, request: AskCoordinator, _payload: memoryview
+) -> Reply:
     """Who looks after a group, as far as this node knows."""
-    engine = desk.engine
+    engine = context.engine
     return CoordinatorInfo(engine.topics.leader(engine.topics.group_shard(request.group)).node), b""
 
 
 # Members.
 
 
-async def answer_join(desk: Context, request: JoinGroup, _payload: memoryview) -> Reply:
+async def answer_join(context: Context, request: JoinGroup, _payload: memoryview) -> Reply:
     """Answered when the generation has begun, which may take minutes."""
-    engine = desk.engine
+    engine = context.engine
     coordinator = engine.groups.coordinator(request.group)
     if engine.groups.share.get(request.group) is not None:
         raise InconsistentGroupProtocol(f"{request.group} is a share group")
@@ -90,9 +92,9 @@ async def answer_join(desk: Context, request: JoinGroup, _payload: memoryview) -
     return answer, b""
 
 
-async def answer_sync(desk: Context, request: SyncGroup, _payload: memoryview) -> Reply:
+async def answer_sync(context: Context, request: SyncGroup, _payload: memoryview) -> Reply:
     """Answered when the leader of the generation has shared out the work."""
-    synced = await desk.engine.groups.coordinator(request.group).sync(
+    synced = await context.engine.groups.coordinator(request.group).sync(
         MemberSyncs(
             group=request.group,
             member=request.member,
@@ -104,9 +106,9 @@ async def answer_sync(desk: Context, request: SyncGroup, _payload: memoryview) -
     return GroupSynced(synced.assignment), b""
 
 
-async def answer_beat(desk: Context, request: BeatGroup, _payload: memoryview) -> Reply:
+async def answer_beat(context: Context, request: BeatGroup, _payload: memoryview) -> Reply:
     """The member is alive."""
-    desk.engine.groups.coordinator(request.group).heartbeat(
+    context.engine.groups.coordinator(request.group).heartbeat(
         request.group,
         member=request.member,
         generation=request.generation,
@@ -115,9 +117,9 @@ async def answer_beat(desk: Context, request: BeatGroup, _payload: memoryview) -
     return Done(), b""
 
 
-async def answer_leave(desk: Context, request: LeaveGroup, _payload: memoryview) -> Reply:
+async def answer_leave(context: Context, request: LeaveGroup, _payload: memoryview) -> Reply:
     """The member goes; one that is gone already is told so."""
-    coordinator = desk.engine.groups.coordinator(request.group)
+    coordinator = context.engine.groups.coordinator(request.group)
     leaving = [LeavingMember(request.member, request.instance)]
     (outcome,) = await coordinator.leave(request.group, leaving)
     if outcome.error is not None:
@@ -128,13 +130,13 @@ async def answer_leave(desk: Context, request: LeaveGroup, _payload: memoryview)
 # Offsets.
 
 
-async def answer_commit(desk: Context, request: CommitOffsets, _payload: memoryview) -> Reply:
+async def answer_commit(context: Context, request: CommitOffsets, _payload: memoryview) -> Reply:
     """Remember offsets; those of partitions that are gone are told apart from the others."""
-    catalog = desk.engine.topics.catalog
+    catalog = context.engine.topics.catalog
     failures: dict[OffsetKey, Described] = {}
     offsets: list[OffsetOfMember] = []
     keys: list[OffsetKey] = []
-    coordinator = desk.engine.groups.coordinator(request.group)
+    coordinator = context.engine.groups.coordinator(request.group)
     for one in request.offsets:
         topic_id = TopicId(one.topic_id)
         keys.append((topic_id, one.index))
@@ -160,9 +162,9 @@ async def answer_commit(desk: Context, request: CommitOffsets, _payload: memoryv
     return OffsetsCommitted(tuple(failures.get(key) for key in keys)), b""
 
 
-async def answer_committed(desk: Context, request: AskCommitted, _payload: memoryview) -> Reply:
+async def answer_committed(context: Context, request: AskCommitted, _payload: memoryview) -> Reply:
     """How far the group has got, after a majority has confirmed that this node knows."""
-    engine = desk.engine
+    engine = context.engine
     coordinator = engine.groups.coordinator(request.group)
     await engine.groups.confirm_group(request.group)
     keys = [(TopicId(topic_id), index) for topic_id, index in request.parts] or None
@@ -176,17 +178,18 @@ async def answer_committed(desk: Context, request: AskCommitted, _payload: memor
 # For people.
 
 
-async def answer_groups(desk: Context, _request: AskGroups, _payload: memoryview) -> Reply:
+async def answer_groups(context: Context, _request: AskGroups, _payload: memoryview) -> Reply:
     """All groups whose coordinators can be reached."""
     rows = (
-        GroupRow(line.group, line.state, line.coordinator) for line in await desk.node.lag.groups()
+        GroupRow(line.group, line.state, line.coordinator)
+        for line in await context.node.lag.groups()
     )
     return GroupRows(tuple(rows)), b""
 
 
-async def answer_group(desk: Context, request: AskGroup, _payload: memoryview) -> Reply:
+async def answer_group(context: Context, request: AskGroup, _payload: memoryview) -> Reply:
     """One group with its lag, wherever its coordinator is."""
-    found = await desk.node.lag.group(request.group)
+    found = await context.node.lag.group(request.group)
     answer = GroupInfo(
         group=found.group,
         state=found.state,
@@ -204,9 +207,9 @@ async def answer_group(desk: Context, request: AskGroup, _payload: memoryview) -
     return answer, b""
 
 
-async def answer_delete(desk: Context, request: DeleteGroup, _payload: memoryview) -> Reply:
+async def answer_delete(context: Context, request: DeleteGroup, _payload: memoryview) -> Reply:
     """Forget an empty group."""
-    await desk.engine.groups.coordinator(request.group).delete_group(request.group)
+    await context.engine.groups.coordinator(request.group).delete_group(request.group)
     return Done(1), b""
 
 

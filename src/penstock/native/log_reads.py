@@ -40,19 +40,19 @@ _ONE_BATCH = 1
 # Fetching.
 
 
-async def answer_fetch(desk: Context, request: Fetch, _payload: memoryview) -> Reply:
+async def answer_fetch(context: Context, request: Fetch, _payload: memoryview) -> Reply:
     """Batches, now or as soon as there are any."""
     _check_count(len(request.parts))
-    found = _look(desk, request)
+    found = _look(context, request)
     wait_ms = min(request.wait_ms, FETCH_WAIT_MS_MAX)
     if found.says_something or wait_ms <= 0 or not request.parts:
-        return found.reply(desk)
+        return found.reply(context)
     woken = asyncio.Event()
-    watch = desk.engine.topics.watch(found.partitions(), woken.set)
+    watch = context.engine.topics.watch(found.partitions(), woken.set)
     try:
         async with asyncio.timeout(wait_ms / 1_000):
             while not found.says_something:
-                found = _look(desk, request)  # It may have come before the watch began.
+                found = _look(context, request)  # It may have come before the watch began.
                 if not found.says_something:
                     with parked():
                         await woken.wait()
@@ -61,7 +61,7 @@ async def answer_fetch(desk: Context, request: Fetch, _payload: memoryview) -> R
         pass
     finally:
         watch.cancel()
-    return found.reply(desk)
+    return found.reply(context)
 
 
 class _Found:
@@ -83,19 +83,19 @@ class _Found:
     def partitions(self) -> list[PartitionId]:
         return [topic.partitions[index] for topic, index in self.places]
 
-    def reply(self, desk: Context) -> Reply:
+    def reply(self, context: Context) -> Reply:
         for topic, count in self.messages:
-            desk.flow.delivered(topic, count)
+            context.flow.delivered(topic, count)
         payload: Buffer = self.batches[0] if len(self.batches) == 1 else b"".join(self.batches)
         return Fetched(tuple(self.rows)), payload
 
 
-def _look(desk: Context, request: Fetch) -> _Found:
+def _look(context: Context, request: Fetch) -> _Found:
     found = _Found()
     bytes_max = max(0, min(request.bytes_max, FETCH_BYTES_MAX))
     for part in request.parts:
         try:
-            row = _look_at(desk, part, bytes_max, found)
+            row = _look_at(context, part, bytes_max, found)
         except PenstockError as error:
             found.failed = True
             row = FetchedPart(part.topic_id, part.index, -1, -1, 0, describe_error(error))
@@ -103,15 +103,15 @@ def _look(desk: Context, request: Fetch) -> _Found:
     return found
 
 
-def _look_at(desk: Context, part: FetchPart, bytes_max: int, found: _Found) -> FetchedPart:
-    topic = desk.topic(part.topic_id)
-    log_start, high_watermark = desk.engine.topics.bounds(topic, part.index)
+def _look_at(context: Context, part: FetchPart, bytes_max: int, found: _Found) -> FetchedPart:
+    topic = context.topic(part.topic_id)
+    log_start, high_watermark = context.engine.topics.bounds(topic, part.index)
     found.places.append((topic, part.index))
     size = 0
     left = bytes_max - found.size
     if part.offset != high_watermark and (left > 0 or not found.size):
         offset = Offset(part.offset)
-        data, end = desk.engine.topics.read_stretch(topic, part.index, offset, max(left, 0))
+        data, end = context.engine.topics.read_stretch(topic, part.index, offset, max(left, 0))
         if data and (len(data) <= left or not found.size):
             found.messages.append((topic.name, end - offset))
             size = len(data)
@@ -123,23 +123,23 @@ def _look_at(desk: Context, part: FetchPart, bytes_max: int, found: _Found) -> F
 # Offsets.
 
 
-async def answer_offsets(desk: Context, request: AskOffsets, _payload: memoryview) -> Reply:
+async def answer_offsets(context: Context, request: AskOffsets, _payload: memoryview) -> Reply:
     """The ends of logs, and messages by their time."""
     _check_count(len(request.parts))
-    unsure = await _confirm(desk, request)
+    unsure = await _confirm(context, request)
     rows = []
     for part in request.parts:
         try:
-            rows.append(await _find(desk, part, unsure))
+            rows.append(await _find(context, part, unsure))
         except PenstockError as error:
             failure = describe_error(error)
             rows.append(OffsetFound(part.topic_id, part.index, NO_OFFSET, failure=failure))
     return OffsetsFound(tuple(rows)), b""
 
 
-async def _confirm(desk: Context, request: AskOffsets) -> dict[ShardId, PenstockError]:
+async def _confirm(context: Context, request: AskOffsets) -> dict[ShardId, PenstockError]:
     """Be sure to be up to date, once for each shard; those that cannot be, and why."""
-    engine = desk.engine
+    engine = context.engine
     by_shard: dict[ShardId, tuple[Topic, int]] = {}
     for part in request.parts:
         topic = engine.topics.catalog.topic_by_id(TopicId(part.topic_id))
@@ -160,10 +160,10 @@ async def _confirm(desk: Context, request: AskOffsets) -> dict[ShardId, Penstock
 
 
 async def _find(
-    desk: Context, part: AskOffset, unsure: dict[ShardId, PenstockError]
+    context: Context, part: AskOffset, unsure: dict[ShardId, PenstockError]
 ) -> OffsetFound:
-    engine = desk.engine
-    topic = desk.topic(part.topic_id)
+    engine = context.engine
+    topic = context.topic(part.topic_id)
     bounds = engine.topics.bounds(topic, part.index)
     if part.time_ms == EARLIEST:
         return OffsetFound(part.topic_id, part.index, bounds.log_start)

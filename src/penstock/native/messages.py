@@ -27,10 +27,12 @@ _VERDICTS = {int(verdict): verdict for verdict in Verdict}
 _UNSENT_DELAY_MS = -1
 
 
-def begin_append(desk: Context, request: Append, payload: memoryview) -> "asyncio.Future[Produced]":
+def begin_append(
+    context: Context, request: Append, payload: memoryview
+) -> "asyncio.Future[Produced]":
     """Append a batch, now: the order of calls is the order of offsets."""
-    topic = desk.topic(request.topic_id)
-    return desk.engine.topics.produce(topic, request.index, payload, Acks.ALL, desk.flow)
+    topic = context.topic(request.topic_id)
+    return context.engine.topics.produce(topic, request.index, payload, Acks.ALL, context.flow)
 
 
 def appended(produced: Produced) -> Appended:
@@ -38,33 +40,33 @@ def appended(produced: Produced) -> Appended:
     return Appended(produced.base_offset, produced.log_append_ms)
 
 
-async def answer_append(desk: Context, request: Append, payload: memoryview) -> Reply:
+async def answer_append(context: Context, request: Append, payload: memoryview) -> Reply:
     """Append a batch; there is no await before it is in its place."""
-    return appended(await begin_append(desk, request, payload)), b""
+    return appended(await begin_append(context, request, payload)), b""
 
 
-async def answer_send(desk: Context, request: Send, _payload: memoryview) -> Reply:
+async def answer_send(context: Context, request: Send, _payload: memoryview) -> Reply:
     """Append messages whose ids count."""
-    topic = _checked(desk.topic(request.topic_id), request.index)
+    topic = _checked(context.topic(request.topic_id), request.index)
     if not request.messages:
         return SentOnes(()), b""
-    sent = await desk.engine.delivery.send(
+    sent = await context.engine.delivery.send(
         topic, request.messages, index=request.index, protocol=PROTOCOL
     )
     return SentOnes(tuple((one.offset, one.duplicate) for one in sent)), b""
 
 
 def begin_settle(
-    desk: Context, request: Settle, _payload: memoryview
+    context: Context, request: Settle, _payload: memoryview
 ) -> "asyncio.Future[queues.Settled]":
     """Say what became of leased messages."""
-    topic = _checked(desk.topic(request.topic_id), request.index)
+    topic = _checked(context.topic(request.topic_id), request.index)
     if len(request.settlements) > SETTLEMENTS_MAX:
         raise InvalidRequest(
             f"{len(request.settlements)} verdicts in one request; {SETTLEMENTS_MAX} may be"
         )
     settlements = [_settlement(*one) for one in request.settlements]
-    delivery = desk.engine.delivery
+    delivery = context.engine.delivery
     return delivery.begin_settle(topic, request.index, request.group, settlements)
 
 
@@ -73,9 +75,9 @@ def settled(reply: queues.Settled) -> Settled:
     return Settled(tuple(map(int, reply.outcomes)))
 
 
-async def answer_settle(desk: Context, request: Settle, payload: memoryview) -> Reply:
+async def answer_settle(context: Context, request: Settle, payload: memoryview) -> Reply:
     """Say what became of leased messages."""
-    return settled(await begin_settle(desk, request, payload)), b""
+    return settled(await begin_settle(context, request, payload)), b""
 
 
 def _settlement(
@@ -106,7 +108,7 @@ class Quick(NamedTuple):
     begin: Callable[[Context, Any, memoryview], "asyncio.Future[Any]"]
     """Raises what is wrong with the request, or tells it by the future."""
     answer: Callable[[Any], Answer]
-    """What the client is told of the future's result."""
+    """The answer to the client, from the future's result."""
 
 
 QUICK_HANDLERS: Final[Mapping[type[Request], Quick]] = {

@@ -19,33 +19,33 @@ from penstock.wire.publish_requests import (
 )
 
 
-async def answer_stage(desk: Context, request: Stage, payload: memoryview) -> Reply:
+async def answer_stage(context: Context, request: Stage, payload: memoryview) -> Reply:
     """Keep a batch unseen."""
-    topic = desk.topic(request.topic_id)
-    staged = await desk.engine.publications.staging.stage(topic, request.index, payload)
+    topic = context.topic(request.topic_id)
+    staged = await context.engine.publications.staging.stage(topic, request.index, payload)
     return StagedAt(*staged), b""
 
 
-async def answer_publish(desk: Context, request: Publish, _payload: memoryview) -> Reply:
+async def answer_publish(context: Context, request: Publish, _payload: memoryview) -> Reply:
     """Let staged messages be there."""
     asked = PublishRequest(
         application=request.application,
         batch=request.batch,
         owner=request.owner,
-        parts=tuple(_part(desk, part) for part in request.parts),
+        parts=tuple(_part(context, part) for part in request.parts),
     )
-    outcome = await desk.engine.publications.publish(asked)
+    outcome = await context.engine.publications.publish(asked)
     return Published(outcome.is_new), b""
 
 
-async def answer_published(desk: Context, request: AskPublished, _payload: memoryview) -> Reply:
+async def answer_published(context: Context, request: AskPublished, _payload: memoryview) -> Reply:
     """The last batch of an application."""
-    return LastPublished(await desk.engine.publications.last(request.application)), b""
+    return LastPublished(await context.engine.publications.last(request.application)), b""
 
 
-def _part(desk: Context, part: StagedPart) -> PublishedPart:
+def _part(context: Context, part: StagedPart) -> PublishedPart:
     partition, staging = PartitionId(part.partition), PartitionId(part.staging)
-    if desk.engine.topics.shard_of(staging) != desk.engine.topics.shard_of(partition):
+    if context.engine.topics.shard_of(staging) != context.engine.topics.shard_of(partition):
         raise InvalidRequest(
             f"what is staged for partition {partition} cannot be in partition {staging}; give what"
             " the stage has given"

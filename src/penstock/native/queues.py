@@ -29,14 +29,14 @@ from penstock.wire.requests import (
 BROWSE_MESSAGES_MAX = 1_000
 
 
-async def answer_browse(desk: Context, request: Browse, _payload: memoryview) -> Reply:
+async def answer_browse(context: Context, request: Browse, _payload: memoryview) -> Reply:
     """Messages as they lie there."""
-    topic = _partition(desk.engine.topics.topic(request.name), request.index)
+    topic = _partition(context.engine.topics.topic(request.name), request.index)
     try:
         states = parse_states(request.states) or ALL_STATES
     except ValueError as error:
         raise InvalidRequest(f"{error}; the states are {', '.join(STATES)}") from None
-    found = await desk.engine.delivery.browse(
+    found = await context.engine.delivery.browse(
         topic,
         group=request.group,
         index=request.index,
@@ -58,33 +58,37 @@ async def answer_browse(desk: Context, request: Browse, _payload: memoryview) ->
     return Browsed(tuple(rows)), b""
 
 
-async def answer_count(desk: Context, request: Count, _payload: memoryview) -> Reply:
+async def answer_count(context: Context, request: Count, _payload: memoryview) -> Reply:
     """Messages by state."""
-    engine = desk.engine
+    engine = context.engine
     counts = await engine.delivery.counts(engine.topics.topic(request.name), request.group)
     found = msgspec.structs.asdict(counts)
     found |= {"visible": counts.ready, "in_flight": counts.leased}  # For clients of release 0.1.
     return Counted(found, engine.topics.clock.wall_ms()), b""
 
 
-async def answer_work_groups(desk: Context, request: AskWorkGroups, _payload: memoryview) -> Reply:
+async def answer_work_groups(
+    context: Context, request: AskWorkGroups, _payload: memoryview
+) -> Reply:
     """Who works on a queue."""
-    partitions = set(desk.engine.topics.topic(request.name).partitions)
-    found = await desk.engine.survey.groups()
+    partitions = set(context.engine.topics.topic(request.name).partitions)
+    found = await context.engine.survey.groups()
     names = {name for one, groups in found.items() if one in partitions for name in groups}
     return WorkGroups(tuple(sorted(names))), b""
 
 
-async def answer_purge(desk: Context, request: Purge, _payload: memoryview) -> Reply:
+async def answer_purge(context: Context, request: Purge, _payload: memoryview) -> Reply:
     """Drop what is left to do."""
-    count = await desk.engine.delivery.purge(desk.engine.topics.topic(request.name), request.group)
+    count = await context.engine.delivery.purge(
+        context.engine.topics.topic(request.name), request.group
+    )
     return Done(count), b""
 
 
-async def answer_redrive(desk: Context, request: Redrive, _payload: memoryview) -> Reply:
+async def answer_redrive(context: Context, request: Redrive, _payload: memoryview) -> Reply:
     """Deliver dead messages anew. Those that stayed in the queue come back at once; the others are
     in a dead-letter queue, and that is what was named: they are moved."""
-    engine = desk.engine
+    engine = context.engine
     topic = engine.topics.topic(request.name)
     group = request.group or DEFAULT_WORK_GROUP
     wanted = None
@@ -109,9 +113,9 @@ async def answer_redrive(desk: Context, request: Redrive, _payload: memoryview) 
     return Redriven(move.to_move, move.move_id), b""
 
 
-async def answer_move(desk: Context, request: AskMove, _payload: memoryview) -> Reply:
+async def answer_move(context: Context, request: AskMove, _payload: memoryview) -> Reply:
     """How far a move is."""
-    for move in await desk.engine.moves.list(desk.engine.topics.topic(request.name)):
+    for move in await context.engine.moves.list(context.engine.topics.topic(request.name)):
         if move.move_id == request.move_id:
             state = move.state.name.lower()
             return MoveInfo(state, move.moved, move.to_move, move.failure), b""

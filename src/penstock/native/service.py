@@ -39,13 +39,13 @@ class Service:
     """Answers native requests; one per node."""
 
     def __init__(self, node: Node) -> None:
-        self._desk = Context(node)
-        self._receiving = ReceiveService(self._desk)
+        self._context = Context(node)
+        self._receiving = ReceiveService(self._context)
 
     @property
     def slow_requests(self) -> SlowRequests:
         """Who tells of requests that took long."""
-        return self._desk.engine.topics.slow_requests
+        return self._context.engine.topics.slow_requests
 
     async def answer(self, request: Request, payload: Buffer = b"", *, address: str = "") -> Reply:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.
@@ -55,19 +55,19 @@ class Service:
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise InvalidRequest(f"{type(request).__name__} is not answered here")
-        return await handler(self._desk, request, memoryview(payload))
+        return await handler(self._context, request, memoryview(payload))
 
     def begin(self, quick: Quick, request: Request, payload: memoryview) -> "asyncio.Future[Any]":
         """Begin a request that needs no task, now; what is wrong with it comes with the future, as
         its result does."""
         try:
-            return quick.begin(self._desk, request, payload)
+            return quick.begin(self._context, request, payload)
         except PenstockError as error:
             refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
 
     def undo(self, request: Request, answer: Answer) -> None:
-        """The answer reached nobody: what it leased goes back."""
+        """The answer did not reach the client: what it leased is given back."""
         if isinstance(request, Take) and isinstance(answer, Taken):
             self._receiving.give_back(request, answer)

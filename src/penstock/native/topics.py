@@ -30,9 +30,9 @@ says none of it costs nothing."""
 NEW_QUEUE_PARTITIONS = 1
 
 
-async def answer_cluster(desk: Context, _request: AskCluster, _payload: memoryview) -> Reply:
+async def answer_cluster(context: Context, _request: AskCluster, _payload: memoryview) -> Reply:
     """All nodes, and where clients reach them."""
-    engine = desk.engine
+    engine = context.engine
     alive = engine.topics.alive()
     nodes = tuple(
         NodeInfo(node, record.kafka, node in alive)
@@ -45,14 +45,14 @@ async def answer_cluster(desk: Context, _request: AskCluster, _payload: memoryvi
     return info, b""
 
 
-async def answer_producer(desk: Context, _request: AskProducer, _payload: memoryview) -> Reply:
+async def answer_producer(context: Context, _request: AskProducer, _payload: memoryview) -> Reply:
     """A new producer's id."""
-    return ProducerInfo(await desk.engine.topics.new_producer_id()), b""
+    return ProducerInfo(await context.engine.topics.new_producer_id()), b""
 
 
-async def answer_topic(desk: Context, request: AskTopic, _payload: memoryview) -> Reply:
+async def answer_topic(context: Context, request: AskTopic, _payload: memoryview) -> Reply:
     """A topic by name; it is made if the client wants it and the broker lets it."""
-    engine = desk.engine
+    engine = context.engine
     topic = engine.topics.catalog.topic(request.name)
     if topic is None:
         if not request.create or not engine.topics.settings.auto_create_topics:
@@ -74,38 +74,42 @@ async def _make(engine: Engine, request: AskTopic) -> Topic:
         return engine.topics.topic(request.name)
 
 
-async def answer_topics(desk: Context, _request: AskTopics, _payload: memoryview) -> Reply:
+async def answer_topics(context: Context, _request: AskTopics, _payload: memoryview) -> Reply:
     """All topics in a line each."""
     rows = (
         TopicRow(topic.name, topic.topic_id, len(topic.partitions), topic.settings.queue.is_queue)
-        for _, topic in sorted(desk.engine.topics.catalog.topics.items())
+        for _, topic in sorted(context.engine.topics.catalog.topics.items())
     )
     return TopicRows(tuple(rows)), b""
 
 
-async def answer_create(desk: Context, request: CreateTopic, _payload: memoryview) -> Reply:
+async def answer_create(context: Context, request: CreateTopic, _payload: memoryview) -> Reply:
     """Make a topic."""
-    topic = await desk.engine.topics.create_topic(request.name, request.partitions, request.configs)
-    return describe(desk.engine, topic), b""
+    topic = await context.engine.topics.create_topic(
+        request.name, request.partitions, request.configs
+    )
+    return describe(context.engine, topic), b""
 
 
-async def answer_configure(desk: Context, request: ConfigureTopic, _payload: memoryview) -> Reply:
+async def answer_configure(
+    context: Context, request: ConfigureTopic, _payload: memoryview
+) -> Reply:
     """Change configs."""
-    topic = await desk.engine.topics.configure_topic(request.name, request.changes)
-    return describe(desk.engine, topic), b""
+    topic = await context.engine.topics.configure_topic(request.name, request.changes)
+    return describe(context.engine, topic), b""
 
 
 async def answer_add_partitions(
-    desk: Context, request: AddPartitions, _payload: memoryview
+    context: Context, request: AddPartitions, _payload: memoryview
 ) -> Reply:
     """More partitions."""
-    topic = await desk.engine.topics.add_partitions(request.name, request.total)
-    return describe(desk.engine, topic), b""
+    topic = await context.engine.topics.add_partitions(request.name, request.total)
+    return describe(context.engine, topic), b""
 
 
-async def answer_delete(desk: Context, request: DeleteTopic, _payload: memoryview) -> Reply:
+async def answer_delete(context: Context, request: DeleteTopic, _payload: memoryview) -> Reply:
     """Remove a topic."""
-    await desk.engine.topics.delete_topic(request.name)
+    await context.engine.topics.delete_topic(request.name)
     return Done(), b""
 
 

@@ -11,19 +11,16 @@ programs that are tested here working there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from penstock.core.errors import PenstockError
-from penstock.core.message import NewMessage
-from penstock.engine.delivery.coalescer import Coalescer, CoalescingGate
-from penstock.engine.delivery.requests import Delivery, Receipt, Sent, Wanted
 from penstock.engine.delivery.service import DeliveryService
+from penstock.engine.delivery.small_requests import SmallRequests
 from penstock.engine.engine import Engine
 from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import Answer
 from penstock.sqs.cooldowns import Cooldowns
 from penstock.sqs.errors import QueueDoesNotExist, SqsError
@@ -38,9 +35,6 @@ AGAIN: Final = Answer()
 
 Told = Callable[[Answer | SqsError | PenstockError | None], bool]
 """Called with what is to be answered; says whether anybody is there to hear it."""
-
-Settled = tuple[Receipt, Verdict, int, str]
-"""What became of a leased message: receipt, verdict, delay in milliseconds, reason."""
 
 
 class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,31 +70,13 @@ class Context:
         self.purged: Cooldowns[bytes] = Cooldowns(engine.topics.clock, settings.purge_cooldown_ms)
         self.attempts = ReceiveAttempts(engine.topics.clock)
         self.flow = engine.topics.traffic.of(PROTOCOL)
-        crowd = CoalescingGate()
-        self.sends: Coalescer[NewMessage, Sent] = Coalescer(self._send, crowd)
-        self.deletions: Coalescer[Settled, Outcome] = Coalescer(self._settle, crowd)
-        self.receives: Coalescer[Wanted, list[Delivery]] = Coalescer(self._receive, crowd)
+        self.small = SmallRequests(engine.delivery, PROTOCOL)
         self._lanes: dict[str, QueueProfile] = {}
         self.changing = asyncio.Lock()
         """Held while a queue's attributes or tags are read, changed and written back."""
 
-    def _send(
-        self, topic: Topic, index: int, messages: Sequence[NewMessage]
-    ) -> Awaitable[Sequence[Sent]]:
-        return self.queues.send(topic, messages, index=index, protocol=PROTOCOL)
-
-    def _settle(
-        self, topic: Topic, _: int, verdicts: Sequence[Settled]
-    ) -> Awaitable[Sequence[Outcome]]:
-        return self.queues.settle(topic, verdicts)
-
-    def _receive(
-        self, topic: Topic, index: int, wanted: Sequence[Wanted]
-    ) -> Awaitable[Sequence[list[Delivery]]]:
-        return self.queues.receive_together(topic, index, wanted)
-
     @property
-    def queues(self) -> DeliveryService:
+    def delivery(self) -> DeliveryService:
         """The engine's."""
         return self.engine.delivery
 

@@ -85,7 +85,7 @@ async def get_queue_attributes(
         return QueueAttributes()
     described = describe_queue(topic, call.region)
     if wanted & COUNTS:
-        counts = await context.queues.counts(topic)
+        counts = await context.delivery.counts(topic)
         described |= {
             VISIBLE: str(counts.ready),
             IN_FLIGHT: str(counts.leased),

@@ -134,7 +134,7 @@ async def purge_queue(context: Context, request: PurgeQueue, _: Call) -> None:
             f"Only one PurgeQueue operation on {topic.name} is allowed every"
             f" {context.purged.seconds} seconds."
         )
-    await context.queues.purge(topic)
+    await context.delivery.purge(topic)
     context.purged.begin(topic.topic_id)
 
 

@@ -1,8 +1,8 @@
-"""ReceiveMessage: records become messages, whoever wrote them.
+"""ReceiveMessage: records become messages, by whatever protocol they were written.
 
     value        Body. Bytes that SQS cannot carry as text come in base64, with a message attribute
                  penstock.encoding=base64; no value at all (in Kafka, a key's deletion) is an empty
-                 text, with penstock.tombstone=true. These two are told even if nobody asks.
+                 text, with penstock.tombstone=true. These two are sent unasked.
     key          MessageGroupId in a FIFO queue; elsewhere a message attribute penstock.key
     headers      message attributes (see `message_attributes`)
     timestamp    SentTimestamp, or, of a message that was moved, when it was first sent
@@ -13,18 +13,14 @@ A message that died elsewhere keeps its id, when it was sent, and how often it w
 import logging
 from base64 import b64encode
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from hashlib import md5
 
 from penstock.core import delivery_headers as card
-from penstock.core.errors import PenstockError, Unavailable
-from penstock.core.limits import MIB
+from penstock.core.errors import PenstockError
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
 from penstock.core.move_filter import read_number
-from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.core.receiver import worker_name
 from penstock.engine.delivery.requests import Delivery, Wanted
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
@@ -66,8 +62,6 @@ SYSTEM_ATTRIBUTES = frozenset({
     "SequenceNumber",
 })  # fmt: skip
 
-LEASED_BYTES_MAX = 2 * MIB
-"""So much, or about so much, several receivers get by one lease."""
 NONE: frozenset[str] = frozenset()
 _ATTEMPT = "ReceiveRequestAttemptId"
 _BASE64 = MessageAttributeValue(data_type="String", string_value="base64")
@@ -86,7 +80,7 @@ async def receive_message(
     attempt = request.receive_request_attempt_id
     deliveries: Sequence[Delivery]
     if attempt is None:
-        deliveries = await context.queues.receive(
+        deliveries = await context.delivery.receive(
             topic,
             messages_max=messages_max,
             lease_ms=lease_ms,
@@ -98,7 +92,9 @@ async def receive_message(
             context, topic, attempt, messages_max, lease_ms, wait_ms, call.receiver
         )
     if not deliveries and not wait_ms and not topic.settings.queue.fifo:
-        _check_in_flight(context, topic)
+        # Amazon says so to receivers that do not wait, if too much is in flight.
+        if context.delivery.is_at_in_flight_limit(topic):
+            raise OverLimit("The maximum number of in flight messages is reached.")
     if deliveries:
         context.flow.delivered(topic.name, len(deliveries))
     return _show_all(context, topic, deliveries, system, wanted, call.region)
@@ -107,30 +103,20 @@ async def receive_message(
 def begin_receive_message(
     context: Context, request: ReceiveMessage, call: Call, told: Told
 ) -> bool:
-    """The same, together with what others receive in this moment, if there seems to be something;
-    `told` is called when it is leased. If there is nothing after all, or it cannot be had so, it is
-    told `AGAIN`: only the long way waits, and knows what to say. What nobody is there for any more
-    goes back."""
+    """The same, coalesced with other receives, if messages seem to be ready; `told` is called when
+    they are leased. If there are none after all, it gets `AGAIN`: `receive_message` waits, and
+    knows the errors. What was leased for a client that has gone is given back."""
     lane = context.lane(request.queue_url)
     topic = lane.topic
     if not lane.shares or request.receive_request_attempt_id is not None:
         return False
-    if not context.queues.can_receive_now(topic, 0):
-        return False
     messages_max, lease_ms, _ = _check(request, topic)
-    size = messages_max * lane.message_bytes
-    if size > LEASED_BYTES_MAX:
-        return False
-    context.receives.add(
+    return context.small.begin_receive(
         topic,
-        0,
-        (Wanted(messages_max, lease_ms, call.receiver),),
+        Wanted(messages_max, lease_ms, call.receiver),
         partial(_tell_received, context, lane, call.region, _wanted(request), told),
-        size=size,
-        room=LEASED_BYTES_MAX,
-        kind=(lease_ms, worker_name(call.receiver)),
+        lane.message_bytes,
     )
-    return True
 
 
 def _tell_received(
@@ -139,10 +125,9 @@ def _tell_received(
     region: str,
     wants: tuple[frozenset[str], WantedAttributes],
     told: Told,
-    dealt: Sequence[list[Delivery]] | PenstockError,
+    deliveries: Sequence[Delivery] | PenstockError,
 ) -> None:
-    deliveries = () if isinstance(dealt, PenstockError) else dealt[0]
-    if not deliveries:
+    if isinstance(deliveries, PenstockError) or not deliveries:
         told(AGAIN)
         return
     topic = lane.topic
@@ -156,7 +141,7 @@ def _tell_received(
     if told(answer):
         context.flow.delivered(topic.name, len(deliveries))
     else:
-        context.queues.give_back(one.receipt.leased for one in deliveries)
+        context.delivery.give_back(one.receipt.leased for one in deliveries)
 
 
 def _wanted(request: ReceiveMessage) -> tuple[frozenset[str], WantedAttributes]:
@@ -175,7 +160,7 @@ def _show_all(
     wanted: WantedAttributes,
     region: str,
 ) -> MessagesReceived:
-    sign, topic_id = context.queues.sign, topic.topic_id
+    sign, topic_id = context.delivery.sign, topic.topic_id
     plain = not system and not wanted.any
     shown: list[ReceivedMessage] = []
     for one in deliveries:
@@ -245,30 +230,19 @@ async def _receive_again(
     answered = context.attempts.recall(topic.topic_id, attempt)
     if answered:
         again_ms = topic.settings.queue.work_rules.lease_ms if lease_ms is None else lease_ms
-        outcomes = await context.queues.settle(
+        outcomes = await context.delivery.settle(
             topic, [(one.receipt, Verdict.EXTEND, again_ms, "") for one in answered]
         )
         pairs = zip(answered, outcomes, strict=True)
         still = [one for one, outcome in pairs if outcome is Outcome.DONE]
         if still:
             return still
-    deliveries = await context.queues.receive(
+    deliveries = await context.delivery.receive(
         topic, messages_max=messages_max, lease_ms=lease_ms, wait_ms=wait_ms, receiver=receiver
     )
     if deliveries:
         context.attempts.remember(topic.topic_id, attempt, deliveries)
     return deliveries
-
-
-def _check_in_flight(context: Context, topic: Topic) -> None:
-    """Amazon says so when a standard queue has nothing to give because too much is given away, to
-    those who do not wait. Said about partitions that are led here."""
-    most = topic.settings.queue.work_rules.in_flight_max
-    for index in range(len(topic.partitions)):
-        with suppress(Unavailable):
-            work = context.queues.work(topic, index, DEFAULT_WORK_GROUP)
-            if work is not None and work.leased >= most:
-                raise OverLimit("The maximum number of in flight messages is reached.")
 
 
 @lru_cache(1_024)
@@ -367,11 +341,11 @@ def _trace_header(message: Message) -> str:
     value = message.header(TRACE_HEADER) if message.headers else None
     types = message.header(TYPES_HEADER) if value else None
     if not value or (types is not None and b'"' + TRACE_HEADER.encode() + b'"' in types):
-        return ""  # Or somebody has given an attribute this name.
+        return ""  # Or an attribute has this name.
     return _show_bytes(value)
 
 
 def _show_bytes(value: bytes) -> str:
-    """Bytes that should be text, and are not if somebody wrote them through Kafka."""
+    """Bytes that should be text, and may not be if they were written through Kafka."""
     text = decode_text(value)
     return b64encode(value).decode() if text is None else text

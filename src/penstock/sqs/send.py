@@ -66,7 +66,7 @@ _NO_DEDUPLICATION_ID = (
 async def send_message(context: Context, request: SendMessage, _: Call) -> MessageSent:
     """Send one message."""
     topic, built = _one_message(context, request)
-    (sent,) = await context.queues.send(topic, (built.message,), protocol=PROTOCOL)
+    (sent,) = await context.delivery.send(topic, (built.message,), protocol=PROTOCOL)
     return _sent_alone(topic, built, sent)
 
 
@@ -80,11 +80,11 @@ def begin_send_message(context: Context, request: SendMessage, _: object, told: 
         if size > room:
             return False
         tell = partial(_tell_plain, told, lane.topic, built)
-        context.sends.add(lane.topic, 0, (built.message,), tell, size=size, room=room)
+        context.small.sends.add(lane.topic, 0, (built.message,), tell, size=size, room=room)
         return True
     if built is None:
         _, built = _one_message(context, request)
-    index = 0 if lane.one_place else context.queues.place(lane.topic, built.message)
+    index = 0 if lane.one_place else context.delivery.place(lane.topic, built.message)
     tell = partial(_tell_alone, told, lane.topic, built)
     return _send_with_others(context, lane, index, (built.message,), tell)
 
@@ -112,7 +112,7 @@ async def send_message_batch(context: Context, request: SendMessageBatch, _: Cal
     if not outgoing:
         return BatchSent(failed=failed)
     messages = [built.message for _, built in outgoing]
-    sent = await context.queues.send(topic, messages, protocol=PROTOCOL)
+    sent = await context.delivery.send(topic, messages, protocol=PROTOCOL)
     return _sent_together(topic, outgoing, failed, sent)
 
 
@@ -155,7 +155,7 @@ def _send_with_others(
             )
     if size > lane.room or not lane.joins:
         return False
-    context.sends.add(lane.topic, index, messages, told, size=size, room=lane.room)
+    context.small.sends.add(lane.topic, index, messages, told, size=size, room=lane.room)
     return True
 
 

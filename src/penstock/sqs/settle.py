@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from penstock.core.errors import InvalidReceipt, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.engine.delivery.requests import Receipt
+from penstock.engine.delivery.small_requests import Settled
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import BatchDone, BatchEntryDone, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import Call, Context, Settled, Told
+from penstock.sqs.context import Call, Context, Told
 from penstock.sqs.errors import (
     MessageNotInflight,
     MissingParameter,
@@ -45,7 +46,7 @@ _VANISHED = "Message does not exist or is not available for visibility timeout c
 async def delete_message(context: Context, request: DeleteMessage, _: Call) -> None:
     """A message is done."""
     topic, verdict = _one_deletion(context, request)
-    (outcome,) = await context.queues.settle(topic, (verdict,))
+    (outcome,) = await context.delivery.settle(topic, (verdict,))
     error = _deletion_error(topic, outcome, request.receipt_handle)
     if error is not None:
         raise error
@@ -62,7 +63,7 @@ def begin_delete_message(context: Context, request: DeleteMessage, _: object, to
         else:
             told(_deletion_error(topic, outcomes[0], request.receipt_handle))
 
-    context.deletions.add(topic, 0, (verdict,), tell, size=1, room=JOINED_MAX)
+    context.small.settlements.add(topic, 0, (verdict,), tell, size=1, room=JOINED_MAX)
     return True
 
 
@@ -70,7 +71,7 @@ async def delete_message_batch(context: Context, request: DeleteMessageBatch, _:
     """Several messages are done."""
     topic, batch = _several_deletions(context, request)
     if batch.verdicts:
-        _close_deletions(topic, batch, await context.queues.settle(topic, batch.verdicts))
+        _close_deletions(topic, batch, await context.delivery.settle(topic, batch.verdicts))
     return batch.answer()
 
 
@@ -90,7 +91,7 @@ def begin_delete_message_batch(
             told(batch.answer())
 
     verdicts = batch.verdicts
-    context.deletions.add(topic, 0, verdicts, tell, size=len(verdicts), room=JOINED_MAX)
+    context.small.settlements.add(topic, 0, verdicts, tell, size=len(verdicts), room=JOINED_MAX)
     return True
 
 
@@ -135,7 +136,7 @@ async def change_message_visibility(
     topic = context.queue(request.queue_url)
     handle = request.receipt_handle
     verdict = _visibility_verdict(context, topic, handle, request.visibility_timeout)
-    (outcome,) = await context.queues.settle(topic, (verdict,))
+    (outcome,) = await context.delivery.settle(topic, (verdict,))
     error = _visibility_error(outcome, handle)
     if error is not None:
         raise error
@@ -156,7 +157,7 @@ async def change_message_visibility_batch(
         else:
             batch.add(name, handle or "", verdict)
     if batch.verdicts:
-        outcomes = await context.queues.settle(topic, batch.verdicts)
+        outcomes = await context.delivery.settle(topic, batch.verdicts)
         for (name, handle), outcome in zip(batch.named, outcomes, strict=True):
             batch.close(name, _visibility_error(outcome, handle))
     return batch.answer()
@@ -199,7 +200,7 @@ def read_handle(context: Context, topic: Topic, handle: str | None) -> Receipt:
     if not handle:
         raise MissingParameter(_HANDLE)
     try:
-        receipt = context.queues.read_receipt(handle)
+        receipt = context.delivery.read_receipt(handle)
     except InvalidReceipt as error:
         raise ReceiptHandleIsInvalid(handle) from error
     if receipt.partition not in topic.partitions or receipt.group != DEFAULT_WORK_GROUP:

@@ -63,8 +63,8 @@ def on_one_node(path: Path, story: Story) -> None:
     asyncio.run(play())
 
 
-async def ask(desk: Context, request: Request, kind: type[A]) -> A:
-    answer, payload = await GROUP_HANDLERS[type(request)](desk, request, memoryview(b""))
+async def ask(context: Context, request: Request, kind: type[A]) -> A:
+    answer, payload = await GROUP_HANDLERS[type(request)](context, request, memoryview(b""))
     assert not payload
     assert isinstance(answer, kind)
     return answer
@@ -74,27 +74,27 @@ def joining(member: str, group: str = "g", instance: str | None = None) -> JoinG
     return JoinGroup(group, member, instance, "tests", 10_000, 10_000, PROTOCOLS)
 
 
-async def join(desk: Context, group: str = "g") -> GroupJoined:
-    named = await ask(desk, joining("", group), MemberNamed)
-    return await ask(desk, joining(named.member, group), GroupJoined)
+async def join(context: Context, group: str = "g") -> GroupJoined:
+    named = await ask(context, joining("", group), MemberNamed)
+    return await ask(context, joining(named.member, group), GroupJoined)
 
 
-async def beat_on(desk: Context, beat: BeatGroup) -> None:
+async def beat_on(context: Context, beat: BeatGroup) -> None:
     while True:
-        await ask(desk, beat, Done)
+        await ask(context, beat, Done)
         await asyncio.sleep(0)
 
 
 def test_a_member_joins_works_and_leaves(tmp_path: Path) -> None:
-    async def story(desk: Context, topic: Topic) -> None:
-        assert await ask(desk, AskCoordinator("g"), CoordinatorInfo) == CoordinatorInfo(1)
-        joined = await join(desk)
+    async def story(context: Context, topic: Topic) -> None:
+        assert await ask(context, AskCoordinator("g"), CoordinatorInfo) == CoordinatorInfo(1)
+        joined = await join(context)
         me, generation = joined.member, joined.generation
         assert (joined.leader, joined.protocol) == (me, "penstock-sticky")
         assert [(one.member, one.metadata) for one in joined.members] == [(me, b"what it wants")]
         work = SyncGroup("g", me, None, generation, ((me, b"its share"),))
-        assert (await ask(desk, work, GroupSynced)).assignment == b"its share"
-        await ask(desk, BeatGroup("g", me, None, generation), Done)
+        assert (await ask(context, work, GroupSynced)).assignment == b"its share"
+        await ask(context, BeatGroup("g", me, None, generation), Done)
 
         offsets = (
             OffsetToCommit(topic.topic_id, 1, 7),
@@ -102,79 +102,79 @@ def test_a_member_joins_works_and_leaves(tmp_path: Path) -> None:
             OffsetToCommit(topic.topic_id, 2, 7),
         )
         commit = CommitOffsets("g", offsets, me, None, generation)
-        first, *others = (await ask(desk, commit, OffsetsCommitted)).failures
+        first, *others = (await ask(context, commit, OffsetsCommitted)).failures
         assert first is None
         assert [one.kinds for one in others if one] == [("UnknownPartition",)] * 2
         for parts in ((), ((topic.topic_id, 0), (topic.topic_id, 1))):
-            rows = (await ask(desk, AskCommitted("g", parts), Committed)).rows
+            rows = (await ask(context, AskCommitted("g", parts), Committed)).rows
             assert [(one.topic_id, one.index, one.offset) for one in rows] == [
                 (topic.topic_id, 1, 7)
             ]
 
         with pytest.raises(GroupNotEmpty):
-            await ask(desk, DeleteGroup("g"), Done)
-        await ask(desk, LeaveGroup("g", me), Done)
+            await ask(context, DeleteGroup("g"), Done)
+        await ask(context, LeaveGroup("g", me), Done)
         with pytest.raises(UnknownMember):
-            await ask(desk, LeaveGroup("g", me), Done)
+            await ask(context, LeaveGroup("g", me), Done)
         with pytest.raises(UnknownMember):
-            await ask(desk, BeatGroup("g", me, None, generation), Done)
-        await ask(desk, DeleteGroup("g"), Done)
+            await ask(context, BeatGroup("g", me, None, generation), Done)
+        await ask(context, DeleteGroup("g"), Done)
 
     on_one_node(tmp_path, story)
 
 
 def test_a_second_member_makes_the_first_join_again(tmp_path: Path) -> None:
-    async def story(desk: Context, topic: Topic) -> None:
-        first = await join(desk)
+    async def story(context: Context, topic: Topic) -> None:
+        first = await join(context)
         me, generation = first.member, first.generation
-        await ask(desk, SyncGroup("g", me, None, generation, ((me, b""),)), GroupSynced)
-        second = asyncio.create_task(join(desk))
+        await ask(context, SyncGroup("g", me, None, generation, ((me, b""),)), GroupSynced)
+        second = asyncio.create_task(join(context))
         beat = BeatGroup("g", me, None, generation)
         with pytest.raises(RebalanceInProgress):
-            await beat_on(desk, beat)
+            await beat_on(context, beat)
         # While the others are being waited for, what is finished can still be committed.
         offsets = (OffsetToCommit(topic.topic_id, 0, 3),)
-        await ask(desk, CommitOffsets("g", offsets, me, None, generation), OffsetsCommitted)
-        again = await ask(desk, joining(me), GroupJoined)
+        await ask(context, CommitOffsets("g", offsets, me, None, generation), OffsetsCommitted)
+        again = await ask(context, joining(me), GroupJoined)
         assert again.generation == generation + 1
         assert {one.member for one in again.members} == {me, (await second).member}
         with pytest.raises(IllegalGeneration):
-            await ask(desk, CommitOffsets("g", offsets, me, None, generation), OffsetsCommitted)
+            await ask(context, CommitOffsets("g", offsets, me, None, generation), OffsetsCommitted)
 
     on_one_node(tmp_path, story)
 
 
 def test_a_static_member_is_let_in_at_once_and_comes_back(tmp_path: Path) -> None:
-    async def story(desk: Context, _topic: Topic) -> None:
-        first = await ask(desk, joining("", instance="host-1"), GroupJoined)
+    async def story(context: Context, _topic: Topic) -> None:
+        first = await ask(context, joining("", instance="host-1"), GroupJoined)
         share = ((first.member, b"share"),)
         sync = SyncGroup("g", first.member, "host-1", first.generation, share)
-        await ask(desk, sync, GroupSynced)
-        again = await ask(desk, joining("", instance="host-1"), GroupJoined)
+        await ask(context, sync, GroupSynced)
+        again = await ask(context, joining("", instance="host-1"), GroupJoined)
         assert again.skip_assignment
         assert again.generation == first.generation
         sync = SyncGroup("g", again.member, "host-1", again.generation)
-        assert (await ask(desk, sync, GroupSynced)).assignment == b"share"
+        assert (await ask(context, sync, GroupSynced)).assignment == b"share"
 
     on_one_node(tmp_path, story)
 
 
 def test_groups_are_listed_and_described_with_their_lag(tmp_path: Path) -> None:
-    async def story(desk: Context, topic: Topic) -> None:
-        await desk.engine.topics.produce(topic, 0, build_batch(5), Acks.ALL)
+    async def story(context: Context, topic: Topic) -> None:
+        await context.engine.topics.produce(topic, 0, build_batch(5), Acks.ALL)
         offsets = (OffsetToCommit(topic.topic_id, 0, 3),)
-        await ask(desk, CommitOffsets("away", offsets), OffsetsCommitted)
-        await join(desk)
-        assert (await ask(desk, AskGroups(), GroupRows)).rows == (
+        await ask(context, CommitOffsets("away", offsets), OffsetsCommitted)
+        await join(context)
+        assert (await ask(context, AskGroups(), GroupRows)).rows == (
             GroupRow("away", "Empty", 1),
             GroupRow("g", "CompletingRebalance", 1),
         )
-        away = await ask(desk, AskGroup("away"), GroupInfo)
+        away = await ask(context, AskGroup("away"), GroupInfo)
         assert (away.state, away.members) == ("Empty", ())
         assert away.partitions == (GroupPartition("orders", 0, 3, 5),)
-        (member,) = (await ask(desk, AskGroup("g"), GroupInfo)).members
+        (member,) = (await ask(context, AskGroup("g"), GroupInfo)).members
         assert member.client_id == "tests"
-        assert (await ask(desk, AskGroup("nobody"), GroupInfo)).state == "Dead"
+        assert (await ask(context, AskGroup("nobody"), GroupInfo)).state == "Dead"
 
     on_one_node(tmp_path, story)
 

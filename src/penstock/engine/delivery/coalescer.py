@@ -30,28 +30,28 @@ from penstock.core.types import TopicId
 from penstock.machines.catalog import Topic
 
 HELD_SECONDS: Final = 0.005
-"""So long a bag waits at most for those before it."""
+"""How long a batch is held for the writes before it, at most."""
 TURNS_MAX: Final = 8
 TURNS_MIN: Final = 2
-"""Of the loop, for those to come who were there before."""
+"""Turns of the loop in which clients that were just answered may send their next request."""
 FEW: Final = 3
-"""So many do not wait for each other."""
+"""So few clients do not wait for each other."""
 ENOUGH: Final = 32
-"""Nor do so many wait for more: meanwhile those who were told before could be heard."""
+"""So many requests do not wait for more."""
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 Place = tuple[TopicId, int]
 Key = tuple[TopicId, int, object]
-"""Place and kind."""
+"""A partition, and a kind of request."""
 
 _FOR_ALL: Final = (Unavailable, OutcomeUnknown)
-"""Errors that say nothing about what is in a bag."""
+"""Errors that say nothing about the requests in a batch."""
 
 
 class _Pending:
-    """One partition: what is under way, and which bags wait for that."""
+    """One partition: what is under way, and which batches wait for that."""
 
     __slots__ = ("arrived", "expected", "held", "place", "turns", "under_way")
 
@@ -59,87 +59,87 @@ class _Pending:
         self.place = place
         self.under_way = 0
         self.turns = 0
-        """For how many turns of the loop it has been waited for others; 0: it is not."""
+        """For how many turns of the loop batches were held for more clients; 0: they are not."""
         self.held: dict[object, Callable[[], None]] = {}
-        """Bags that are open, by gathering and key, and how they are closed."""
+        """Open batches, by coalescer and key, and the function that closes each."""
         self.arrived = 0
-        """How many clients have something in them."""
+        """How many clients have requests in them."""
         self.expected = 0
 
 
 class CoalescingGate:
-    """What is under way at each partition, and which bags stay open until it is done; shared by
-    gatherings of several kinds."""
+    """What is under way at each partition, and which batches stay open until it is done; shared by
+    coalescers of several kinds of request."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stands: dict[Place, _Pending] = {}
+        self._pending: dict[Place, _Pending] = {}
 
     def busy(self, place: Place) -> _Pending | None:
-        """Where bags must be held; None if nothing is under way there."""
-        return self._stands.get(place)
+        """Where batches are held; None if nothing is under way there."""
+        return self._pending.get(place)
 
     def began(self, place: Place) -> None:
-        """Something is under way."""
-        stand = self._stands.get(place)
-        if stand is None:
-            stand = self._stands[place] = _Pending(place)
-        stand.under_way += 1
+        """A batch is under way."""
+        pending = self._pending.get(place)
+        if pending is None:
+            pending = self._pending[place] = _Pending(place)
+        pending.under_way += 1
 
-    def relieve(self, place: Place) -> bool:
-        """What is under way is done, and nobody has been told yet; True if enough others wait, who
-        now begin."""
-        stand = self._stands[place]
-        if stand.under_way > 1 or stand.arrived < ENOUGH:
+    def release_waiting(self, place: Place) -> bool:
+        """A batch is done, and its clients are not answered yet; True if enough others wait, whose
+        batches are submitted now."""
+        pending = self._pending[place]
+        if pending.under_way > 1 or pending.arrived < ENOUGH:
             return False
-        held, stand.held = stand.held, {}
+        held, pending.held = pending.held, {}
         for close in held.values():
             close()
         return True
 
     def ended(self, place: Place, clients: int) -> None:
-        """It is done, and so many were told."""
-        stand = self._stands[place]
-        stand.under_way -= 1
-        if not stand.under_way:
-            stand.expected = min(clients + stand.arrived, ENOUGH)
-            if stand.expected <= max(FEW, stand.arrived):
-                self._release(stand)
-            elif not stand.turns:
-                stand.turns = 1
-                self._loop.call_soon(self._look, stand, stand.arrived)
+        """A batch is done, and so many clients were answered."""
+        pending = self._pending[place]
+        pending.under_way -= 1
+        if not pending.under_way:
+            pending.expected = min(clients + pending.arrived, ENOUGH)
+            if pending.expected <= max(FEW, pending.arrived):
+                self._release(pending)
+            elif not pending.turns:
+                pending.turns = 1
+                self._loop.call_soon(self._look, pending, pending.arrived)
 
-    def _look(self, stand: _Pending, before: int) -> None:
-        """A turn is over: has it brought somebody?"""
-        more = stand.arrived > before or stand.turns < TURNS_MIN
-        if stand.under_way:
-            stand.turns = 0
-        elif more and stand.arrived < stand.expected and stand.turns < TURNS_MAX:
-            stand.turns += 1
-            self._loop.call_soon(self._look, stand, stand.arrived)
+    def _look(self, pending: _Pending, before: int) -> None:
+        """A turn is over: has it brought more clients?"""
+        more = pending.arrived > before or pending.turns < TURNS_MIN
+        if pending.under_way:
+            pending.turns = 0
+        elif more and pending.arrived < pending.expected and pending.turns < TURNS_MAX:
+            pending.turns += 1
+            self._loop.call_soon(self._look, pending, pending.arrived)
         else:
-            self._release(stand)
+            self._release(pending)
 
-    def _release(self, stand: _Pending) -> None:
-        del self._stands[stand.place]
-        for close in stand.held.values():
+    def _release(self, pending: _Pending) -> None:
+        del self._pending[pending.place]
+        for close in pending.held.values():
             close()
 
 
 class _Batch(Generic[Item, Outcome]):
-    """What is asked of one partition together."""
+    """Requests for one partition that are carried out together."""
 
-    __slots__ = ("index", "items", "parts", "room", "stand", "timer", "topic")
+    __slots__ = ("index", "items", "parts", "pending", "room", "timer", "topic")
 
     def __init__(self, topic: Topic, index: int, room: int) -> None:
         self.topic = topic
         self.index = index
         self.room = room
-        self.stand: _Pending | None = None
+        self.pending: _Pending | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.items: list[Item] = []
         self.parts: list[tuple[int, Callable[[Sequence[Outcome] | PenstockError], object]]] = []
-        """How many items each client has brought, and how it is told."""
+        """How many items each client has added, and its callback."""
 
 
 class Coalescer(Generic[Item, Outcome]):
@@ -148,16 +148,16 @@ class Coalescer(Generic[Item, Outcome]):
     def __init__(
         self,
         carry: Callable[[Topic, int, Sequence[Item]], Awaitable[Sequence[Outcome]]],
-        crowd: CoalescingGate | None = None,
+        gate: CoalescingGate | None = None,
     ) -> None:
-        """`carry` carries out a bag, in one piece: one outcome for each item."""
+        """`carry` carries out a batch, whole: one outcome for each item."""
         self._carry = carry
-        self._crowd = CoalescingGate() if crowd is None else crowd
+        self._gate = CoalescingGate() if gate is None else gate
         self._loop = asyncio.get_running_loop()
-        self._bags: dict[Key, _Batch[Item, Outcome]] = {}
-        """Those that are open."""
+        self._batches: dict[Key, _Batch[Item, Outcome]] = {}
+        """The open ones."""
         self._due: list[Key] = []
-        """Whose bags are closed when the turn is over."""
+        """Batches that are closed when the turn is over."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(
@@ -165,38 +165,38 @@ class Coalescer(Generic[Item, Outcome]):
         topic: Topic,
         index: int,
         items: Sequence[Item],
-        told: Callable[[Sequence[Outcome] | PenstockError], object],
+        on_done: Callable[[Sequence[Outcome] | PenstockError], object],
         *,
         size: int,
         room: int,
         kind: object = None,
     ) -> None:
-        """Carry out with others what a client asks of a partition; `told` is called once, not
-        before this returns, and must not raise. A bag has room for parts of so much size. What is
-        not of one kind does not go into one bag."""
+        """Carry out a request for a partition together with others; `on_done` is called once, not
+        before this returns, and must not raise. A batch has `room` for requests of so much `size`.
+        Requests of different kinds do not share a batch."""
         key = topic.topic_id, index, kind
-        bag = self._bags.get(key)
-        if bag is None or bag.room < size or bag.topic is not topic:
-            if bag is not None:
+        batch = self._batches.get(key)
+        if batch is None or batch.room < size or batch.topic is not topic:
+            if batch is not None:
                 self._close(key)
-            bag = self._open(key, topic, room)
-        bag.room -= size
-        bag.items += items
-        bag.parts.append((len(items), told))
-        if bag.stand is not None:
-            bag.stand.arrived += 1
+            batch = self._open(key, topic, room)
+        batch.room -= size
+        batch.items += items
+        batch.parts.append((len(items), on_done))
+        if batch.pending is not None:
+            batch.pending.arrived += 1
 
     def _open(self, key: Key, topic: Topic, room: int) -> _Batch[Item, Outcome]:
-        bag = self._bags[key] = _Batch(topic, key[1], room)
-        bag.stand = self._crowd.busy(key[:2])
-        if bag.stand is not None:
-            bag.stand.held[self, key] = partial(self._close, key)
-            bag.timer = self._loop.call_later(HELD_SECONDS, self._close, key)
+        batch = self._batches[key] = _Batch(topic, key[1], room)
+        batch.pending = self._gate.busy(key[:2])
+        if batch.pending is not None:
+            batch.pending.held[self, key] = partial(self._close, key)
+            batch.timer = self._loop.call_later(HELD_SECONDS, self._close, key)
         else:
             if not self._due:
                 self._loop.call_soon(self._close_due)
             self._due.append(key)
-        return bag
+        return batch
 
     def _close_due(self) -> None:
         due, self._due = self._due, []
@@ -204,63 +204,63 @@ class Coalescer(Generic[Item, Outcome]):
             self._close(key)
 
     def _close(self, key: Key) -> None:
-        """Carry out the open bag, if there is one."""
-        bag = self._bags.pop(key, None)
-        if bag is None:
+        """Submit the open batch, if there is one."""
+        batch = self._batches.pop(key, None)
+        if batch is None:
             return
-        if bag.timer is not None:
-            bag.timer.cancel()
-        if bag.stand is not None:
-            bag.stand.arrived -= len(bag.parts)
-        self._crowd.began(key[:2])
-        task = self._loop.create_task(self._carry_out(key[:2], bag))
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if batch.pending is not None:
+            batch.pending.arrived -= len(batch.parts)
+        self._gate.began(key[:2])
+        task = self._loop.create_task(self._carry_out(key[:2], batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, place: Place, bag: _Batch[Item, Outcome]) -> None:
-        clients = len(bag.parts)
+    async def _carry_out(self, place: Place, batch: _Batch[Item, Outcome]) -> None:
+        clients = len(batch.parts)
         unknown = OutcomeUnknown("the broker gave up while this was under way")
         outcomes: Sequence[Outcome] | PenstockError = unknown
         try:
-            outcomes = await self._try(bag)
+            outcomes = await self._try(batch)
             if isinstance(outcomes, PenstockError) and not isinstance(outcomes, _FOR_ALL):
                 if clients > 1:
                     outcomes = unknown
-                    await self._try_singly(bag)
-            if self._crowd.relieve(place):
-                await asyncio.sleep(0)  # They ask.
-                await asyncio.sleep(0)  # The disk hears of it, and is busy while these are told.
+                    await self._try_singly(batch)
+            if self._gate.release_waiting(place):
+                await asyncio.sleep(0)  # The next batches are submitted.
+                await asyncio.sleep(0)  # The disk is busy while clients are answered.
         finally:
-            _tell(bag, outcomes)
-            self._crowd.ended(place, clients)
+            _call_back(batch, outcomes)
+            self._gate.ended(place, clients)
 
-    async def _try(self, bag: _Batch[Item, Outcome]) -> Sequence[Outcome] | PenstockError:
+    async def _try(self, batch: _Batch[Item, Outcome]) -> Sequence[Outcome] | PenstockError:
         try:
-            outcomes = await self._carry(bag.topic, bag.index, bag.items)
+            outcomes = await self._carry(batch.topic, batch.index, batch.items)
         except PenstockError as error:
             return error
-        assert len(outcomes) == len(bag.items), "an outcome for each"
+        assert len(outcomes) == len(batch.items), "an outcome for each"
         return outcomes
 
-    async def _try_singly(self, bag: _Batch[Item, Outcome]) -> None:
-        """Each part for itself; who is told is in the bag no more."""
+    async def _try_singly(self, batch: _Batch[Item, Outcome]) -> None:
+        """Carry out each part by itself; a part that is answered leaves the batch."""
         start = 0
-        while bag.parts:
-            count, told = bag.parts[0]
-            one: _Batch[Item, Outcome] = _Batch(bag.topic, bag.index, 0)
-            one.items = bag.items[start : start + count]
+        while batch.parts:
+            count, on_done = batch.parts[0]
+            one: _Batch[Item, Outcome] = _Batch(batch.topic, batch.index, 0)
+            one.items = batch.items[start : start + count]
             outcomes = await self._try(one)
             start += count
-            del bag.parts[0]
-            told(outcomes)
+            del batch.parts[0]
+            on_done(outcomes)
 
 
-def _tell(bag: _Batch[Item, Outcome], outcomes: Sequence[Outcome] | PenstockError) -> None:
+def _call_back(batch: _Batch[Item, Outcome], outcomes: Sequence[Outcome] | PenstockError) -> None:
     if isinstance(outcomes, PenstockError):
-        for _, told in bag.parts:
-            told(outcomes)
+        for _, on_done in batch.parts:
+            on_done(outcomes)
         return
     start = 0
-    for count, told in bag.parts:
-        told(outcomes[start : start + count])
+    for count, on_done in batch.parts:
+        on_done(outcomes[start : start + count])
         start += count

@@ -14,17 +14,18 @@ applied, and both get the place of the first.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from penstock.core.clock import Clock
-from penstock.core.errors import PenstockError, TooManyInFlight
+from penstock.core.errors import PenstockError, TooManyInFlight, Unavailable
 from penstock.core.limits import BROWSE_STEPS_MAX
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.message_states import DEAD, DELAYED, LEASED, READY
-from penstock.core.queue_rules import WorkRules
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.delivery.acquisition import (
     RECEIVE_BYTES_MAX,
@@ -173,7 +174,7 @@ class LeaderDelivery:
     ) -> Acquisition:
         """A request for messages of these partitions, in this order, of a group that begins where
         it is configured to. Partitions that cannot be read do not stop the others; `ends_wait` says
-        whether the receiver is told of them before there are messages."""
+        whether the receiver learns of them before there are messages."""
         return Acquisition(
             self._acquisitions,
             places,
@@ -211,6 +212,15 @@ class LeaderDelivery:
         if not found and not wait_ms:  # With a wait, messages may have been settled meanwhile.
             self._refuse_if_full(places, group)
         return found
+
+    def is_at_in_flight_limit(self, topic: Topic, group: str = DEFAULT_WORK_GROUP) -> bool:
+        """Whether a partition that this node leads has as many messages leased as may be."""
+        for index in range(len(topic.partitions)):
+            with suppress(Unavailable):  # Another node leads it.
+                work = self.work(topic, index, group)
+                if work is not None and work.leased >= work.rules.in_flight_max:
+                    return True
+        return False
 
     def _refuse_if_full(self, places: Sequence[Place], group: str) -> None:
         """Raise if no partition delivers anything because too much is leased."""

@@ -1,4 +1,4 @@
-"""Gives leases back: the one way in which messages that nobody took become ready again.
+"""Gives leases back: the one way in which messages that no receiver took become ready again.
 
 A receiver may disconnect between its request and the answer, an answer may hold fewer messages than
 were leased for it, a session may end with messages that were never acknowledged. Their leases would

@@ -1,9 +1,9 @@
-"""Who asks for messages of a queue, and when somebody did last: kept by the node that is asked.
+"""The receivers of each work group, and when the last request came: kept by the node that is asked.
 
-A worker counts as there for a minute after it has asked: the longest wait for messages is shorter.
-It is known by what it calls itself, and those that say nothing count as one; programs of one name
-that ask over HTTP from one machine count as one, whatever connections they open. Nothing of this is
-replicated: after a change of leaders the new one learns it anew, from the next request on.
+A receiver counts as present for a minute after its last request: the longest wait for messages is
+shorter. It is known by the name it gives itself; receivers without a name count as one, and so do
+programs of one name that use HTTP from one machine, whatever connections they open. Nothing of this
+is replicated: a new leader learns it from the next requests.
 """
 
 from penstock.core.clock import Clock
@@ -27,7 +27,7 @@ class Receivers:
         self._last_ms: dict[Key, int] = {}
 
     def note(self, topic_id: TopicId, group: str, receiver: str) -> None:
-        """Somebody asks."""
+        """A receiver has sent a request."""
         key = (topic_id, group)
         now_ms = self._clock.monotonic_ms()
         self._last_ms[key] = now_ms
@@ -42,7 +42,7 @@ class Receivers:
         seen[receiver] = now_ms
 
     def present(self, key: Key) -> tuple[str, ...]:
-        """Those that asked within the last minute."""
+        """The receivers of the last minute."""
         seen = self._seen.get(key)
         if not seen:
             return ()
@@ -52,7 +52,7 @@ class Receivers:
         return tuple(sorted(seen))[:NAMES_MAX]
 
     def silent_ms(self, key: Key) -> int:
-        """Since when nobody asked; -1 if nobody ever did, as far as this node knows."""
+        """Time since the last request; -1 if there was none, as far as this node knows."""
         last_ms = self._last_ms.get(key)
         return -1 if last_ms is None else max(0, self._clock.monotonic_ms() - last_ms)
 

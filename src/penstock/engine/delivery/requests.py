@@ -54,7 +54,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, gc=False):
-    """What somebody asks for who does not wait."""
+    """A receive without a wait."""
 
     messages_max: int
     lease_ms: int | None

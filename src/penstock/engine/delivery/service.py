@@ -97,6 +97,8 @@ WAITS_ELSEWHERE_MAX = 256
 SIGNED_REMEMBERED = 4_096
 """So many receipts signed last, and as many before them, are not checked again."""
 
+ONE_SHARE = [[0]]
+
 T = TypeVar("T")
 
 
@@ -136,6 +138,7 @@ class DeliveryService:
         self.acquisition = leader.acquisition
         self.acquisition_of = leader.acquisition_of
         self.begin_settle = leader.begin_settle
+        self.is_at_in_flight_limit = leader.is_at_in_flight_limit
         self.led = leader.led
         self.messages = leader.messages
         self.read_at_leader = leader.read
@@ -211,9 +214,8 @@ class DeliveryService:
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         left_ms = wait_ms
         while True:
-            led = self._leader.led(topic)
             request = _ReceiveRequest(topic, group, lease_ms, receiver)
-            shares = self._shares(topic, led)
+            shares = ONE_SHARE if len(topic.partitions) == 1 else self._shares(topic)
             if len(shares) == 1:
                 found = await self._receive_at(request, shares[0], most, left_ms)
             else:
@@ -221,16 +223,18 @@ class DeliveryService:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if found or left_ms <= 0:
                 return found
-            if shares != [led]:
+            led = self._leader.led(topic)
+            if len(led) < len(topic.partitions):
                 found = await self._wait_here(request, led, most, left_ms)
                 if found:
                     return found
                 left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
             topic = self._topics.catalog.topic_by_id(topic.topic_id) or topic
 
-    def _shares(self, topic: Topic, led: list[int]) -> list[list[int]]:
+    def _shares(self, topic: Topic) -> list[list[int]]:
         """The partitions, in turn: those that this node leads are asked together, each of the
         others by itself."""
+        led = self._leader.led(topic)
         shares: list[list[int]] = []
         for _, index in self._leader.in_turn(
             [(topic, one) for one in range(len(topic.partitions))]
@@ -542,7 +546,7 @@ class DeliveryService:
         places: Sequence[tuple[int, Offset]],
         group: str = DEFAULT_WORK_GROUP,
     ) -> int:
-        """Call off messages that nobody has; returns how many."""
+        """Cancel messages that are not leased; returns how many."""
         total = 0
         for index, offsets in _by_index(places).items():
             total += await self._everywhere(
@@ -643,8 +647,8 @@ class DeliveryService:
         seconds: float = QUEUE.seconds,
         harmless: bool = False,
     ) -> T:
-        """Do it here if this node leads, else there; again while nobody does. What is harmless is
-        tried again, too, when nobody knows whether it has happened."""
+        """Carry out a request here if this node leads the partition, else at its leader; again
+        while there is none. A harmless request is also repeated when its outcome is unknown."""
         shard = self._topics.shard_of(topic.partitions[index])
         deadline_ms = self._clock.monotonic_ms() + int(TRY_SECONDS * 1_000)
         while True:

@@ -9,8 +9,8 @@ Pre-acquire. A lease has to be as durable as the messages. A receiver that acqui
 when they are committed waits for the disk, or for a majority, a second time. A waiter may therefore
 pass a function that acquires messages which are still being written. When an append is submitted,
 the first such waiter submits its acquire right behind it: both share one sync and one round of
-replication. A receiver that arrives while messages are being written, of which some are reserved
-for nobody, acquires them without waiting. If a pre-acquire gets nothing, because the messages are
+replication. A receiver that arrives while messages without a reservation are being written
+acquires them without waiting. If a pre-acquire gets nothing, because the messages are
 delayed or belong to older reservations, the next appends are not pre-acquired (`VAIN_SKIPS`).
 """
 

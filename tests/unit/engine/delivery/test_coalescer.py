@@ -11,7 +11,7 @@ import pytest
 
 from penstock.core.errors import InvalidRequest, NotLeader, OutcomeUnknown, PenstockError
 from penstock.core.types import PartitionId, TopicId
-from penstock.engine.delivery import coalescer as gatherings
+from penstock.engine.delivery import coalescer as coalescing
 from penstock.engine.delivery.coalescer import HELD_SECONDS, Coalescer, CoalescingGate
 from penstock.machines.catalog import Topic
 from tests.manual_loop import manual_loop, run_manually
@@ -32,10 +32,10 @@ def topic(number: int) -> Topic:
 class Broker:
     """Answers each item with itself in capitals; knows what was asked of it, and may refuse."""
 
-    def __init__(self, crowd: CoalescingGate | None = None) -> None:
+    def __init__(self, gate: CoalescingGate | None = None) -> None:
         self.asked: list[tuple[str, int, list[str]]] = []
         self.refuses: Callable[[Sequence[str]], PenstockError | None] = lambda _items: None
-        self.gathering: Coalescer[str, str] = Coalescer(self._carry, crowd)
+        self.coalescer: Coalescer[str, str] = Coalescer(self._carry, gate)
         self.busy = asyncio.Event()
         self.busy.set()
         """Until it is set, nothing that is asked is done."""
@@ -51,7 +51,7 @@ class Broker:
 
     def ask(self, items: str, *, about: Topic | None = None, index: int = 0, room: int = 9) -> Told:
         told: Told = []
-        self.gathering.add(
+        self.coalescer.add(
             about or topic(1), index, list(items), told.append, size=len(items), room=room
         )
         assert not told, "told before the call has returned"
@@ -193,8 +193,8 @@ def test_what_comes_while_a_bag_is_under_way_is_one_bag_more() -> None:
 
 def test_bags_of_all_kinds_wait_for_each_other_and_go_together() -> None:
     async def run() -> None:
-        crowd = CoalescingGate()
-        one, two, about = Broker(crowd), Broker(crowd), topic(1)
+        gate = CoalescingGate()
+        one, two, about = Broker(gate), Broker(gate), topic(1)
         one.busy.clear()
         one.ask("a", about=about)
         await turn()
@@ -227,7 +227,7 @@ def test_a_full_bag_does_not_wait() -> None:
     play(story)
 
 
-def test_no_bag_waits_for_long() -> None:
+def test_no_batch_waits_for_long() -> None:
     async def story(broker: Broker) -> None:
         one = topic(1)
         broker.busy.clear()
@@ -277,7 +277,7 @@ def test_those_who_were_there_before_are_waited_for_but_not_for_ever() -> None:
 def test_where_many_wait_they_begin_before_the_others_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gatherings, "ENOUGH", 4)
+    monkeypatch.setattr(coalescing, "ENOUGH", 4)
 
     async def story(broker: Broker) -> None:
         one = topic(1)
@@ -300,7 +300,7 @@ def test_what_is_not_of_one_kind_is_not_in_one_bag() -> None:
         one = topic(1)
         told: Told = []
         for items, kind in (("a", 1), ("b", 2), ("c", 1)):
-            broker.gathering.add(one, 0, list(items), told.append, size=1, room=9, kind=kind)
+            broker.coalescer.add(one, 0, list(items), told.append, size=1, room=9, kind=kind)
         await turn()
         assert [items for _, _, items in broker.asked] == [["a", "c"], ["b"]]
 

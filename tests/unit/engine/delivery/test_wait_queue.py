@@ -1,4 +1,4 @@
-"""A waiting room calls as many as there are messages, in the order in which they came."""
+"""A wait queue wakes as many receivers as there are messages, in order of arrival."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,19 +12,19 @@ PARTITION = PartitionId(1)
 
 
 class Shop:
-    """A waiting room with a number of messages that the test sets."""
+    """A wait queue with a number of ready messages that the test sets."""
 
     def __init__(self) -> None:
         self.ready = 0
         self.served: list[str] = []
         self.waiting = LongPolls()
-        self.room: WaitQueue[None] = WaitQueue(lambda: self.ready, self._watch)
+        self.queue: WaitQueue[None] = WaitQueue(lambda: self.ready, self._watch)
 
     def _watch(self, wake: Callable[[], None]) -> Watch:
         return self.waiting.watch([PARTITION], wake)
 
     async def come(self, name: str) -> None:
-        await self.room.wait(60)
+        await self.queue.wait(60)
         self.served.append(name)
 
     async def come_in(self, *names: str) -> list[asyncio.Task[None]]:
@@ -39,7 +39,7 @@ class Shop:
             await asyncio.sleep(0)
 
 
-def test_as_many_are_called_as_there_are_messages() -> None:
+def test_as_many_are_woken_as_there_are_messages() -> None:
     async def story() -> None:
         shop = Shop()
         tasks = await shop.come_in("a", "b", "c")
@@ -53,25 +53,25 @@ def test_as_many_are_called_as_there_are_messages() -> None:
     asyncio.run(story())
 
 
-def test_nobody_is_called_for_nothing() -> None:
+def test_no_waiter_is_woken_for_nothing() -> None:
     async def story() -> None:
         shop = Shop()
         tasks = await shop.come_in("a")
         await shop.wake(0)
         assert shop.served == []
-        assert len(shop.room) == 1
+        assert len(shop.queue) == 1
         await shop.wake(1)
         await asyncio.gather(*tasks)
 
     asyncio.run(story())
 
 
-def test_the_turn_of_one_who_goes_away_is_the_next_ones() -> None:
+def test_the_turn_of_a_waiter_that_goes_away_is_the_next_ones() -> None:
     async def story() -> None:
         shop = Shop()
         first, second = await shop.come_in("a", "b")
         shop.ready = 1
-        shop.waiting.wake(PARTITION)  # Calls the first, who has not looked yet…
+        shop.waiting.wake(PARTITION)  # Wakes the first, which has not run yet…
         first.cancel()  # …and goes.
         await asyncio.gather(first, return_exceptions=True)
         await second
@@ -80,30 +80,30 @@ def test_the_turn_of_one_who_goes_away_is_the_next_ones() -> None:
     asyncio.run(story())
 
 
-def test_one_waits_no_longer_than_he_said() -> None:
+def test_a_waiter_waits_no_longer_than_it_said() -> None:
     async def story() -> None:
         shop = Shop()
-        await shop.room.wait(0)
-        assert len(shop.room) == 0
+        await shop.queue.wait(0)
+        assert len(shop.queue) == 0
         assert len(shop.waiting) == 0
 
     asyncio.run(story())
 
 
-def test_when_the_clock_is_moved_everybody_looks() -> None:
+def test_when_the_clock_is_moved_every_waiter_looks() -> None:
     async def story() -> None:
         shop = Shop()
         tasks = await shop.come_in("a", "b")
         shop.waiting.clock_moved()
         await asyncio.gather(*tasks)
         assert shop.served == ["a", "b"]
-        assert (len(shop.room), len(shop.waiting)) == (0, 0)
+        assert (len(shop.queue), len(shop.waiting)) == (0, 0)
 
     asyncio.run(story())
 
 
 class Order:
-    """A request of somebody who left word."""
+    """A pre-acquire."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -114,15 +114,15 @@ class Order:
 
 
 class Counter:
-    """A waiting room in which people leave word how they would ask."""
+    """A wait queue of receivers that pre-acquire."""
 
     def __init__(self) -> None:
         self.ready = 0
-        self.called: list[str] = []
+        self.woken: list[str] = []
         self.orders: list[Order] = []
         self.waiting = LongPolls()
         self.idle = 0
-        self.room: WaitQueue[Order] = WaitQueue(
+        self.queue: WaitQueue[Order] = WaitQueue(
             lambda: self.ready, lambda wake: self.waiting.watch([PARTITION], wake), self._be_idle
         )
 
@@ -130,15 +130,15 @@ class Counter:
         self.idle += 1
 
     async def come(self, name: str) -> Order | None:
-        def ahead(_partition: PartitionId, messages: int, _batch: Batch) -> Order | None:
+        def pre_acquire(_partition: PartitionId, messages: int, _batch: Batch) -> Order | None:
             if not messages:
                 return None
             self.orders.append(Order(name))
             return self.orders[-1]
 
-        order = await self.room.wait(60, ahead, Order.abandon)
+        order = await self.queue.wait(60, pre_acquire, Order.abandon)
         if order is None:
-            self.called.append(name)
+            self.woken.append(name)
         return order
 
     async def come_in(self, *names: str) -> list["asyncio.Task[Order | None]"]:
@@ -152,55 +152,55 @@ async def turn_around() -> None:
         await asyncio.sleep(0)
 
 
-def test_who_left_word_asks_while_messages_are_being_written() -> None:
+def test_the_first_waiter_pre_acquires_what_is_being_written() -> None:
     async def story() -> None:
         counter = Counter()
         first, second = await counter.come_in("a", "b")
         counter.waiting.pre_acquire(PARTITION, build_batch(1))
         assert [order.name for order in counter.orders] == ["a"]
         assert await first is counter.orders[0]
-        answered = counter.room.reserve(PARTITION, 1)
-        counter.ready = 1  # It is there, and it is his.
+        on_outcome = counter.queue.reserve(PARTITION, 1)
+        counter.ready = 1  # It is ready, and reserved.
         counter.waiting.wake(PARTITION)
         await turn_around()
-        assert counter.called == []
+        assert counter.woken == []
         counter.ready = 0
-        answered(True)
+        on_outcome(True)
         assert not counter.idle  # The second still waits.
         counter.ready = 1
         counter.waiting.wake(PARTITION)
         assert await second is None
-        assert counter.called == ["b"]
+        assert counter.woken == ["b"]
         assert counter.idle
 
     asyncio.run(story())
 
 
-def test_what_is_left_behind_a_claim_calls_the_next() -> None:
+def test_what_is_left_behind_a_reservation_wakes_the_next() -> None:
     async def story() -> None:
         counter = Counter()
         first, second = await counter.come_in("a", "b")
         counter.waiting.pre_acquire(PARTITION, build_batch(5))
         await first
-        answered = counter.room.reserve(PARTITION, 5)
+        on_outcome = counter.queue.reserve(PARTITION, 5)
         counter.ready = 5
         counter.waiting.wake(PARTITION)
         await turn_around()
         assert not second.done()
-        counter.ready = 2  # He took three.
-        answered(True)
+        counter.ready = 2  # It took three.
+        on_outcome(True)
         assert await second is None
 
     asyncio.run(story())
 
 
-def test_after_asking_in_vain_nobody_asks_ahead_for_a_while() -> None:
+def test_after_one_in_vain_there_is_no_pre_acquire_for_a_while() -> None:
     async def story() -> None:
         counter = Counter()
         (first,) = await counter.come_in("a")
         counter.waiting.pre_acquire(PARTITION, build_batch(1))
         await first
-        counter.room.reserve(PARTITION, 1)(False)
+        counter.queue.reserve(PARTITION, 1)(False)
         await counter.come_in("b")
         for _ in range(VAIN_SKIPS):
             counter.waiting.pre_acquire(PARTITION, build_batch(1))
@@ -211,7 +211,7 @@ def test_after_asking_in_vain_nobody_asks_ahead_for_a_while() -> None:
     asyncio.run(story())
 
 
-def test_a_request_made_for_one_who_leaves_at_that_moment_is_abandoned() -> None:
+def test_a_pre_acquire_for_a_waiter_that_leaves_at_that_moment_is_abandoned() -> None:
     async def story() -> None:
         counter = Counter()
         (first,) = await counter.come_in("a")
