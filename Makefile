@@ -31,6 +31,11 @@ SPARK_TESTS := tests/docs tests/examples tests/spark
 # Of TESTS=path, all may be Spark's, or none: pytest's exit code 5 is then no failure.
 NO_TESTS_IS_FINE = || { code=$$?; test $$code -eq 5 && test "$(TESTS)" != tests; }
 MESSAGES ?= 100000
+# Tests that run in one process and wait for no real clock: coverage is measured with these.
+UNIT_TESTS := tests/unit tests/properties tests/scenarios
+NOT_NOW := not soak and not interop and not spark and not long
+# Per cent of the lines of src/penstock that UNIT_TESTS run; raise it when it has grown.
+COVERAGE_MIN := 86
 
 .PHONY: help
 help: ## List the targets
@@ -71,13 +76,31 @@ simulate: $(INSTALLED) ## 90 simulated clusters, 20 of them twice, and five plan
 	$(BIN)/python -m tests.simulation.run --seeds 20-89 --once --quiet
 	$(BIN)/python -m tests.simulation.run --mutations $(TURN)
 
+# The inner loop. What starts processes or takes long is left to `make test`.
+.PHONY: check
+check: setup ## In under a minute: style, types, layers, house rules, tests of what has changed
+	$(MAKE) --no-print-directory --jobs 2 lint check-tests
+
+.PHONY: check-tests
+check-tests: setup
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+		-m "$(NOT_NOW) and not slow and not cluster and not crash and not browser" \
+		tests/house $$($(BIN)/python -m tests.house.changed) $(ARGS)
+
+# Of everything, the unit tests come first and are measured; of TESTS=path, nothing is.
 .PHONY: pytest
 pytest: setup ## The tests but those marked soak or interop (TESTS=path for some)
-	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal \
-		-m "not soak and not interop and not spark and not long" $(TESTS) $(ARGS) $(NO_TESTS_IS_FINE)
+	$(if $(filter tests,$(TESTS)),$(MAKE) --no-print-directory coverage)
+	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal -m "$(NOT_NOW)" \
+		$(if $(filter tests,$(TESTS)),$(UNIT_TESTS:%=--ignore=%)) $(TESTS) $(ARGS) $(NO_TESTS_IS_FINE)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 		-m "spark and not long and not soak and not interop" \
 		$(if $(filter tests,$(TESTS)),$(SPARK_TESTS),$(TESTS)) $(ARGS) $(NO_TESTS_IS_FINE)
+
+.PHONY: coverage
+coverage: setup ## The unit tests, and which lines they run: at least COVERAGE_MIN per cent
+	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal -m "$(NOT_NOW)" \
+		--cov --cov-report= --cov-fail-under=$(COVERAGE_MIN) $(UNIT_TESTS) $(ARGS)
 
 .PHONY: spark
 spark: setup ## All tests that need a JVM, the long ones and every page of the guides included
@@ -165,5 +188,5 @@ lock: setup ## Renew requirements/*.lock from pyproject.toml
 
 .PHONY: clean
 clean: ## Remove .venv and everything that was built
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -156,13 +156,17 @@ def test_the_command_line_needs_no_server() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["queue", "list"], ["serve"]])
-def test_without_the_command_line_the_command_says_what_to_install(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "extra"), [(["version"], "cli"), (["queue", "list"], "cli"), (["dev"], "server")]
+)
+def test_without_the_command_line_the_command_says_what_to_install(
+    arguments: list[str], extra: str
+) -> None:
     done = run(RUNNING, arguments=arguments)
     assert done.returncode == 1
     assert done.stderr == (
-        "penstock: The command line needs penstock[cli] (not installed: cyclopts, rich): pip"
-        ' install "penstock[cli]", or, in a clone of the repository, make setup\n'
+        f"penstock: The command line needs penstock[{extra}] (not installed: cyclopts, rich): pip"
+        f' install "penstock[{extra}]", or, in a clone of the repository, make setup\n'
     )
 
 

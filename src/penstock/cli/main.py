@@ -51,7 +51,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run_program(arguments: Sequence[str]) -> int:
-    require("cli", "The command line", PACKAGES)
+    # One installation must do: `penstock dev` needs a broker as well.
+    extra = "server" if arguments and arguments[0] in ("serve", "dev") else "cli"
+    require(extra, "The command line", PACKAGES)
     from cyclopts import CycloptsError
 
     from penstock.cli.program import app, known_part

@@ -1,10 +1,11 @@
-"""What is served at the HTTP port: pages, health, metrics and orders, and SQS at the door.
+"""The HTTP port's services: SQS's server first, and behind it pages, health, metrics and the API.
 
 It is loaded long after the port is taken (see `http_port`), and is not imported before.
 """
 
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.core.front_end import FrontEndStatistics
@@ -14,11 +15,13 @@ from penstock.engine.engine import Engine
 from penstock.server.config import Config
 from penstock.server.notation import Address
 from penstock.sqs.endpoint import Endpoint
+from penstock.sqs.http.connection import SqsConnection
+from penstock.sqs.http.middleware import SqsMiddleware
+from penstock.sqs.http.server import SqsHttpServer
 from penstock.sqs.service import Service, SqsSettings
 from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import Watch
 from penstock.web.app import make_app
-from penstock.web.door import Door
 from penstock.web.listener import HttpListener
 
 if TYPE_CHECKING:
@@ -26,24 +29,26 @@ if TYPE_CHECKING:
 
 
 class HttpFront:
-    """The application, and the door in front of it, at a port that was taken."""
+    """The application, and SQS's server in front of it, at a port that was taken."""
 
     def __init__(self, server: "Server", bound: socket.socket) -> None:
         config = server.config
         self._config: Config = config
         self._times = RequestTimes()
         self._sqs = Endpoint() if config.sqs.enabled else None
-        self._door: Door | None = None
+        self._sqs_server: SqsHttpServer | None = None
+        app = make_app(server, self._times)
+        first = None
         if self._sqs is not None:
             host, port, *_ = bound.getsockname()
             self._sqs.default_host = str(Address(host, port))
-            self._door = Door(
+            app = SqsMiddleware(app, self._sqs, hosts=server.hosts)
+            self._sqs_server = SqsHttpServer(
                 self._sqs, hosts=server.hosts, connections_max=config.sqs.connections_max
             )
+            first = partial(SqsConnection, self._sqs_server)
         self._listener = HttpListener(
-            make_app(server, self._sqs, self._times),
-            connections_max=config.limits.http_connections_max,
-            door=self._door,
+            app, connections_max=config.limits.http_connections_max, first=first
         )
         self._listener.serve(bound)
 
@@ -64,14 +69,14 @@ class HttpFront:
 
     def front_ends(self) -> Iterator[FrontEndStatistics]:
         """What each protocol that is served here says of itself."""
-        if self._sqs is not None and self._door is not None:
+        if self._sqs is not None and self._sqs_server is not None:
             yield FrontEndStatistics(
                 protocol="sqs",
                 requests=self._sqs.times.statistics(),
-                connections=len(self._door.connections),
-                accepted=self._door.entered,
-                throttled=self._door.throttled,
-                held_bytes={"requests": self._door.held_bytes},
+                connections=len(self._sqs_server.connections),
+                accepted=self._sqs_server.accepted,
+                throttled=self._sqs_server.throttled,
+                held_bytes={"requests": self._sqs_server.held_bytes},
             )
         yield FrontEndStatistics(
             protocol="http",
@@ -86,10 +91,10 @@ class HttpFront:
         watch.start()
         return watch
 
-    async def close_door(self, grace_seconds: float) -> None:
+    async def close_sqs(self, grace_seconds: float) -> None:
         """Let SQS's requests finish, for a while, and take no more."""
-        if self._door is not None:
-            await self._door.close(grace_seconds)
+        if self._sqs_server is not None:
+            await self._sqs_server.close(grace_seconds)
         if self._sqs is not None:
             self._sqs.service = None
 

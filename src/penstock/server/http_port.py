@@ -41,6 +41,8 @@ PIECES = (
     "multiprocessing.context",
     "uvicorn",
     "penstock.web.listener",
+    "penstock.sqs.http.connection",
+    "penstock.sqs.http.middleware",
 )
 """In an order in which none takes the loop for much longer than five milliseconds."""
 PACKAGES = ("httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")

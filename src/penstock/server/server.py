@@ -6,8 +6,8 @@
             serve, clients are let in, and it says so
     stop    not ready any more; leadership goes to others, shard by shard, each when the requests
             under way in it are answered; the Kafka port, which told clients where to go meanwhile,
-            and SQS's door finish what is left, for a bounded time; shards are closed; HTTP last, so
-            that a probe sees "stopping" and not silence
+            and SQS's server finish what is left, for a bounded time; shards are closed; HTTP last,
+            so that a probe sees "stopping" and not silence
 
 A first SIGTERM or SIGINT asks for a stop, a second one ends the process at once: everything that
 was acknowledged is on disk, so that is safe, only slower to start from. When the node cannot go on,
@@ -438,7 +438,7 @@ class Server:
                     if self._kafka is not None:
                         closing.create_task(self._kafka.close(grace_seconds))
                     if self._http is not None:
-                        closing.create_task(self._http.close_door(grace_seconds))
+                        closing.create_task(self._http.close_sqs(grace_seconds))
                 if self._time is not None:
                     await self._time.close()
                 if self._node is not None:

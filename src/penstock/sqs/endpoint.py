@@ -75,7 +75,7 @@ UNNAMED = "unnamed"
 """What a request counts as of which it is not known what it asks for."""
 
 CLIENT = b":client"
-"""Under this name, which nobody can send, headers say the address of whoever asks."""
+"""The client's address among the headers, under a name that no client can send."""
 Headers = Mapping[bytes, bytes]
 """By name, in small letters."""
 Verify = Callable[[bytes, bytes, bytes, Headers, bytes], None]
@@ -232,7 +232,7 @@ class Endpoint:
         self.times.of(name).observe(took)
         slow = self.slow_requests
         if slow is not None and took >= slow.seconds:
-            client = headers.get(b":client", b"").decode("latin-1")
+            client = headers.get(CLIENT, b"").decode("latin-1")
             slow.note(PROTOCOL, name, client, began=began, ended=ended, waited=waited)
 
     def refuse(self, status: int, message: str, headers: Headers) -> Reply:

@@ -47,7 +47,6 @@ from penstock.web.broker import Broker, Cluster, Node, Phase, node_of
 from penstock.web.cuts import cut_routes
 from penstock.web.dashboard.renderer import is_for_people, problem_view, render
 from penstock.web.dashboard.routes import page_routes
-from penstock.web.door import Endpoint
 from penstock.web.guard import Guard
 from penstock.web.health import missing_replicas, needed_here
 from penstock.web.metrics import metric_routes
@@ -57,7 +56,6 @@ from penstock.web.queues import queue_routes
 from penstock.web.readings import watch_routes
 from penstock.web.request_timer import Timing
 from penstock.web.requests import bounded, read_body, whole_number
-from penstock.web.side_door import SideDoor
 from penstock.web.tokens import is_token
 from penstock.web.topic_messages import MessageBrowser
 from penstock.web.topics import topic_routes
@@ -83,11 +81,8 @@ class TransferLeadership(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     target: int
 
 
-def make_app(
-    broker: Broker, endpoint: Endpoint | None = None, times: RequestTimes | None = None
-) -> ASGIApp:
-    """The application for one broker; `endpoint` is SQS, if that is served, and `times` is where
-    requests are counted."""
+def make_app(broker: Broker, times: RequestTimes | None = None) -> ASGIApp:
+    """The application for one broker; `times` is where requests are counted."""
     endpoints = _Endpoints(broker)
     routes = [
         *page_routes(broker),
@@ -132,8 +127,7 @@ def make_app(
         read_only=lambda: broker.read_only,
     )
     slow = partial(_slow_requests, broker)
-    timed = Timing(guarded, routes, RequestTimes() if times is None else times, slow)
-    return timed if endpoint is None else SideDoor(timed, endpoint, hosts=broker.hosts)
+    return Timing(guarded, routes, RequestTimes() if times is None else times, slow)
 
 
 def _slow_requests(broker: Broker) -> SlowRequests | None:

@@ -16,46 +16,33 @@ and so can any page that is open in that browser; these rules keep such a page o
 Health checks are exempt from the first rule: a load balancer may call a node whatever it likes, and
 they give nothing away.
 
-**SQS** has rules of its own (`page_refusal`), because its clients are what they are: they call a
-broker by whatever name it has in their network (a container's, a service's, a proxy's), and they
-send forms, which a page can send too. So a request is asked whether it can come from a page at all.
-A browser adds an `Origin` to every POST, also to one's own site and also after a rebinding, and no
-script can take it away; SDKs never send one. Hence:
-
-- A POST without any sign of a browser is an SDK's, and may call us whatever it likes.
-- With an `Origin`, a `Referer` or `Sec-Fetch-Site`, it is a page's: the Host must be a known one
-  and the page of this very site.
-- A GET can be an image in any page, and of an older browser, or after a rebinding, it has none of
-  the three: here the Host must be known, always. Somebody who types a queue's URL uses localhost,
-  an address or a name from `web.hosts`.
+SQS has rules of its own: see `sqs/http/browser_guard.py`.
 """
 
 import asyncio
-import ipaddress
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.core.http_hosts import (
+    BROWSER_SIGNS,
+    Hosts,
+    is_known_host,
+    is_same_site,
+    unknown_host,
+)
 from penstock.core.limits import MIB
 from penstock.web.answers import error_answer
 
 TOKEN_HEADER = "x-penstock-token"  # noqa: S105 -- what it is called
 BODY_BYTES_MAX = 1 * MIB
 BODY_SECONDS_MAX = 10.0
-ANY_HOST = "*"
 
 _UNCHANGING = ("/v1/backup/cut",)
 """A POST that changes nothing: see `cuts`."""
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-_BROWSER_SIGNS = (b"origin", b"referer", b"sec-fetch-site")
-_SIGNS = frozenset(_BROWSER_SIGNS)
-_OWN_SITES = (b"same-origin", b"none")
-"""A page of ours, or somebody who typed the address."""
-
-Hosts = Callable[[], Collection[str]]
-"""The names this node is known by."""
 
 
 class Guard:
@@ -92,8 +79,8 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
-        if scope["path"] not in self._open_paths and not _knows(host, self._hosts):
-            return error_answer(421, "UnknownHost", _unknown(host))
+        if scope["path"] not in self._open_paths and not is_known_host(host, self._hosts):
+            return error_answer(421, "UnknownHost", unknown_host(host))
         if scope["method"] in _SAFE_METHODS:
             return None
         if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
@@ -101,9 +88,9 @@ class Guard:
                 415, "JsonRequired", "to change something, send Content-Type: application/json"
             )
         origin = headers.get("origin")
-        if origin is not None and not _is_of(origin, host):
+        if origin is not None and not is_same_site(origin, host):
             return error_answer(403, "ForeignOrigin", f"a page of {origin} may not change this")
-        if any(sign.decode() in headers for sign in _BROWSER_SIGNS):
+        if any(sign.decode() in headers for sign in BROWSER_SIGNS):
             if not self._is_token(headers.get(TOKEN_HEADER, "")):
                 return error_answer(
                     403, "TokenRequired", "this page is not the broker's own, or old: load it again"
@@ -111,60 +98,6 @@ class Guard:
         if self._read_only() and scope["path"] not in _UNCHANGING:
             return error_answer(403, "ReadOnly", "web.read_only is set: nothing is changed by HTTP")
         return None
-
-
-def page_refusal(
-    method: bytes, headers: Mapping[bytes, bytes], hosts: Hosts
-) -> tuple[int, str] | None:
-    """Why an SQS request must not be carried out; None if it may. Names of headers are small."""
-    if method == b"POST" and _SIGNS.isdisjoint(headers):
-        return None
-    shown = [sign for sign in _BROWSER_SIGNS if sign in headers]
-    host = headers.get(b"host", b"").decode("latin-1")
-    if not _knows(host, hosts):
-        return 421, _unknown(host)
-    for sign in shown:
-        value = headers[sign].decode("latin-1")
-        if sign == b"sec-fetch-site":
-            if headers[sign] not in _OWN_SITES:
-                return 403, "a page of another site may not use this"
-        elif not _is_of(value, host):
-            return 403, f"a page of {value} may not use this"
-    return None
-
-
-def _knows(host: str, hosts: Hosts) -> bool:
-    name = _without_port(host).lower()
-    if name == "localhost" or _is_address(name):
-        return True
-    known = hosts()
-    return bool(name) and (ANY_HOST in known or name in {other.lower() for other in known})
-
-
-def _unknown(host: str) -> str:
-    return (
-        f"this node is not known as {host or 'nothing'}; use its address, or add the name to"
-        " web.hosts"
-    )
-
-
-def _is_of(url: str, host: str) -> bool:
-    """Whether an origin, or a page's URL, is of this host."""
-    return url.partition("://")[2].partition("/")[0].lower() == host.lower()
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 async def _read_body(headers: Headers, receive: Receive) -> Response | bytes:

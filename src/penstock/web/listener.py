@@ -1,4 +1,4 @@
-"""The HTTP port: uvicorn, embedded in the loop of the broker, behind a door.
+"""The HTTP port: uvicorn, embedded in the loop of the broker.
 
 uvicorn's own `Server` is used for what it does well, and three things are changed. It installs no
 signal handlers, because a signal stops a broker in an order uvicorn knows nothing of. A request's
@@ -6,13 +6,14 @@ head has a bound and a deadline, which the parser does not have: otherwise a few
 use up all of them. And the port is bound here, before anything is started, so that a port in use is
 our error with our sentence.
 
-With a `Door`, connections begin there, and uvicorn gets those that are not SQS's.
+Another protocol may come first: with `first`, every connection begins with what that makes, which
+may hand it over to uvicorn later.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -20,13 +21,14 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.core.limits import KIB
-from penstock.web.connection import Connection
-from penstock.web.door import Door
 from penstock.web.port import BACKLOG, bind
 
 HEAD_BYTES_MAX = 64 * KIB
 HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 30
+
+MakeProtocol = Callable[[], asyncio.Protocol]
+"""Makes the protocol of one connection."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -85,25 +87,32 @@ class _Server(uvicorn.Server):
 class HttpListener:
     """An ASGI application at a port; `start` it, later `close` it."""
 
-    def __init__(self, app: ASGIApp, *, connections_max: int, door: Door | None = None) -> None:
-        """`connections_max` are those of the application; the door has a bound of its own."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        connections_max: int,
+        first: Callable[[MakeProtocol], asyncio.Protocol] | None = None,
+    ) -> None:
+        """`connections_max` are those of the application. `first` makes the protocol that a
+        connection begins with; it is given how to make the application's."""
         self.accepted = 0
-        """Connections that the application has got so far."""
+        """Connections that the application has had so far."""
 
-        def inside(**settings: Any) -> asyncio.Protocol:
+        def make_own(**settings: Any) -> asyncio.Protocol:
             self.accepted += 1
             return BoundedProtocol(**settings)
 
-        def begin(**settings: Any) -> asyncio.Protocol:
-            """What uvicorn calls for each connection."""
-            if door is None:
-                return inside(**settings)
-            return Connection(door, lambda: inside(**settings))
+        def make(**settings: Any) -> asyncio.Protocol:
+            """uvicorn calls it for each connection."""
+            if first is None:
+                return make_own(**settings)
+            return first(lambda: make_own(**settings))
 
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=begin,  # type: ignore[arg-type]
+                http=make,  # type: ignore[arg-type]
                 ws="none",
                 loop="none",
                 lifespan="off",
@@ -134,7 +143,7 @@ class HttpListener:
 
     @property
     def connections(self) -> int:
-        """How many the application has; those at the door are the door's."""
+        """How many the application has."""
         return len(self._server.server_state.connections)
 
     async def close(self) -> None:

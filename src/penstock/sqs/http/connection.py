@@ -1,12 +1,12 @@
-"""One connection at the door: HTTP/1.1 for SQS requests, and nothing that those do not need.
+"""One connection that carries SQS requests: HTTP/1.1, and no more of it than they need.
 
     head     collected, with a bound, until the parser has the end of it; then it is decided whether
              the request is SQS's and may be carried out
     body     collected, with a bound; `Expect: 100-continue` is answered when it is this request's
              turn
     answer   requests that come ahead of their turn wait, up to a number; each is answered in one
-             write. Most are begun and answered by a call each (`Endpoint.begin`); a task costs as
-             much as all that a small request asks for, so only those have one that need it
+             write. Most are begun and answered by a call each (`SqsApi.begin`): a task
+             costs as much as all that a small request asks for, so only those have one that need it
 
 The parser is httptools', which is llhttp: where a request ends must never be a matter of opinion.
 Only one request of a connection is carried out at a time. A client that sends the next one early
@@ -14,8 +14,8 @@ means it to come after the one before.
 
 An answer that ends the connection is followed by the end of our stream, and what the client still
 sends is read and dropped for a while: closing at once would make the system throw away the answer.
-A client that closes its stream is gone, as uvicorn has it too: what it asked for is given up, so
-that no message is handed to nobody.
+A client that closes its stream is gone, as for uvicorn: its requests are cancelled, so that no
+message is delivered to a client that cannot receive it.
 """
 
 import asyncio
@@ -27,8 +27,10 @@ from typing import cast
 import httptools
 
 from penstock.core.limits import KIB, SQS_BODY_BYTES_MAX
-from penstock.web.door import CLIENT, Door, Inside, Reply
-from penstock.web.guard import page_refusal
+from penstock.sqs.endpoint import CLIENT
+from penstock.sqs.http.browser_guard import page_refusal
+from penstock.sqs.http.server import Fallback, SqsHttpServer
+from penstock.sqs.reply import Reply
 
 HEAD_BYTES_MAX = 64 * KIB
 REQUESTS_WAITING_MAX = 32
@@ -70,12 +72,12 @@ class _Request:
         self.refusal: Reply | None = None
 
 
-class Connection(asyncio.Protocol):
+class SqsConnection(asyncio.Protocol):
     """See the top of this module."""
 
-    def __init__(self, door: Door, inside: Inside) -> None:
-        self._door = door
-        self._inside = inside
+    def __init__(self, server: SqsHttpServer, fallback: Fallback) -> None:
+        self._server = server
+        self._fallback = fallback
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._url = b""
@@ -86,7 +88,7 @@ class Connection(asyncio.Protocol):
         """What has arrived since the request began; None if it began in the middle of something."""
         self._in_head = False
         self._head_bytes = 0
-        self._goes_inside = False
+        self._is_foreign = False
         self._waiting: deque[_Request] = deque()
         self._current: _Request | None = None
         self._task: asyncio.Task[None] | None = None
@@ -106,8 +108,8 @@ class Connection(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
             self._client = f"{name[0]}:{name[1]}".encode()
-        if not self._door.enter(self):
-            self._go_inside()
+        if not self._server.accept(self):
+            self._hand_over()
 
     def data_received(self, data: bytes) -> None:
         if self._ending:
@@ -124,8 +126,8 @@ class Connection(asyncio.Protocol):
             self._stay_with_http(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._take_nonsense()
-        if self._goes_inside:
-            self._go_inside()
+        if self._is_foreign:
+            self._hand_over()
         elif self._arriving is None and self._head_bytes > HEAD_BYTES_MAX:
             self.abort()
 
@@ -156,7 +158,7 @@ class Connection(asyncio.Protocol):
         self._drop_waiting()
         self._current = None
         self._count_unsent(0)
-        self._door.leave(self)
+        self._server.remove(self)
 
     # What the parser calls.
 
@@ -174,15 +176,15 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._head_bytes = 0
-        if self._goes_inside or self._ending:
+        if self._is_foreign or self._ending:
             return
         path, headers, parser = self._url, self._headers, self._parser
         query = b""
         if path != b"/":
             path, _, query = (path if path[:1] == b"/" else _path_of(path)).partition(b"?")
         method = parser.get_method()
-        if not self._door.endpoint.takes(method, path, query, headers):
-            self._goes_inside = True
+        if not self._server.api.takes(method, path, query, headers):
+            self._is_foreign = True
             return
         if b"upgrade" in headers and parser.should_upgrade():
             return
@@ -195,7 +197,7 @@ class Connection(asyncio.Protocol):
         ):
             request.keep_alive = False
         self._raw = None
-        refused = page_refusal(method, headers, self._door.hosts)
+        refused = page_refusal(method, headers, self._server.hosts)
         claimed = headers.get(b"content-length", b"0")
         if refused is not None:
             self._refuse(request, *refused)
@@ -209,14 +211,14 @@ class Connection(asyncio.Protocol):
         request = self._arriving
         if request is None or request.refusal is not None:
             return
-        door, size = self._door, len(body)
+        server, size = self._server, len(body)
         request.body.append(body)
         request.body_bytes += size
-        door.held_bytes += size
+        server.held_bytes += size
         if request.body_bytes > SQS_BODY_BYTES_MAX:
             self._refuse(request, 413, _TOO_LARGE)
-        elif door.held_bytes >= door.held_bytes_max:
-            door.throttled += 1
+        elif server.held_bytes >= server.held_bytes_max:
+            server.throttled += 1
             self._refuse(request, 503, _TOO_MANY)
 
     def on_message_complete(self) -> None:
@@ -241,7 +243,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, request: _Request, status: int, message: str) -> None:
         """Answer when it is this request's turn, and read no more: what follows may be the body of
         what was refused."""
-        request.refusal = self._door.endpoint.refuse(status, message, request.headers)
+        request.refusal = self._server.api.refuse(status, message, request.headers)
         request.keep_alive = False
         self._ending = True
         self._take(request)
@@ -249,9 +251,9 @@ class Connection(asyncio.Protocol):
     def _stay_with_http(self, rest: bytes) -> None:
         """A client that would like another protocol gets this one: the offer need not be taken.
 
-        The parser has taken the head and leaves the body to that protocol. So it is told the
-        request anew, without the offer."""
-        if self._goes_inside or self._ending:
+        The parser has taken the head and leaves the body to that protocol. So a new parser reads
+        the request again, without the offer."""
+        if self._is_foreign or self._ending:
             return
         lines = [b"%b %b HTTP/1.1\r\n" % (self._parser.get_method(), self._url)]
         for name, value in self._headers.items():
@@ -261,29 +263,29 @@ class Connection(asyncio.Protocol):
         self.data_received(b"".join((*lines, b"\r\n", rest)))
 
     def _take_nonsense(self) -> None:
-        """What is no HTTP is uvicorn's to answer, if it can be; else it ends the connection."""
-        if self._goes_inside or self._ending:
+        """Bytes that are no HTTP are left to the ASGI server, or else end the connection."""
+        if self._is_foreign or self._ending:
             return
         if self._arriving is None:
-            self._goes_inside = True
+            self._is_foreign = True
         else:
             self.abort()
 
-    def _go_inside(self) -> None:
-        """Hand the connection to uvicorn, with the request that is not for us."""
+    def _hand_over(self) -> None:
+        """Hand the connection to the ASGI server, with the request that is not SQS's."""
         transport = self._transport
-        assert transport is not None, "a connection that is gone goes nowhere"
+        assert transport is not None, "a lost connection cannot be handed over"
         if self._is_busy or self._writing_paused or self._raw is None:
             # Others are before it, or it began in the middle of what has arrived: the connection
-            # ends in good order, and whoever sends requests ahead sends this one again.
+            # ends in good order, and a client that pipelines sends this request again.
             self._ending = True
             if not self._is_busy:
                 self._end()
             return
         raw, self._raw = b"".join(self._raw), []
-        self._door.leave(self)
+        self._server.remove(self)
         self._ending = True
-        protocol = self._inside()
+        protocol = self._fallback()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if raw:
@@ -327,7 +329,7 @@ class Connection(asyncio.Protocol):
         self._current = request
         parts = request.body
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        if not self._door.endpoint.begin(request.headers, body, self._finish):
+        if not self._server.api.begin(request.headers, body, self._finish):
             self._begin_task(request)
 
     def _begin_task(self, request: _Request) -> None:
@@ -336,36 +338,36 @@ class Connection(asyncio.Protocol):
 
     async def _work(self, request: _Request, body: bytes) -> None:
         try:
-            reply = await self._door.endpoint.answer(
+            reply = await self._server.api.answer(
                 request.method, request.path, request.query, request.headers, body
             )
         except Exception:
-            logger.exception("a request at the door failed")
+            logger.exception("an SQS request failed")
             self.abort()
         else:
             self._task = None
             self._answer(reply)
 
     def _finish(self, reply: Reply | None) -> bool:
-        """What was begun without a task is done, or, with None, takes one after all. False:
-        whoever asked has gone."""
+        """A request that was begun without a task is done, or, with None, takes one after all.
+        False: the client has gone."""
         request = self._current
         if request is None:
             return False
         if reply is None:
             self._begin_task(request)
             return True
-        door, transport = self._door, self._transport
+        server, transport = self._server, self._transport
         unusual = self._waiting or self._ending or self._arriving or self._reading_paused
-        if unusual or door.retiring or not request.keep_alive or transport is None:
+        if unusual or server.retiring or not request.keep_alive or transport is None:
             self._answer(reply)
             return True
         self._current = None
-        door.held_bytes -= request.body_bytes
+        server.held_bytes -= request.body_bytes
         body = reply.body
         transport.write(
             b"%b%bContent-Length: %d\r\n\r\n%b"
-            % (door.head(reply.status), reply.headers, len(body), body)
+            % (server.head(reply.status), reply.headers, len(body), body)
         )
         return True
 
@@ -373,9 +375,9 @@ class Connection(asyncio.Protocol):
         """The request under way is answered; the next one may begin."""
         request, self._current = self._current, None
         if request is None:
-            return  # Whoever asked has gone.
+            return  # The client has gone.
         self._release(request)
-        last = not request.keep_alive or self._door.retiring
+        last = not request.keep_alive or self._server.retiring
         last = last or (self._ending and not self._waiting)
         self._send(reply, last)
         if last:
@@ -396,7 +398,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(
             b"%b%bContent-Length: %d\r\n%b%b"
             % (
-                self._door.head(reply.status),
+                self._server.head(reply.status),
                 reply.headers,
                 len(body),
                 b"Connection: close\r\n\r\n" if last else b"\r\n",
@@ -415,7 +417,7 @@ class Connection(asyncio.Protocol):
                 self._transport.write(_CONTINUE)
 
     def _release(self, request: _Request) -> None:
-        self._door.held_bytes -= request.body_bytes
+        self._server.held_bytes -= request.body_bytes
         request.body_bytes = 0
 
     def _drop_waiting(self) -> None:
@@ -424,7 +426,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
 
     def _count_unsent(self, now_bytes: int) -> None:
-        self._door.held_bytes += now_bytes - self._unsent_bytes
+        self._server.held_bytes += now_bytes - self._unsent_bytes
         self._unsent_bytes = now_bytes
 
     # Ending.
@@ -455,7 +457,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def sweep(self, now: float) -> None:
-        """Called now and then: give up on what takes too long."""
+        """Called twice a second: end a step that takes too long."""
         phase = (self._requests, self._allowance())
         if phase != self._phase:
             self._phase, self._phase_since = phase, now

@@ -1,26 +1,29 @@
-"""SQS inside the application, for connections that carry other requests too.
+"""SQS as ASGI middleware, for connections that carry other requests as well.
 
-The same endpoint as at the door, the same rules and bounds; only slower, and rarely used.
+The same API as in `connection.py`, with the same rules and bounds; slower, and rarely used.
 """
 
 import asyncio
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from penstock.core.http_hosts import Hosts
 from penstock.core.limits import SQS_BODY_BYTES_MAX
-from penstock.web.door import CLIENT, Endpoint, Headers, Reply
-from penstock.web.guard import Hosts, page_refusal
+from penstock.sqs.endpoint import CLIENT, Headers
+from penstock.sqs.http.browser_guard import page_refusal
+from penstock.sqs.http.server import SqsApi
+from penstock.sqs.reply import Reply
 
 BODY_SECONDS_MAX = 30.0
 
 
-class SideDoor:
-    """An ASGI application around another, which it spares SQS requests."""
+class SqsMiddleware:
+    """An ASGI application around another, which gets all requests that are not SQS's."""
 
-    def __init__(self, app: ASGIApp, endpoint: Endpoint, *, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, api: SqsApi, *, hosts: Hosts) -> None:
         """`hosts` are the names this node is known by, for browsers."""
         self._app = app
-        self._endpoint = endpoint
+        self._api = api
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -28,7 +31,7 @@ class SideDoor:
             method = scope["method"].encode()
             path, query = scope["raw_path"], scope["query_string"]
             headers = dict(scope["headers"])
-            if self._endpoint.takes(method, path, query, headers):
+            if self._api.takes(method, path, query, headers):
                 client = scope.get("client")
                 if client is not None:
                     headers[CLIENT] = f"{client[0]}:{client[1]}".encode()
@@ -43,7 +46,7 @@ class SideDoor:
     ) -> Reply | None:
         refused = page_refusal(method, headers, self._hosts)
         if refused is not None:
-            return self._endpoint.refuse(*refused, headers)
+            return self._api.refuse(*refused, headers)
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
@@ -53,12 +56,12 @@ class SideDoor:
                         return None
                     body += message.get("body", b"")
                     if len(body) > SQS_BODY_BYTES_MAX:
-                        return self._endpoint.refuse(413, "The request body is too long.", headers)
+                        return self._api.refuse(413, "The request body is too long.", headers)
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            return self._endpoint.refuse(408, "The request body did not come in time.", headers)
-        return await self._endpoint.answer(method, path, query, headers, bytes(body))
+            return self._api.refuse(408, "The request body did not come in time.", headers)
+        return await self._api.answer(method, path, query, headers, bytes(body))
 
 
 async def _send(reply: Reply, send: Send) -> None:

@@ -1,17 +1,17 @@
-"""The door: SQS is served there, the rest goes inside, and it closes in good order."""
+"""SQS's server: the ASGI application gets all other requests, and it closes in good order."""
 
 import asyncio
 
 import pytest
 
-from penstock.web import connection as connecting
-from tests.unit.web.doors import FACTORIES, LIVE, House, request, until, visit
+from penstock.sqs.http import connection as connecting
+from tests.unit.sqs.http.port import FACTORIES, LIVE, Port, request, serve, until
 
 
 @pytest.mark.parametrize("loop", FACTORIES)
-def test_a_connection_serves_many_requests_at_the_door(loop: str) -> None:
-    async def story(house: House) -> None:
-        async with house.client() as client:
+def test_a_connection_serves_many_requests(loop: str) -> None:
+    async def story(port: Port) -> None:
+        async with port.client() as client:
             for number in range(3):
                 client.send(request(b"t%d" % number, b"body"))
                 status, head, body = await client.answer()
@@ -20,34 +20,34 @@ def test_a_connection_serves_many_requests_at_the_door(loop: str) -> None:
                 assert b"\r\nDate: " in head
                 assert b"\r\nConnection:" not in head
                 assert body == b"POST|/||t%d|body" % number
-            assert len(house.door.connections) == 1
+            assert len(port.server.connections) == 1
 
-    visit(story, loop=loop)
+    serve(story, loop=loop)
 
 
 @pytest.mark.parametrize("loop", FACTORIES)
-def test_what_is_not_sqs_goes_inside_and_sqs_still_works_there(loop: str) -> None:
-    async def story(house: House) -> None:
-        async with house.client() as client:
+def test_what_is_not_sqs_is_handed_over_and_sqs_still_works_there(loop: str) -> None:
+    async def story(port: Port) -> None:
+        async with port.client() as client:
             assert await client.ask(LIVE) == (200, b'{"live":true}\n')
-            assert not house.door.connections
+            assert not port.server.connections
             assert await client.ask(request(b"b", b"inside")) == (200, b"POST|/||b|inside")
             assert await client.ask(LIVE) == (200, b'{"live":true}\n')
 
-    visit(story, loop=loop)
+    serve(story, loop=loop)
 
 
-def test_a_connection_goes_inside_when_its_next_request_is_not_sqs() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as client:
+def test_a_connection_is_handed_over_when_its_next_request_is_not_sqs() -> None:
+    async def story(port: Port) -> None:
+        async with port.client() as client:
             assert await client.ask(request()) == (200, b"POST|/||a|")
-            assert len(house.door.connections) == 1
+            assert len(port.server.connections) == 1
             client.send(LIVE[:20])
-            await until(lambda: not house.door.connections or house.echo.asked == [b"a"])
+            await until(lambda: not port.server.connections or port.echo.asked == [b"a"])
             assert await client.ask(LIVE[20:]) == (200, b'{"live":true}\n')
-            assert not house.door.connections
+            assert not port.server.connections
 
-    visit(story)
+    serve(story)
 
 
 PAGES: list[tuple[bytes, dict[str, bytes], int]] = [
@@ -67,158 +67,158 @@ PAGES: list[tuple[bytes, dict[str, bytes], int]] = [
 ]
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_no_page_of_another_site_reaches_sqs(inside: bool) -> None:
-    async def story(house: House) -> None:
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_no_page_of_another_site_reaches_sqs(handed_over: bool) -> None:
+    async def story(port: Port) -> None:
         for method, headers, status in PAGES:
             asked = request(method=method, **headers).replace(b" / ", b" /?Action=a ")
             if "Host" in headers:
                 asked = asked.replace(b"Host: any.example\r\n", b"")
-            house.echo.asked.clear()
-            async with house.client() as client:
-                if inside:
+            port.echo.asked.clear()
+            async with port.client() as client:
+                if handed_over:
                     await client.ask(LIVE)
                 assert (await client.ask(asked))[0] == status, (method, headers)
-                assert bool(house.echo.asked) == (status == 200), (method, headers)
+                assert bool(port.echo.asked) == (status == 200), (method, headers)
 
-    visit(story)
+    serve(story)
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_body_has_a_bound(monkeypatch: pytest.MonkeyPatch, inside: bool) -> None:
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_body_has_a_bound(monkeypatch: pytest.MonkeyPatch, handed_over: bool) -> None:
     monkeypatch.setattr(connecting, "SQS_BODY_BYTES_MAX", 1_000)
-    monkeypatch.setattr("penstock.web.side_door.SQS_BODY_BYTES_MAX", 1_000)
+    monkeypatch.setattr("penstock.sqs.http.middleware.SQS_BODY_BYTES_MAX", 1_000)
 
-    async def story(house: House) -> None:
+    async def story(port: Port) -> None:
         chunked = request().replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
         for asked in (request(b"a", b"x" * 1_001), chunked + b"3e9\r\n" + b"x" * 1_001):
-            async with house.client() as client:
-                if inside:
+            async with port.client() as client:
+                if handed_over:
                     await client.ask(LIVE)
                 assert (await client.ask(asked))[0] == 413
-        assert house.echo.asked == []
-        async with house.client() as client:
+        assert port.echo.asked == []
+        async with port.client() as client:
             assert await client.ask(request(b"a", b"x" * 1_000)) == (200, b"POST|/||a|1000")
 
-    visit(story)
+    serve(story)
 
 
 def test_requests_together_have_a_bound() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as one, house.client() as two:
+    async def story(port: Port) -> None:
+        async with port.client() as one, port.client() as two:
             one.send(request(b"wait", b"x" * 600))
-            await until(lambda: house.echo.asked == [b"wait"])
-            assert house.door.held_bytes == 600
+            await until(lambda: port.echo.asked == [b"wait"])
+            assert port.server.held_bytes == 600
             assert (await two.ask(request(b"b", b"x" * 400)))[0] == 503
-            house.echo.open.set()
+            port.echo.open.set()
             assert (await one.answer())[0] == 200
-            assert house.door.held_bytes == 0
+            assert port.server.held_bytes == 0
 
-    visit(story, held_bytes_max=1_000)
+    serve(story, held_bytes_max=1_000)
 
 
 def test_answers_that_nobody_fetches_count_too() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as lazy, house.client() as other:
+    async def story(port: Port) -> None:
+        async with port.client() as lazy, port.client() as other:
             lazy.writer.transport.pause_reading()  # type: ignore[attr-defined]
             lazy.send(request(b"large") * 3)
-            await until(lambda: any(one._writing_paused for one in house.door.connections))
-            assert house.door.held_bytes > 1_000
+            await until(lambda: any(one._writing_paused for one in port.server.connections))
+            assert port.server.held_bytes > 1_000
             assert (await other.ask(request(b"b", b"x")))[0] == 503
             lazy.writer.transport.resume_reading()  # type: ignore[attr-defined]
             for _ in range(3):
                 await lazy.answer()
-            await until(lambda: house.door.held_bytes == 0)
-        async with house.client() as other:
+            await until(lambda: port.server.held_bytes == 0)
+        async with port.client() as other:
             assert (await other.ask(request(b"b", b"x")))[0] == 200
 
-    visit(story, held_bytes_max=1_000)
+    serve(story, held_bytes_max=1_000)
 
 
-def test_beyond_the_bound_of_connections_sqs_is_served_inside() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as one, house.client() as two:
+def test_beyond_the_bound_of_connections_the_middleware_serves_sqs() -> None:
+    async def story(port: Port) -> None:
+        async with port.client() as one, port.client() as two:
             assert (await one.ask(request()))[0] == 200
             assert (await two.ask(request()))[0] == 200
-            assert len(house.door.connections) == 1
+            assert len(port.server.connections) == 1
 
-    visit(story, connections_max=1)
+    serve(story, connections_max=1)
 
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as idle, house.client() as busy:
+    async def story(port: Port) -> None:
+        async with port.client() as idle, port.client() as busy:
             await idle.ask(request())
             busy.send(request(b"wait"))
-            await until(lambda: b"wait" in house.echo.asked)
-            house.door.sweep(1e9)
-            house.door.sweep(1e9 + connecting.IDLE_SECONDS_MAX)
+            await until(lambda: b"wait" in port.echo.asked)
+            port.server.sweep(1e9)
+            port.server.sweep(1e9 + connecting.IDLE_SECONDS_MAX)
             await idle.wait_end()
-            house.echo.open.set()
+            port.echo.open.set()
             assert (await busy.answer())[0] == 200
 
-    visit(story)
+    serve(story)
 
 
 def test_another_request_behind_one_under_way_ends_the_connection_in_good_order() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as client:
+    async def story(port: Port) -> None:
+        async with port.client() as client:
             client.send(request(b"wait") + LIVE)
-            await until(lambda: house.echo.asked == [b"wait"])
-            house.echo.open.set()
+            await until(lambda: port.echo.asked == [b"wait"])
+            port.echo.open.set()
             status, head, _ = await client.answer()
             assert status == 200
             assert b"\r\nConnection: close\r\n" in head
             await client.wait_end()
 
-    visit(story)
+    serve(story)
 
 
 def test_closing_lets_requests_under_way_finish_and_takes_no_more() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as idle, house.client() as busy:
+    async def story(port: Port) -> None:
+        async with port.client() as idle, port.client() as busy:
             await idle.ask(request())
             busy.send(request(b"wait"))
-            await until(lambda: b"wait" in house.echo.asked)
-            closing = asyncio.create_task(house.door.close(30.0))
+            await until(lambda: b"wait" in port.echo.asked)
+            closing = asyncio.create_task(port.server.close(30.0))
             await idle.wait_end()
             assert not closing.done()
-            house.echo.open.set()
+            port.echo.open.set()
             status, head, _ = await busy.answer()
             assert status == 200
             assert b"\r\nConnection: close\r\n" in head
             busy.writer.close()
             idle.writer.close()
             await closing
-        async with house.client() as late:
+        async with port.client() as late:
             assert await late.ask(LIVE) == (200, b'{"live":true}\n')
 
-    visit(story)
+    serve(story)
 
 
-def test_who_waits_when_the_door_closes_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.web.door.HURRY_SECONDS", 0.0)
+def test_a_long_poll_is_answered_when_the_server_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.sqs.http.server.HURRY_SECONDS", 0.0)
 
-    async def story(house: House) -> None:
-        async with house.client() as client:
+    async def story(port: Port) -> None:
+        async with port.client() as client:
             client.send(request(b"wait"))
-            await until(lambda: b"wait" in house.echo.asked)
-            closing = asyncio.create_task(house.door.close(30.0))
+            await until(lambda: b"wait" in port.echo.asked)
+            closing = asyncio.create_task(port.server.close(30.0))
             assert (await client.answer())[0] == 200
-            assert house.echo.hurried
+            assert port.echo.hurried
             client.writer.close()
             await closing
 
-    visit(story)
+    serve(story)
 
 
 def test_closing_does_not_wait_for_ever() -> None:
-    async def story(house: House) -> None:
-        async with house.client() as client:
+    async def story(port: Port) -> None:
+        async with port.client() as client:
             client.send(request(b"for ever"))
-            await until(lambda: b"for ever" in house.echo.asked)
-            await house.door.close(0.0)
+            await until(lambda: b"for ever" in port.echo.asked)
+            await port.server.close(0.0)
             await client.wait_end()
-            assert house.echo.given_up == [b"for ever"]
+            assert port.echo.given_up == [b"for ever"]
 
-    visit(story)
+    serve(story)

@@ -1,63 +1,46 @@
-"""The door of the HTTP port: programs that speak SQS are served at the door, all others go inside.
+"""SQS's HTTP server: the connections that carry SQS requests, and what they share.
 
 An SDK sends thousands of small requests over a few connections, and an ASGI server spends more on
-each than the broker does. So every connection begins here, with a protocol that knows just enough
-HTTP (`connection.py`). If its first request is SQS's, it stays; if not, the connection is handed to
-uvicorn with all it has received, and nobody inside can tell the difference. A connection can still
-change its mind, as a proxy's does that carries requests of many people: at the door, the next
-request that is not SQS's moves it inside; inside, SQS is one more part of the application
-(`side_door.py`).
+each than the broker does. So every connection of the HTTP port begins here, with a protocol that
+knows just enough HTTP (`connection.py`). If its first request is SQS's, it stays; if not, it is
+handed over to the ASGI server with all it has received, which cannot tell the difference. A
+connection may carry requests of both kinds, as a proxy's does: here, the next request that is not
+SQS's hands it over; there, a middleware serves SQS (`middleware.py`).
 
-What is shared by the connections at the door is here, with its bounds:
+The connections share these bounds:
 
-- how many there are; the rest go inside at once, where there is a bound as well, and are served as
-  long as there is room
-- how much their requests, and answers that nobody fetches, hold; above it a request is refused,
-  since a client that has been told so comes again later, and one that is made to wait holds on to
-  what it has
-- how long each may take over what; one timer looks after all, about every second
-
-`Endpoint` and `Reply` are what the door needs of SQS, which it knows nothing else about.
+- their number; the rest are handed over at once, and the ASGI server has a bound of its own
+- the bytes that their requests, and answers that clients do not read, hold; above it a request is
+  refused, because a client that is refused comes again later, and one that is made to wait holds on
+  to what it has
+- the time each may take for each step; one timer checks all connections, twice a second
 """
 
 import asyncio
 import http
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.core.http_hosts import Hosts
 from penstock.core.limits import SQS_CONNECTIONS_MAX, SQS_REQUESTS_HELD_BYTES_MAX
-from penstock.web.guard import Hosts
+from penstock.sqs.endpoint import Headers
+from penstock.sqs.reply import Reply
 
 if TYPE_CHECKING:
-    from penstock.web.connection import Connection
+    from penstock.sqs.http.connection import SqsConnection
 
 SWEEP_SECONDS = 0.5
 HURRY_SECONDS = 0.5
-"""After which a request under way, when the door closes, can only be one that waits."""
+"""When the server closes, a request still under way after this time can only be a long poll."""
 
-Inside = Callable[[], asyncio.Protocol]
-"""Makes uvicorn's protocol for a connection."""
-Headers = Mapping[bytes, bytes]
-"""By name, in small letters."""
-CLIENT = b":client"
-"""Under this name, which nobody can send, headers say the address of whoever asks."""
+Fallback = Callable[[], asyncio.Protocol]
+"""Makes the ASGI server's protocol for a connection."""
 
 
-class Reply(Protocol):
-    """What is answered; `headers` are whole lines."""
-
-    @property
-    def status(self) -> int: ...
-    @property
-    def headers(self) -> bytes: ...
-    @property
-    def body(self) -> bytes: ...
-
-
-class Endpoint(Protocol):
-    """Who answers what is taken at the door."""
+class SqsApi(Protocol):
+    """Answers SQS requests; `Endpoint` is one."""
 
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
         """Whether a request is for it, by its head alone."""
@@ -65,7 +48,7 @@ class Endpoint(Protocol):
     def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
         """Carry out a request that takes no task: `done` is called with the reply, once, and not
         before this returns. False: it takes one, nothing has happened, `answer` does it; `done`
-        called with None says the same, later. `done` says whether anybody is there to hear."""
+        called with None says the same, later. `done` says whether the client is still there."""
 
     def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
@@ -73,29 +56,29 @@ class Endpoint(Protocol):
         """Carry out a request."""
 
     def refuse(self, status: int, message: str, headers: Headers) -> Reply:
-        """What is answered to a request that is not carried out: 403, 408, 413, 421, 503."""
+        """The answer to a request that is not carried out: 403, 408, 413, 421, 503."""
 
     def hurry(self) -> None:
-        """Answer those who wait for something to happen: it will not happen here."""
+        """Answer long polls now: the broker is about to stop."""
 
 
-class Door:
-    """What the connections at the door share."""
+class SqsHttpServer:
+    """The connections that carry SQS requests, with their bounds."""
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        api: SqsApi,
         *,
         hosts: Hosts,
         connections_max: int = SQS_CONNECTIONS_MAX,
         held_bytes_max: int = SQS_REQUESTS_HELD_BYTES_MAX,
     ) -> None:
         """`hosts` are the names this node is known by, for browsers."""
-        self.endpoint = endpoint
+        self.api = api
         self.hosts = hosts
-        self.connections: set[Connection] = set()
+        self.connections: set[SqsConnection] = set()
         self.held_bytes = 0
-        self.entered = 0
+        self.accepted = 0
         self.throttled = 0
         """How often a request was refused because too much was held."""
         self.retiring = False
@@ -107,20 +90,20 @@ class Door:
         self._second_ends = 0.0
         self._heads: dict[int, bytes] = {}
 
-    # What connections ask.
+    # For connections.
 
-    def enter(self, connection: "Connection") -> bool:
-        """Let a connection stay, if there is room."""
+    def accept(self, connection: "SqsConnection") -> bool:
+        """Let a connection stay; False if there are too many, and it must be handed over."""
         if self.retiring or len(self.connections) >= self._connections_max:
             return False
         self.connections.add(connection)
-        self.entered += 1
+        self.accepted += 1
         if self._sweeping is None:
             self._sweep_soon()
         return True
 
-    def leave(self, connection: "Connection") -> None:
-        """A connection is gone, or inside."""
+    def remove(self, connection: "SqsConnection") -> None:
+        """A connection is lost, or handed over."""
         self.connections.discard(connection)
         if not self.connections:
             self._empty.set()
@@ -141,7 +124,7 @@ class Door:
     # Life.
 
     def sweep(self, now: float) -> None:
-        """Give up on connections that take too long over something."""
+        """Close connections that take too long."""
         for connection in list(self.connections):
             connection.sweep(now)
 
@@ -156,12 +139,12 @@ class Door:
             self._sweep_soon()
 
     async def close(self, grace_seconds: float) -> None:
-        """Take no more requests, let those under way finish for a while, then close."""
+        """Accept no more requests, let those under way finish within the grace, then close."""
         self.retiring = True
         for connection in list(self.connections):
             connection.retire()
         if not await self._wait_empty(min(HURRY_SECONDS, grace_seconds)):
-            self.endpoint.hurry()
+            self.api.hurry()
         if not await self._wait_empty(max(0.0, grace_seconds - HURRY_SECONDS)):
             for connection in list(self.connections):
                 connection.abort()

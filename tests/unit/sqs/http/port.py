@@ -1,29 +1,26 @@
-"""A port with a door on a real loop, and clients that speak as they are told."""
+"""An HTTP port with SQS's server on a real loop, and clients that send any bytes."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import uvloop
 
-from penstock.web import connection as connecting
+from penstock.sqs.endpoint import Headers
+from penstock.sqs.http import connection as connecting
+from penstock.sqs.http.middleware import SqsMiddleware
+from penstock.sqs.http.server import SqsHttpServer
+from penstock.sqs.reply import Reply
 from penstock.web.app import make_app
-from penstock.web.door import Door, Headers
 from penstock.web.listener import HttpListener
-from penstock.web.side_door import SideDoor
 from tests.unit.web.asgi import FakeBroker
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@dataclass
-class Told:
-    """A reply."""
-
-    status: int
-    body: bytes
-    headers: bytes = b"x-amzn-RequestId: 1\r\n"
+REQUEST_ID = b"x-amzn-RequestId: 1\r\n"
 
 
 @dataclass
@@ -46,12 +43,12 @@ class Echo:
     def takes(self, method: bytes, _path: bytes, query: bytes, headers: Headers) -> bool:
         return (method == b"POST" and b"x-amz-target" in headers) or b"Action=" in query
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Told | None], bool]) -> bool:
+    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
         target = headers.get(b"x-amz-target", b"")
         if target != b"brief":
             return False
         self.asked.append(target)
-        reply = None if self.takes_task else Told(200, b"brief|" + body)
+        reply = None if self.takes_task else Reply(200, REQUEST_ID, b"brief|" + body)
         self.held.append(lambda: self.heard.append(done(reply)))
         if not self.holds:
             asyncio.get_running_loop().call_soon(self.release)
@@ -65,7 +62,7 @@ class Echo:
 
     async def answer(
         self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
-    ) -> Told:
+    ) -> Reply:
         target = headers.get(b"x-amz-target", b"")
         self.asked.append(target)
         if self.error is not None:
@@ -78,16 +75,16 @@ class Echo:
                 self.given_up.append(target)
                 raise
         if target == b"large":
-            return Told(200, bytes(1 << 22))
+            return Reply(200, REQUEST_ID, bytes(1 << 22))
         parts = [method, path, query, target, body if len(body) < 100 else b"%d" % len(body)]
-        return Told(200, b"|".join(parts))
+        return Reply(200, REQUEST_ID, b"|".join(parts))
 
     def hurry(self) -> None:
         self.hurried = True
         self.open.set()
 
-    def refuse(self, status: int, message: str, _headers: Headers) -> Told:
-        return Told(status, message.encode())
+    def refuse(self, status: int, message: str, _headers: Headers) -> Reply:
+        return Reply(status, REQUEST_ID, message.encode())
 
 
 class Client:
@@ -120,12 +117,12 @@ class Client:
             assert await self.reader.read() == b""
 
 
-class House:
-    """A port with a door, and what it consists of."""
+class Port:
+    """The port, and what serves it."""
 
-    def __init__(self, echo: Echo, door: Door, host: str, port: int) -> None:
+    def __init__(self, echo: Echo, server: SqsHttpServer, host: str, port: int) -> None:
         self.echo = echo
-        self.door = door
+        self.server = server
         self._place = (host, port)
 
     @contextlib.asynccontextmanager
@@ -137,28 +134,30 @@ class House:
             writer.close()
 
 
-Visit = Callable[[House], Awaitable[None]]
+Story = Callable[[Port], Awaitable[None]]
 FACTORIES = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-def visit(story: Visit, *, loop: str = "uvloop", **settings: int) -> None:
+def serve(story: Story, *, loop: str = "uvloop", **settings: int) -> None:
     """Run a story at a port of its own."""
 
     async def run() -> None:
         echo, broker = Echo(), FakeBroker()
-        door = Door(echo, hosts=broker.hosts, **settings)
-        app = SideDoor(make_app(broker), echo, hosts=broker.hosts)
-        listener = HttpListener(app, connections_max=16, door=door)
+        server = SqsHttpServer(echo, hosts=broker.hosts, **settings)
+        app = SqsMiddleware(make_app(broker), echo, hosts=broker.hosts)
+        listener = HttpListener(
+            app, connections_max=16, first=partial(connecting.SqsConnection, server)
+        )
         host, port = await listener.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(60):
-                await story(House(echo, door, host, port))
+                await story(Port(echo, server, host, port))
         finally:
             echo.open.set()
-            await door.close(5.0)
+            await server.close(5.0)
             await listener.close()
-        assert door.held_bytes == 0
-        assert not door.connections
+        assert server.held_bytes == 0
+        assert not server.connections
 
     with asyncio.Runner(loop_factory=FACTORIES[loop]) as runner:
         runner.run(run())
@@ -183,6 +182,6 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def has_begun(connection: connecting.Connection) -> bool:
+def has_begun(connection: connecting.SqsConnection) -> bool:
     """Part of a request has arrived."""
     return bool(connection._head_bytes) or connection._arriving is not None

@@ -1,0 +1,1 @@
+"""SQS's HTTP server: connections that carry SQS requests, without an ASGI server in between."""
