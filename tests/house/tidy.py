@@ -170,7 +170,7 @@ def locks_name_no_host(source: Source) -> Complaints:
 
 
 def markdown_has_one_title(source: Source) -> Complaints:
-    """The first line is the title, or the first one after front matter (as issue templates have)."""
+    """The title is the first line, or the first one after front matter, as in issue templates."""
     fenced = False
     titles = []
     lines = source.lines
