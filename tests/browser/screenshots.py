@@ -2,6 +2,7 @@
 
     make screenshots
     .venv/bin/python -m tests.browser.screenshots [DIRECTORY]
+    .venv/bin/python -m tests.browser.screenshots --readme     only the picture in README.md
 
 A shop (see `shop.py`) is at work on three nodes on this machine; the pictures are taken after a
 while, when its charts have a shape. They are written to `build/screenshots` unless told otherwise.
@@ -20,6 +21,7 @@ from tests.browser.browsing import open_browser, open_page
 from tests.browser.shop import Shop
 
 FOLDER = Path("build/screenshots")
+README_PICTURE = Path("docs/images/overview.png")
 AT_WORK_SECONDS = 60
 MODES = (("light", False, 1280), ("dark", True, 1280), ("narrow", False, 400))
 MAILS, DEAD, VIEWS = "confirmation-mails", "confirmation-mails-dead", "page-views"
@@ -69,6 +71,14 @@ def take(browser: Browser, url: str, folder: Path) -> None:
                 print(place)
 
 
+def take_for_readme(browser: Browser, url: str, place: Path) -> None:
+    """The upper part of the overview; the whole page would be a large file."""
+    with open_page(browser, dark=False, width=1280) as page:
+        settle(page, url + PAGES["overview"])
+        page.screenshot(path=place)
+        print(place)
+
+
 def choose(url: str) -> dict[str, str]:
     """Messages worth a picture: a dead letter, where it died, and one that waits."""
 
@@ -95,12 +105,16 @@ def settle(page: Page, address: str) -> None:
 
 def main() -> None:
     """See the top of this module."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    only_readme = sys.argv[1:] == ["--readme"]
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 and not only_readme else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     with open_browser() as browser, LocalCluster(3) as cluster, Shop(cluster):
         print(f"a shop is at work; pictures in {AT_WORK_SECONDS} seconds")
         time.sleep(AT_WORK_SECONDS)
-        take(browser, cluster.http_url, folder)
+        if only_readme:
+            take_for_readme(browser, cluster.http_url, README_PICTURE)
+        else:
+            take(browser, cluster.http_url, folder)
 
 
 if __name__ == "__main__":

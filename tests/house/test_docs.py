@@ -1,13 +1,14 @@
 """What the pages say is true, and what exists is on a page.
 
 Links lead somewhere; generated pages are up to date; every make target is documented, and every
-target and command that a page mentions exists; the architecture page names every folder and
-dependency.
+target and command that a page mentions exists; the architecture page names every folder, and the
+page of dependencies gives a reason for each.
 """
 
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.house.sources import ROOT, Source, read_sources
 
 PAGES = [source for source in read_sources() if source.is_markdown]
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+DECISION_PARTS = ["Context", "Decision", "Consequences"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -53,21 +55,36 @@ def test_every_command_has_a_help_text() -> None:
     assert [name for name, command in reference.commands() if not command.help.strip()] == []
 
 
-def test_the_architecture_names_every_folder_and_dependency() -> None:
+def test_the_architecture_names_every_folder() -> None:
     text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
-    folders = [path.parent.name for path in (ROOT / "src/penstock").glob("*/__init__.py")]
-    project = PROJECT["project"]
-    wanted = sum(project["optional-dependencies"].values(), project["dependencies"])
-    dependencies = [re.split(r"[^\w-]", one)[0] for one in wanted]
-    missing = [
-        name for name in sorted(folders + dependencies) if not re.search(rf"\b{name}\b", text)
-    ]
+    package = ROOT / "src/penstock"
+    folders = [path.parent.name for path in package.glob("*/__init__.py")]
+    rooms = [f"engine/{path.parent.name}" for path in package.glob("engine/*/__init__.py")]
+    missing = [name for name in sorted(folders + rooms) if not re.search(rf"\b{name}\b", text)]
     assert missing == []
+
+
+def test_every_dependency_has_a_reason() -> None:
+    text = (ROOT / "docs/internals/dependencies.md").read_text("utf-8")
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    names = {re.split(r"[^\w-]", one)[0] for one in wanted} - {project["name"]}
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
+def test_decisions_are_in_order() -> None:
+    folder = ROOT / "docs/decisions"
+    index = (folder / "README.md").read_text("utf-8")
+    pages = [source for source in PAGES if re.match(r"docs/decisions/\d", source.path)]
+    assert len(pages) > 50
+    assert list(bad_decisions(pages, index)) == []
 
 
 def test_the_changelog_has_a_place_for_what_comes() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert re.findall("^## (.*)", text, re.MULTILINE)[0] == "Unreleased"
+    releases = re.findall("^## (.*)", text, re.MULTILINE)
+    assert re.fullmatch(r"\d+\.\d+\.\d+ \(unreleased\)", releases[0])
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", release) for release in releases[1:])
 
 
 # The checkers.
@@ -83,6 +100,22 @@ def broken_links(page: Source, root: Path) -> Iterator[str]:
             yield f"{page.path}: {target} leads nowhere"
         elif anchor and anchor not in anchors(file.read_text("utf-8")):
             yield f"{page.path}: {target}: no such section"
+
+
+def bad_decisions(pages: list[Source], index: str) -> Iterator[str]:
+    """Decisions have numbers of their own, one shape, and a line in the index."""
+    seen = set()
+    for page in pages:
+        name = page.path.rsplit("/", 1)[-1]
+        number = name[:4]
+        if number in seen:
+            yield f"{name}: the number is taken"
+        seen.add(number)
+        headings = re.findall("^## (.*)", page.text, re.MULTILINE)
+        if not page.text.startswith(f"# {number}: ") or headings != DECISION_PARTS:
+            yield f"{name}: not a number, a title, {', '.join(DECISION_PARTS)}"
+        if not re.search(rf"^- .*\b{number}\b", index, re.MULTILINE):
+            yield f"{name}: not in the index"
 
 
 def anchors(text: str) -> set[str]:
@@ -144,3 +177,18 @@ def test_an_unknown_command_is_found() -> None:
     assert unknown(text + "`make test-coffee`") == ["page.md: make test-coffee"]
     assert unknown(text + "```\npenstock fly\n```\n") == ["page.md: penstock fly"]
     assert unknown(text + "`.venv/bin/penstock log fly`") == ["page.md: penstock log fly"]
+
+
+def test_a_bad_decision_is_found() -> None:
+    good = "# 0001: Title\n\n## Context\n\n## Decision\n\n## Consequences\n"
+    index = "- [0001](0001-title.md): Title\n"
+
+    def bad(*pages: tuple[str, str]) -> list[str]:
+        sources = [Source(f"docs/decisions/{name}", text) for name, text in pages]
+        return [complaint.split(":")[0] for complaint in bad_decisions(sources, index)]
+
+    assert bad(("0001-title.md", good)) == []
+    assert bad(("0001-title.md", good), ("0001-again.md", good)) == ["0001-again.md"]
+    assert bad(("0001-title.md", good.replace("0001", "0002"))) == ["0001-title.md"]
+    assert bad(("0001-title.md", good.replace("Context", "Story"))) == ["0001-title.md"]
+    assert bad(("0002-new.md", good.replace("0001", "0002"))) == ["0002-new.md"]

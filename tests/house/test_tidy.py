@@ -72,6 +72,7 @@ SAMPLES: list[tuple[tidy.Rule, str, str, str]] = [
     (tidy.markdown_has_one_title, "a.md", "No title\n", "found on: nowhere"),
     (tidy.markdown_has_one_title, "a.md", "# One\n\n# Two\n", "found on: 1, 3"),
     (tidy.markdown_has_one_title, "a.md", "text\n# Late\n", "found on: 2"),
+    (tidy.markdown_has_one_title, "a.md", "---\nname: a\n---\n\nNone\n", "found on: nowhere"),
 ]
 
 
@@ -133,6 +134,7 @@ def test_a_good_sample_is_not_complained_about() -> None:
         Source("tests/unit/test_a.py", GOOD_PYTHON),
         Source("tests/unit/test_long.py", GOOD_PYTHON + "x = 1\n" * 700),
         Source("docs/page.md", "# Title\n\n```\n# a comment\n```\n\n## Section\n"),
+        Source(".github/ISSUE_TEMPLATE/a.md", "---\nname: A\n---\n\n# Title\n"),
         Source("Makefile", "all:\n\ttrue\n"),
         Source("tests/scenarios/a.txt", "recorded  \n\tas it was\n"),
         Source("src/penstock/cli/main.py", '"""Prints."""\n\nprint("127.0.0.1 /data/tmp")\n'),

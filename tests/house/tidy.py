@@ -224,14 +224,19 @@ def locks_name_no_host(source: Source) -> Complaints:
 
 
 def markdown_has_one_title(source: Source) -> Complaints:
+    """The title is the first line, or the first one after front matter, as in issue templates."""
     fenced = False
     titles = []
-    for number, line in enumerate(source.lines, 1):
+    lines = source.lines
+    first = 1
+    if lines and lines[0] == "---" and "---" in lines[1:]:
+        first = lines.index("---", 1) + 3
+    for number, line in enumerate(lines, 1):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
         elif not fenced and line.startswith("# "):
             titles.append(number)
-    if titles != [1]:
+    if titles != [first]:
         where = ", ".join(map(str, titles)) or "nowhere"
         yield f"1: a page has one title, on its first line; found on: {where}"
 
