@@ -40,15 +40,18 @@ from penstock.core.errors import (
     PenstockError,
     UnsupportedVersion,
 )
-from penstock.core.group_configs import GroupSettings
+from penstock.core.group_configs import SHARE_DEFAULTS, GroupSettings
 from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NodeId, Offset, PartitionId, ProducerId, ShardId, Term, TopicId
+from penstock.core.work_settings import NO_OVERRIDES, WorkSettings, settled
 from penstock.machines.catalog_commands import (
     AddNode,
     AddPartitions,
     CatalogCommand,
     ConfigureGroup,
     ConfigureTopic,
+    ConfigureWorkGroup,
     CreateTopic,
     DeleteTopic,
     DrainNode,
@@ -62,14 +65,22 @@ from penstock.machines.catalog_commands import (
     decode_catalog_command,
     encode_catalog_command,
 )
-from penstock.machines.group_configs import GroupConfigTable
+from penstock.machines.group_configs import GroupConfigTable, WorkGroupRow
 from penstock.machines.machine import Applied, Plan, Propose, Refused, Reply, Request, refusal
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
 from penstock.machines.secrets import Secrets
 from penstock.machines.topics import Topic, TopicRow, TopicTable
 
-CATALOG_NEWEST_VERSION = 1
-"""The newest behaviour this build knows. It knows all before it, too."""
+CATALOG_NEWEST_VERSION = 2
+"""The newest behaviour this build knows. It knows all before it, too.
+
+    1   release 0.1
+    2   work groups have `queue.*` settings of their own: on all topics (`ConfigureGroup`) and on
+        one (`ConfigureWorkGroup`)
+
+A version is put into use when its first new command is needed and every node knows it, not before:
+until then nodes of the release before can come back (see `engine.topics.catalog_versions`)."""
+WORK_GROUP_CONFIGS_VERSION = 2
 
 _PRODUCER_IDS = 1 << 63
 _UNKNOWN_PEER = "localhost:1"
@@ -121,6 +132,14 @@ class GroupConfigured(Reply, frozen=True, tag="group_configured"):
     configs: dict[str, str]
 
 
+class WorkGroupConfigured(Reply, frozen=True, tag="work_group_configured"):
+    """What is set on the work group of this topic now."""
+
+    topic: str
+    group: str
+    configs: dict[str, str]
+
+
 class SecretKept(Reply, frozen=True, tag="secret_kept"):
     """The secret that counts, whoever drew it."""
 
@@ -140,6 +159,7 @@ CatalogReply = (
     | CatalogVersionInUse
     | GroupConfigured
     | SecretKept
+    | WorkGroupConfigured
     | Refused
 )
 """All that the catalog may answer. The tags let a peer tell the answers apart."""
@@ -164,6 +184,12 @@ class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     placement: list[tuple[ShardId, Placement]]
     group_configs: list[tuple[str, dict[str, str]]] = []
     secrets: list[tuple[str, bytes]] = []
+
+
+class _Snapshot2(_Snapshot, array_like=True, forbid_unknown_fields=True):
+    """Of version 2: the configs of work groups of topics are behind the rest."""
+
+    work_configs: list[WorkGroupRow] = []
 
 
 class Catalog:
@@ -265,6 +291,26 @@ class Catalog:
         """What a group's configs come to; the defaults if it has none."""
         return self._groups.settings(group)
 
+    def work_configs(self, topic: Topic, group: str) -> Mapping[str, str]:
+        """What was set on a work group of one topic; empty for most."""
+        return self._groups.work_configs(topic.topic_id, group)
+
+    def work_settings(self, topic: Topic, group: str) -> WorkSettings:
+        """What a work group of a topic goes by; see `core.work_settings` for the order."""
+        queue = topic.settings.queue
+        if group == DEFAULT_WORK_GROUP:
+            return WorkSettings(queue.work_rules, queue.dead_letter_topic)
+        for_all = self._groups.settings(group).overrides
+        own = self._groups.overrides(topic.topic_id, group)
+        if not queue.is_queue:
+            inherited = SHARE_DEFAULTS
+        elif for_all is own is NO_OVERRIDES:
+            return WorkSettings(queue.work_rules, queue.dead_letter_topic)
+        else:
+            rules = msgspec.structs.replace(queue.work_rules, dead=queue.dead_letter_policy)
+            inherited = WorkSettings(rules, queue.dead_letter_topic)
+        return settled(own.apply(for_all.apply(inherited)))
+
     @property
     def secrets(self) -> Mapping[str, bytes]:
         """Random bytes that all nodes share, by name; nobody else is to see them."""
@@ -287,6 +333,8 @@ class Catalog:
             raise LocalError(f"{type(request).__name__} is no request to the catalog")
         if isinstance(request, UseCatalogVersion):
             self._check_version(request.version)
+        if isinstance(request, ConfigureWorkGroup):
+            self._check_in_use(WORK_GROUP_CONFIGS_VERSION)  # Older nodes cannot read it.
         stamp_ms = max(self._time_planned_ms, self._time_ms, now_ms)
         payload = encode_catalog_command(request, stamp_ms=stamp_ms)
         self._time_planned_ms = stamp_ms
@@ -337,7 +385,12 @@ class Catalog:
             case PlaceShard(shard=shard, nodes=holders):
                 self._nodes.check_place(shard, holders)
             case ConfigureGroup(group=group, changes=changes):
-                self._groups.check_configure(group, changes)
+                first = self._version < WORK_GROUP_CONFIGS_VERSION
+                self._groups.check_configure(group, changes, first_version=first)
+            case ConfigureWorkGroup(topic=name, group=group, changes=changes):
+                self._check_in_use(WORK_GROUP_CONFIGS_VERSION)
+                topic = self._topics.known(name)
+                self._groups.check_configure_work(topic, group, changes)
             case KeepSecret(name=name, secret=secret):
                 self._secrets.check_keep(name, secret)
             case TakeProducerIds(count=count):
@@ -362,6 +415,7 @@ class Catalog:
                 reply = TopicReply(self._topics.create(command))
             case DeleteTopic(name=name):
                 reply = TopicReply(self._topics.delete(name))
+                self._groups.forget_topic(reply.topic.topic_id)
             case AddPartitions(name=name, total=total):
                 reply = TopicReply(self._topics.grow(name, total))
             case ConfigureTopic(name=name, changes=changes):
@@ -386,6 +440,11 @@ class Catalog:
             case ConfigureGroup(group=group, changes=changes):
                 changed = self._groups.configure(group, changes)
                 reply = GroupConfigured(group, dict(self.group_configs.get(group, {})))
+            case ConfigureWorkGroup(topic=name, group=group, changes=changes):
+                topic_id = self.topics[name].topic_id
+                changed = self._groups.configure_work(topic_id, group, changes)
+                configs = self._groups.work_configs(topic_id, group)
+                reply = WorkGroupConfigured(name, group, dict(configs))
             case KeepSecret(name=name, secret=secret):
                 changed = self._secrets.keep(name, secret)
                 reply = SecretKept(name, self.secrets[name])
@@ -415,26 +474,36 @@ class Catalog:
                 f" {self._newest_version}: start this node with a later version of Penstock"
             )
 
+    def _check_in_use(self, version: int) -> None:
+        if self._version < version:
+            raise UnsupportedVersion(
+                f"the catalog is at version {self._version}, and this needs version {version}: some"
+                " nodes may still run an older version of Penstock"
+            )
+
     # Snapshots.
 
     def snapshot(self) -> bytes:
         # Tables are written sorted by key: the order they grew in is not state.
-        return msgspec.msgpack.encode(
-            _Snapshot(
-                self._version,
-                self._time_ms,
-                self._revision,
-                self._next_producer_id,
-                self.next_partition,
-                self._topics.rows(),
-                self.shards,
-                [self.nodes[node] for node in sorted(self.nodes)],
-                sorted(self.retired),
-                sorted(self.placement.items()),
-                sorted((group, dict(one)) for group, one in self.group_configs.items()),
-                sorted(self.secrets.items()),
-            )
+        state = _Snapshot(
+            self._version,
+            self._time_ms,
+            self._revision,
+            self._next_producer_id,
+            self.next_partition,
+            self._topics.rows(),
+            self.shards,
+            [self.nodes[node] for node in sorted(self.nodes)],
+            sorted(self.retired),
+            sorted(self.placement.items()),
+            sorted((group, dict(one)) for group, one in self.group_configs.items()),
+            sorted(self.secrets.items()),
         )
+        if self._version >= WORK_GROUP_CONFIGS_VERSION:
+            state = _Snapshot2(
+                **msgspec.structs.asdict(state), work_configs=self._groups.work_rows()
+            )
+        return msgspec.msgpack.encode(state)
 
     def move(
         self,
@@ -464,9 +533,14 @@ class Catalog:
 
     def restore(self, data: bytes) -> None:
         try:
-            self._check_version(decode_msgpack(data, _SnapshotHead).version)
-            state = decode_msgpack(data, _Snapshot)
-            groups = GroupConfigTable(dict(state.group_configs))
+            version = decode_msgpack(data, _SnapshotHead).version
+            self._check_version(version)
+            if version < WORK_GROUP_CONFIGS_VERSION:
+                state = decode_msgpack(data, _Snapshot)
+                groups = GroupConfigTable(dict(state.group_configs))
+            else:
+                state = after = decode_msgpack(data, _Snapshot2)
+                groups = GroupConfigTable(dict(after.group_configs), after.work_configs)
         except (msgspec.DecodeError, InvalidConfig) as error:
             raise _unreadable(str(error)) from error
         count = sum(row.partition_count() for row in state.topics)
@@ -509,4 +583,5 @@ __all__ = [
     "ShardPlaced",
     "Topic",
     "TopicReply",
+    "WorkGroupConfigured",
 ]

@@ -183,8 +183,10 @@ class ReceiveService:
         partition = topic.partitions[index]
         work = engine.delivery.work_here(topic, index, group)
         if work is None:
+            # On all partitions: where the group is not open, messages that it has yet to get may
+            # be deleted when the other groups are done with them.
             rules = work_rules(engine.topics.catalog, topic, group)
-            await engine.delivery.open(topic, group, start=EARLIEST, rules=rules, index=index)
+            await engine.delivery.open(topic, group, start=EARLIEST, rules=rules)
         elif not engine.delivery.here.may_have(partition, group):
             return None
         batches = self._stored(topic, index)

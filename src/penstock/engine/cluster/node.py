@@ -85,6 +85,7 @@ from penstock.engine.peers.links import Links
 from penstock.engine.replica.local_shards import LocalShards, ShardHooks
 from penstock.engine.replica.network import PeerMessage
 from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.catalog_versions import CATALOG_VERSION_METHOD, CatalogVersions
 from penstock.engine.topics.publications import Publications
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import NodeRecord
@@ -296,7 +297,10 @@ class Node:
     def _assemble_services(self, forwarding: Forwarding) -> None:
         shards, links, topics = self._shards, self._links, self.topics
         self.delivery = Queues(topics, forwarding, links, self._clock)
-        self.groups = Groups(topics, shards, self._clock, self._settings.groups)
+        self._catalog_versions = CatalogVersions(topics, links)
+        self.groups = Groups(
+            topics, shards, self._clock, self._settings.groups, self._catalog_versions
+        )
         self.delivery_counters = DeliveryCounters(
             self._topic_of, lambda name: topics.catalog.topic(name) is not None
         )
@@ -347,6 +351,7 @@ class Node:
             MOVES_METHOD: self.moves.answer,
             WORK_GROUPS_METHOD: self.survey.answer_groups,
             QUEUE_PLACES_METHOD: self.survey.answer_places,
+            CATALOG_VERSION_METHOD: self._catalog_versions.answer,
             **self.publications.methods,
             **self.traces.methods,
             **self.events.methods,
