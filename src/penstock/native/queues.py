@@ -13,9 +13,11 @@ from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AskMove,
     AskWorkGroups,
+    AskWorkSettings,
     Browse,
     Browsed,
     BrowsedOne,
+    ConfigureWork,
     Count,
     Counted,
     Done,
@@ -24,6 +26,7 @@ from penstock.wire.requests import (
     Redrive,
     Redriven,
     WorkGroups,
+    WorkSettingRows,
 )
 
 BROWSE_MESSAGES_MAX = 1_000
@@ -71,6 +74,27 @@ async def answer_work_groups(desk: Context, request: AskWorkGroups, _payload: me
     found = await desk.engine.survey.groups()
     names = {name for one, groups in found.items() if one in partitions for name in groups}
     return WorkGroups(tuple(sorted(names))), b""
+
+
+async def answer_work_settings(
+    desk: Context, request: AskWorkSettings, _payload: memoryview
+) -> Reply:
+    """What a work group goes by."""
+    return _work_settings(desk, desk.engine.topics.topic(request.name), request.group)
+
+
+async def answer_configure_work(
+    desk: Context, request: ConfigureWork, _payload: memoryview
+) -> Reply:
+    """Change that."""
+    topic = desk.engine.topics.topic(request.name)
+    await desk.engine.groups.configure_work_group(topic, request.group, request.changes)
+    return _work_settings(desk, desk.engine.topics.topic(request.name), request.group)
+
+
+def _work_settings(desk: Context, topic: Topic, group: str) -> Reply:
+    found = desk.engine.groups.work_settings(topic, group)
+    return WorkSettingRows(tuple((name, *one) for name, one in found.items())), b""
 
 
 async def answer_purge(desk: Context, request: Purge, _payload: memoryview) -> Reply:
@@ -125,6 +149,8 @@ def _partition(topic: Topic, index: int) -> Topic:
 QUEUE_HANDLERS: Handlers = {
     AskMove: answer_move,
     AskWorkGroups: answer_work_groups,
+    AskWorkSettings: answer_work_settings,
+    ConfigureWork: answer_configure_work,
     Browse: answer_browse,
     Count: answer_count,
     Purge: answer_purge,
