@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
     from penstock.client.descriptions import (
         ClusterDescription,
+        GroupSetting,
         QueueDescription,
         QueueStats,
         TopicDescription,
@@ -116,6 +117,7 @@ __all__ = [
     "DatabaseProcessed",
     "DeadlinePassed",
     "GroupDescription",
+    "GroupSetting",
     "GroupSummary",
     "Guarantee",
     "HashPartitioner",

@@ -20,6 +20,7 @@ from penstock.machines import (
     CatalogCommand,
     ConfigureGroup,
     ConfigureTopic,
+    ConfigureWorkGroup,
     CreateTopic,
     DeleteTopic,
     DrainNode,
@@ -36,6 +37,7 @@ from penstock.machines import (
     TakeProducerIds,
     Topic,
     TopicReply,
+    UseCatalogVersion,
 )
 
 pytestmark = pytest.mark.slow
@@ -134,6 +136,21 @@ class CatalogPlay(RuleBasedStateMachine):
     @rule(group=st.sampled_from(["g", "h", ""]), limit=st.sampled_from([None, "5", "x"]))
     def configure_group(self, group: str, limit: str | None) -> None:
         changes = {"share.delivery.count.limit": limit}
+        self.ask(ConfigureGroup(group=group, changes=changes))
+
+    @rule()
+    def use_version_2(self) -> None:
+        self.ask(UseCatalogVersion(version=2))
+
+    @rule(
+        topic=NAMES,
+        group=st.sampled_from(["g", "h", "queue", ""]),
+        lease=st.sampled_from([None, "5000", "x"]),
+    )
+    def configure_work_group(self, topic: str, group: str, lease: str | None) -> None:
+        changes = {"queue.lease.ms": lease}
+        if self.leader.version >= 2:
+            self.ask(ConfigureWorkGroup(topic=topic, group=group, changes=changes))
         self.ask(ConfigureGroup(group=group, changes=changes))
 
     @rule(name=st.sampled_from(["a", "b"]), secret=st.sampled_from([b"1" * 16, b"2" * 16, b""]))

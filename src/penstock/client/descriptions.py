@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,24 @@ class QueueDescription(TopicDescription):
     """A queue, with what its work groups have to do."""
 
     groups: Mapping[str, QueueStats] = field(default_factory=dict)
+
+
+SettingSource = Literal["own", "group", "queue", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSetting:
+    """A setting of a work group, as text."""
+
+    value: str
+    source: SettingSource
+    """`own` if it is set for the group on this queue, `group` if it is set for the group on all
+    topics, `queue` if it is inherited from the queue, and `default` on a topic that is no queue."""
+
+    @property
+    def inherited(self) -> bool:
+        """Nothing is set for the group."""
+        return self.source in ("queue", "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

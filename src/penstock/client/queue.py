@@ -18,6 +18,7 @@ from penstock.client.codecs import Codec
 from penstock.client.connection.core import ClientCore
 from penstock.client.consumer import PREFETCH, Consumer
 from penstock.client.descriptions import (
+    GroupSetting,
     MoveDescription,
     QueueDescription,
     QueueStats,
@@ -30,13 +31,16 @@ from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
 from penstock.client.producer.partitioners import Partitioner
 from penstock.client.producer.sender import Sender
 from penstock.client.queue_admin import (
+    GroupOptions,
     QueueOptions,
     browse,
+    configure_group,
     configure_topic,
     count,
     create_queue,
     delete_topic,
     describe_queue,
+    group_settings,
     move_of,
     purge,
     redrive,
@@ -219,8 +223,8 @@ class Queue(Generic[T]):
         that has begun stays where it is. Who receives needs not ask: a group that somebody receives
         for begins at the first message.
 
-        The dead of a group that begins like this go where the queue's own go, unless its config
-        `share.dead.letter.policy` says otherwise."""
+        On a topic that is no queue, dead messages of a group that begins like this are kept aside,
+        unless its config `share.dead.letter.policy` says otherwise."""
         await begin_work(self._core.asking, self.name, self.group, start)
 
     async def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
@@ -285,6 +289,29 @@ class Queue(Generic[T]):
     async def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change its configs (`queue.*` and a topic's); None takes one back to its default."""
         return await configure_topic(self._core.asking, self.name, changes)
+
+    async def configure_group(
+        self, group: str, **options: Unpack[GroupOptions]
+    ) -> dict[str, GroupSetting]:
+        """Give a work group of this queue settings of its own. What is not set is inherited from
+        the queue, also when the queue's setting changes later. The group need not be open yet.
+
+        lease           for how long a message is a worker's (seconds)
+        deliveries_max  after so many failed deliveries a message is dead; 0: never
+        dead_letter     the queue that dead messages of the group go to; "": they stay aside
+        retry           "none", "fixed", "linear", "exponential" or "jittered"
+        retry_delay     how long the first retry waits (seconds)
+        settings        the same and others by the names of the queue's settings; None lets the
+                        group inherit one again: `{"queue.lease.ms": None}`
+
+        The settings of the group `queue` are the queue's own. Returns what the group goes by."""
+        return await configure_group(self._core.asking, self.name, group, options)
+
+    async def group_settings(self, group: str | None = None) -> dict[str, GroupSetting]:
+        """What a work group goes by, this handle's if none is named: each setting with where it
+        comes from."""
+        chosen = self.group if group is None else group
+        return await group_settings(self._core.asking, self.name, chosen)
 
     async def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, get_args
 
 from penstock.client.codecs import Codec
 from penstock.client.connection.request_router import RequestRouter
 from penstock.client.descriptions import (
+    GroupSetting,
     MoveDescription,
     PartitionDescription,
     QueueDescription,
     QueueStats,
+    SettingSource,
     TopicDescription,
     TopicSummary,
     from_milliseconds,
@@ -20,6 +22,7 @@ from penstock.client.queue_options import (
     DeduplicationName,
     PrioritiesName,
     RetryName,
+    group_configs,
     queue_configs,
 )
 from penstock.client.reader.offsets import find_offsets
@@ -35,9 +38,11 @@ from penstock.wire.requests import (
     AskTopic,
     AskTopics,
     AskWorkGroups,
+    AskWorkSettings,
     Browse,
     Browsed,
     ConfigureTopic,
+    ConfigureWork,
     Count,
     Counted,
     CreateTopic,
@@ -50,6 +55,7 @@ from penstock.wire.requests import (
     TopicInfo,
     TopicRows,
     WorkGroups,
+    WorkSettingRows,
 )
 
 T = TypeVar("T")
@@ -74,6 +80,17 @@ class QueueOptions(TypedDict, total=False):
     deduplication: DeduplicationName | None
     length_max: int | None
     settings: Mapping[str, str]
+
+
+class GroupOptions(TypedDict, total=False):
+    """What a work group can have of its own; see `Queue.configure_group`."""
+
+    lease: Seconds | None
+    deliveries_max: int | None
+    dead_letter: str | None
+    retry: RetryName | None
+    retry_delay: Seconds | None
+    settings: Mapping[str, str | None]
 
 
 async def create_queue(asking: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
@@ -215,6 +232,27 @@ async def count(asking: RequestRouter, name: str, group: str) -> QueueStats:
     age = None if oldest_ms < 0 else max(0, answer.now_ms - oldest_ms) / 1_000
     known = {name: counts[name] for name in QueueStats.__slots__ if name in counts}
     return QueueStats(**known, oldest_age=age)
+
+
+async def group_settings(asking: RequestRouter, name: str, group: str) -> dict[str, GroupSetting]:
+    """What a work group goes by."""
+    return _group_settings(await asking.ask(AskWorkSettings(name, group), WorkSettingRows))
+
+
+async def configure_group(
+    asking: RequestRouter, name: str, group: str, options: GroupOptions
+) -> dict[str, GroupSetting]:
+    """Change that."""
+    changes = group_configs(**options)
+    return _group_settings(await asking.ask(ConfigureWork(name, group, changes), WorkSettingRows))
+
+
+def _group_settings(answer: WorkSettingRows) -> dict[str, GroupSetting]:
+    return {name: GroupSetting(value, _source(source)) for name, value, source in answer.rows}
+
+
+def _source(text: str) -> SettingSource:
+    return next((one for one in get_args(SettingSource) if one == text), "default")
 
 
 async def purge(asking: RequestRouter, name: str, group: str) -> int:

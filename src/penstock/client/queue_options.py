@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.core.configs import Config
+from penstock.core.configs import Config, check_config_names
 from penstock.core.errors import InvalidConfig
 from penstock.core.queue_rules import Retry
 from penstock.core.topic_configs import (
@@ -32,6 +32,7 @@ from penstock.core.topic_configs import (
     check_topic_config_names,
     parse_topic_configs,
 )
+from penstock.core.work_settings import WORK_CONFIGS, parse_work_configs
 
 RetryName: TypeAlias = Literal["none", "fixed", "linear", "exponential", "jittered"]
 PrioritiesName: TypeAlias = Literal["strict", "weighted"]
@@ -89,6 +90,40 @@ def queue_configs(
     _fit_retry_delay(configs, told)
     parse_topic_configs(configs)
     return configs
+
+
+def group_configs(
+    *,
+    lease: Seconds | None = None,
+    deliveries_max: int | None = None,
+    dead_letter: str | None = None,
+    retry: RetryName | None = None,
+    retry_delay: Seconds | None = None,
+    settings: Mapping[str, str | None] | None = None,
+) -> dict[str, str | None]:
+    """The settings of a work group that are to change, by name; None: to be inherited again."""
+    durations = (("lease", "queue.lease.ms", lease), ("retry_delay", _RETRY_DELAY, retry_delay))
+    others: tuple[tuple[str, str, str | int | None], ...] = (
+        ("deliveries_max", "queue.deliveries.max", deliveries_max),
+        ("dead_letter", "queue.dead.letter.topic", dead_letter),
+        ("retry", _RETRY, retry),
+    )
+    chosen: dict[str, str] = {}
+    for option, config, duration in durations:
+        if duration is not None:
+            chosen[config] = _duration_text(option, TOPIC_CONFIGS[config], duration)
+    for option, config, value in others:
+        if value is not None:
+            chosen[config] = _text(option, TOPIC_CONFIGS[config], value)
+    check_config_names(WORK_CONFIGS, settings or {}, "work group setting")
+    told = {name: text for name, text in (settings or {}).items() if text is not None}
+    inherited = dict.fromkeys(name for name in (settings or {}) if name not in told)
+    for config in inherited:
+        if config in chosen:
+            raise InvalidConfig(f"{config} is set by an option and taken back in settings")
+    configs = {**_read_settings(told, chosen), **chosen}
+    parse_work_configs(configs)
+    return {**inherited, **configs}
 
 
 def _duration_text(option: str, config: Config, duration: Seconds) -> str:

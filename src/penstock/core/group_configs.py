@@ -1,12 +1,14 @@
-"""What can be set on a group of consumers: the one table of configs, and their meaning.
+"""The configs of a group of consumers: the one table, and what the configs mean.
 
 Names and defaults are Kafka's. Two ranges are wider than there: a share group may lease for as
-long as SQS may, and deliver as often as it likes. `consumer.*` belongs to a way of grouping that is
+long as SQS may, and deliver as often as it likes. `consumer.*` belongs to a group protocol that is
 not served here; it is accepted, checked and shown.
 
-A share group is a work group by another name, so its configs come to the same rules as a queue's.
-Kafka has no dead letters: a message that was delivered too often is dropped, unless
-`share.dead.letter.policy`, which is ours, says otherwise.
+A share group is a work group, so it takes the settings of one, `queue.*`, as well: they count on
+every topic that the group reads, unless the topic has others for the group. What is not set is
+inherited from the queue; on a topic that is no queue Kafka's defaults for share groups apply (see
+`core.work_settings`). Kafka has no dead letters: on such a topic a message that was delivered too
+often is dropped for the group, unless `share.dead.letter.policy`, which is ours, says otherwise.
 """
 
 import re
@@ -24,6 +26,14 @@ from penstock.core.configs import (
 )
 from penstock.core.limits import GROUP_SESSION_MAX_MS, LEASE_MS_MAX, QUEUE_IN_FLIGHT_MAX
 from penstock.core.queue_rules import Dead, WorkRules
+from penstock.core.work_settings import (
+    SHARE_NAMES,
+    WORK_CONFIGS,
+    WorkOverrides,
+    WorkSettings,
+    settled,
+    work_overrides,
+)
 
 _DURATION = r"P(?=[0-9T])(?:([0-9]{1,5})D)?(?:T(?=[0-9])(?:([0-9]{1,6})H)?(?:([0-9]{1,8})M)?"
 _DURATION += r"(?:([0-9]{1,10})(?:\.[0-9]{1,9})?S)?)?"
@@ -35,6 +45,26 @@ class GroupConfig(Config, frozen=True, kw_only=True):
 
     subject = "group config"
 
+    inherited: bool = False
+    """If it is not set, the queue's setting counts, and there is no default to show."""
+
+
+_INHERITED = "Inherited from the queue unless set for the group. "
+_ON_QUEUES = " On a queue the default is the queue's setting."
+
+_QUEUE_LINES = tuple(
+    GroupConfig(
+        name=one.name,
+        kind=one.kind,
+        default=one.default,
+        documentation=_INHERITED + one.documentation,
+        least=one.least,
+        most=one.most,
+        choices=one.choices,
+        inherited=True,
+    )
+    for one in WORK_CONFIGS.values()
+)
 
 _TABLE = (
     GroupConfig(
@@ -55,6 +85,7 @@ _TABLE = (
         acts=False,
         documentation="Groups of the classic protocol choose their own.",
     ),
+    *_QUEUE_LINES,
     GroupConfig(
         name="share.auto.offset.reset",
         kind=ConfigKind.STRING,
@@ -72,7 +103,7 @@ _TABLE = (
         choices=("discard", "archive", "move"),
         documentation="What becomes of a message that failed for good: it is dropped, as in Kafka;"
         " it is kept aside; or it goes to the queue.dead.letter.topic of its queue (kept aside,"
-        " without one). Kafka has no such config.",
+        " without one). Kafka has no such config." + _ON_QUEUES,
     ),
     GroupConfig(
         name="share.delivery.count.limit",
@@ -81,7 +112,7 @@ _TABLE = (
         least=1,
         most=1_000,
         documentation="How often a message is delivered before it is given up. Kafka allows 2 to"
-        " 10.",
+        " 10." + _ON_QUEUES,
     ),
     GroupConfig(
         name="share.heartbeat.interval.ms",
@@ -105,7 +136,8 @@ _TABLE = (
         default="2000",
         least=1,
         most=QUEUE_IN_FLIGHT_MAX,
-        documentation="How many messages of a partition a share group may have leased at once.",
+        documentation="How many messages of a partition a share group may have leased at once."
+        + _ON_QUEUES,
     ),
     GroupConfig(
         name="share.record.lock.duration.ms",
@@ -114,7 +146,7 @@ _TABLE = (
         least=1_000,
         most=LEASE_MS_MAX,
         documentation="How long a member has a message before it is delivered to another. Kafka"
-        " allows 15 to 60 seconds.",
+        " allows 15 to 60 seconds." + _ON_QUEUES,
     ),
     GroupConfig(
         name="share.session.timeout.ms",
@@ -128,13 +160,19 @@ _TABLE = (
 
 GROUP_CONFIGS: Mapping[str, GroupConfig] = {config.name: config for config in _TABLE}
 """Every config there is, sorted by name."""
+FIRST_GROUP_CONFIGS: Mapping[str, GroupConfig] = {
+    name: config for name, config in GROUP_CONFIGS.items() if not config.inherited
+}
+"""Those that a catalog of version 1 knows."""
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a group's configs come to, for the code that acts on them."""
 
     work_rules: WorkRules
-    """Of a share group."""
+    """On a topic that is no queue."""
+    overrides: WorkOverrides
+    """What is set for the group and counts on all topics."""
     reset: str
     """Where it begins: latest, earliest or by_duration."""
     reset_ms: int
@@ -150,27 +188,37 @@ def parse_group_configs(configs: Mapping[str, str]) -> GroupSettings:
     return _settings(configs) if configs else DEFAULT_GROUP_SETTINGS
 
 
-def check_group_config_names(names: Iterable[str]) -> None:
-    """Refuse names that are not in the table, whatever is to become of them."""
-    check_config_names(GROUP_CONFIGS, names, GroupConfig.subject)
+def check_group_config_names(names: Iterable[str], *, first_version: bool = False) -> None:
+    """Refuse names that are not in the table, or not in that of a catalog of version 1."""
+    table = FIRST_GROUP_CONFIGS if first_version else GROUP_CONFIGS
+    check_config_names(table, names, GroupConfig.subject)
 
 
 def _settings(configs: Mapping[str, str]) -> GroupSettings:
     values = ConfigValues(GROUP_CONFIGS, configs)
     reset, _, duration = values.text("share.auto.offset.reset").partition(":")
+    named = {ours: configs[name] for name, ours in SHARE_NAMES.items() if name in configs}
+    overrides = work_overrides({**named, **configs})
     return GroupSettings(
-        work_rules=WorkRules(
-            lease_ms=values.integer("share.record.lock.duration.ms"),
-            deliveries_max=values.integer("share.delivery.count.limit"),
-            dead=Dead[values.text("share.dead.letter.policy").upper()],
-            in_flight_max=values.integer("share.partition.max.record.locks"),
-        ),
+        work_rules=settled(overrides.apply(SHARE_DEFAULTS)).rules,
+        overrides=overrides,
         reset=reset,
         reset_ms=_duration_ms(duration) if duration else 0,
         session_ms=values.integer("share.session.timeout.ms"),
         heartbeat_ms=values.integer("share.heartbeat.interval.ms"),
         read_committed=values.text("share.isolation.level") == "read_committed",
     )
+
+
+SHARE_DEFAULTS = WorkSettings(
+    WorkRules(
+        lease_ms=int(GROUP_CONFIGS["share.record.lock.duration.ms"].default),
+        deliveries_max=int(GROUP_CONFIGS["share.delivery.count.limit"].default),
+        dead=Dead[GROUP_CONFIGS["share.dead.letter.policy"].default.upper()],
+        in_flight_max=int(GROUP_CONFIGS["share.partition.max.record.locks"].default),
+    )
+)
+"""Of a share group on a topic that is no queue, as in Kafka."""
 
 
 def _duration_ms(text: str) -> int:

@@ -13,7 +13,7 @@ _MODULES = {
     "penstock.client.codecs": "Codec JSON",
     "penstock.client.producer.compression": "Compression",
     "penstock.client.consumer": "Consumer",
-    "penstock.client.descriptions": "ClusterDescription QueueDescription QueueStats"
+    "penstock.client.descriptions": "ClusterDescription GroupSetting QueueDescription QueueStats"
     " TopicDescription TopicSummary",
     "penstock.client.group_descriptions": "GroupDescription GroupSummary",
     "penstock.client.guarantees": "Guarantee",

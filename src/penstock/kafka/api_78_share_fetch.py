@@ -32,7 +32,7 @@ from penstock.kafka.error_codes import INVALID_REQUEST, share_fetch_code
 from penstock.kafka.metadata import find_topic
 from penstock.kafka.row_errors import Row
 from penstock.kafka.share_acknowledgements import Failure, acknowledge
-from penstock.kafka.share_answers import ShareRows
+from penstock.kafka.share_answers import ShareRows, lock_ms
 from penstock.kafka.share_leases import Lease
 from penstock.kafka.share_sessions import (
     FINAL_EPOCH,
@@ -225,8 +225,10 @@ class _ShareFetch:
                 "records": b"", "acquired_records": [], **self._rows.get(key, {}),
             }  # fmt: skip
             rows.add(key, row, code, ack_code)
-        lock_ms = self._engine.topics.catalog.group_settings(session.group).work_rules.lease_ms
-        return {"acquisition_lock_timeout": lock_ms, **rows.answer()}
+        return {
+            "acquisition_lock_timeout": lock_ms(self._engine, session),
+            **rows.answer(),
+        }
 
 
 def _joined(runs: "list[GrantedRun]") -> "list[GrantedRun]":

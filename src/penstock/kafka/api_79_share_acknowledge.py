@@ -14,7 +14,7 @@ from penstock.core.types import TopicId
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Context
 from penstock.kafka.share_acknowledgements import acknowledge
-from penstock.kafka.share_answers import ShareRows
+from penstock.kafka.share_answers import ShareRows, lock_ms
 from penstock.kafka.share_sessions import (
     FINAL_EPOCH,
     INVALID_SHARE_SESSION_EPOCH,
@@ -60,5 +60,4 @@ async def _run(session: ShareSession, request: Message, context: Context) -> Non
     for key in dict.fromkeys(asked):
         code, text = acknowledged.get(key) or (0, None)
         rows.add(key, {"error_code": code, "error_message": text}, code)
-    lock_ms = context.engine.topics.catalog.group_settings(session.group).work_rules.lease_ms
-    context.answer({"acquisition_lock_timeout": lock_ms, **rows.answer()})
+    context.answer({"acquisition_lock_timeout": lock_ms(context.engine, session), **rows.answer()})

@@ -52,7 +52,8 @@ class Synonym(msgspec.Struct, frozen=True):
     """A value that counts, or would count if those before it were not there."""
 
     name: str
-    value: str
+    value: str | None
+    """None: inherited from the queue that the group reads."""
     source: Source
 
 
@@ -67,8 +68,8 @@ class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
     documentation: str
 
     @property
-    def value(self) -> str:
-        """What counts."""
+    def value(self) -> str | None:
+        """What counts; None if that is inherited from the queue."""
         return self.synonyms[0].value
 
     @property
@@ -163,7 +164,8 @@ def group_entries(
     for name, config in GROUP_CONFIGS.items():
         if names and name not in names:
             continue
-        default = Synonym(_GROUP_NAMES.get(name, name), config.default, Source.DEFAULT)
+        value = None if config.inherited else config.default
+        default = Synonym(_GROUP_NAMES.get(name, name), value, Source.DEFAULT)
         own = configs.get(name)
         entries.append(
             ConfigEntry(

@@ -5,13 +5,25 @@ answers have a place for both in every version.
 """
 
 from penstock.core.types import NO_NODE, TopicId
+from penstock.engine.engine import Engine
 from penstock.kafka.codec import Answer
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import NOT_LEADER_OR_FOLLOWER
 from penstock.kafka.fast_codec import Endpoint
 from penstock.kafka.metadata import NO_BROKER, hint
 from penstock.kafka.row_errors import Row
-from penstock.kafka.share_sessions import PartitionKey
+from penstock.kafka.share_sessions import PartitionKey, ShareSession
+
+
+def lock_ms(engine: Engine, session: ShareSession) -> int:
+    """How long a member may keep what it is given: an answer has one duration for all topics, so
+    the shortest of those in the session."""
+    catalog, group = engine.topics.catalog, session.group
+    found = map(catalog.topic_by_id, {topic_id for topic_id, _ in session.partitions})
+    leases = [
+        catalog.work_settings(topic, group).rules.lease_ms for topic in found if topic is not None
+    ]
+    return min(leases, default=catalog.group_settings(group).work_rules.lease_ms)
 
 
 class ShareRows:

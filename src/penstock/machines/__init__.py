@@ -12,6 +12,7 @@ from penstock.machines.catalog import (
     SecretKept,
     ShardPlaced,
     TopicReply,
+    WorkGroupConfigured,
 )
 from penstock.machines.catalog_commands import (
     AddNode,
@@ -19,6 +20,7 @@ from penstock.machines.catalog_commands import (
     CatalogCommand,
     ConfigureGroup,
     ConfigureTopic,
+    ConfigureWorkGroup,
     CreateTopic,
     DeleteTopic,
     DrainNode,
@@ -84,6 +86,7 @@ __all__ = [
     "Command",
     "ConfigureGroup",
     "ConfigureTopic",
+    "ConfigureWorkGroup",
     "CreatePartition",
     "CreateTopic",
     "DeletePartition",
@@ -123,6 +126,7 @@ __all__ = [
     "UseVersion",
     "VersionInUse",
     "WakeReaders",
+    "WorkGroupConfigured",
     "join_appends",
     "refusal",
     "refusal_error",

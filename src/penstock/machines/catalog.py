@@ -36,9 +36,11 @@ from penstock.core.errors import (
     InvalidRequest,
     UnsupportedVersion,
 )
-from penstock.core.group_configs import GroupSettings
+from penstock.core.group_configs import SHARE_DEFAULTS, GroupSettings
 from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NodeId, PartitionId, ProducerId, ShardId, TopicId
+from penstock.core.work_settings import NO_OVERRIDES, WorkSettings, settled
 from penstock.machines.catalog_commands import (
     CATALOG_CODEC,
     AddNode,
@@ -46,6 +48,7 @@ from penstock.machines.catalog_commands import (
     CatalogCommand,
     ConfigureGroup,
     ConfigureTopic,
+    ConfigureWorkGroup,
     CreateTopic,
     DeleteTopic,
     DrainNode,
@@ -58,14 +61,22 @@ from penstock.machines.catalog_commands import (
     UseCatalogVersion,
 )
 from penstock.machines.command_machine import CommandMachine, SnapshotLayout
-from penstock.machines.group_configs import GroupConfigTable
+from penstock.machines.group_configs import GroupConfigTable, WorkGroupRow
 from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
 from penstock.machines.secrets import Secrets
 from penstock.machines.topics import Topic, TopicRow, TopicTable
 
-CATALOG_NEWEST_VERSION = 1
-"""The newest behaviour this build knows. It knows all before it, too."""
+CATALOG_NEWEST_VERSION = 2
+"""The newest behaviour this build knows. It knows all before it, too.
+
+    1   release 0.1
+    2   work groups have `queue.*` settings of their own: on all topics (`ConfigureGroup`) and on
+        one (`ConfigureWorkGroup`)
+
+A version is put into use when its first new command is needed and every node knows it, not before:
+until then nodes of the release before can come back (see `engine.topics.catalog_versions`)."""
+WORK_GROUP_CONFIGS_VERSION = 2
 
 _PRODUCER_IDS = 1 << 63
 _UNKNOWN_PEER = "localhost:1"
@@ -117,6 +128,14 @@ class GroupConfigured(Reply, frozen=True, tag="group_configured"):
     configs: dict[str, str]
 
 
+class WorkGroupConfigured(Reply, frozen=True, tag="work_group_configured"):
+    """What is set on the work group of this topic now."""
+
+    topic: str
+    group: str
+    configs: dict[str, str]
+
+
 class SecretKept(Reply, frozen=True, tag="secret_kept"):
     """The secret that counts, whoever drew it."""
 
@@ -136,6 +155,7 @@ CatalogReply = (
     | CatalogVersionInUse
     | GroupConfigured
     | SecretKept
+    | WorkGroupConfigured
     | Refused
 )
 """All that the catalog may answer. The tags let a peer tell the answers apart."""
@@ -152,6 +172,12 @@ class _Snapshot(SnapshotLayout):
     placement: list[tuple[ShardId, Placement]]
     group_configs: list[tuple[str, dict[str, str]]] = msgspec.field(default_factory=list)
     secrets: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
+
+
+class _Snapshot2(_Snapshot):
+    """Of version 2: the configs of work groups of topics are behind the rest."""
+
+    work_configs: list[WorkGroupRow] = msgspec.field(default_factory=list)
 
 
 class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
@@ -235,6 +261,26 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
         """What a group's configs come to; the defaults if it has none."""
         return self._groups.settings(group)
 
+    def work_configs(self, topic: Topic, group: str) -> Mapping[str, str]:
+        """What was set on a work group of one topic; empty for most."""
+        return self._groups.work_configs(topic.topic_id, group)
+
+    def work_settings(self, topic: Topic, group: str) -> WorkSettings:
+        """What a work group of a topic goes by; see `core.work_settings` for the order."""
+        queue = topic.settings.queue
+        if group == DEFAULT_WORK_GROUP:
+            return WorkSettings(queue.work_rules, queue.dead_letter_topic)
+        for_all = self._groups.settings(group).overrides
+        own = self._groups.overrides(topic.topic_id, group)
+        if not queue.is_queue:
+            inherited = SHARE_DEFAULTS
+        elif for_all is own is NO_OVERRIDES:
+            return WorkSettings(queue.work_rules, queue.dead_letter_topic)
+        else:
+            rules = msgspec.structs.replace(queue.work_rules, dead=queue.dead_letter_policy)
+            inherited = WorkSettings(rules, queue.dead_letter_topic)
+        return settled(own.apply(for_all.apply(inherited)))
+
     @property
     def secrets(self) -> Mapping[str, bytes]:
         """Random bytes that all nodes share, by name; nobody else is to see them."""
@@ -246,6 +292,13 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             f"version {self._version} time {self._time_ms} revision {self._revision}"
             f" topics {len(self.topics)} partitions {self.partition_count} nodes {len(self.nodes)}"
         )
+
+    # Planning: on the leader.
+
+    def _admit(self, command: CatalogCommand) -> CatalogCommand:
+        if isinstance(command, ConfigureWorkGroup):
+            self._check_in_use(WORK_GROUP_CONFIGS_VERSION)  # Older nodes cannot read it.
+        return command
 
     # Applying: on every replica; the only code that changes state.
 
@@ -278,7 +331,12 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             case PlaceShard(shard=shard, nodes=holders):
                 self._nodes.check_place(shard, holders)
             case ConfigureGroup(group=group, changes=changes):
-                self._groups.check_configure(group, changes)
+                first = self._version < WORK_GROUP_CONFIGS_VERSION
+                self._groups.check_configure(group, changes, first_version=first)
+            case ConfigureWorkGroup(topic=name, group=group, changes=changes):
+                self._check_in_use(WORK_GROUP_CONFIGS_VERSION)
+                topic = self._topics.known(name)
+                self._groups.check_configure_work(topic, group, changes)
             case KeepSecret(name=name, secret=secret):
                 self._secrets.check_keep(name, secret)
             case TakeProducerIds(count=count):
@@ -303,6 +361,7 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
                 reply = TopicReply(self._topics.create(command))
             case DeleteTopic(name=name):
                 reply = TopicReply(self._topics.delete(name))
+                self._groups.forget_topic(reply.topic.topic_id)
             case AddPartitions(name=name, total=total):
                 reply = TopicReply(self._topics.grow(name, total))
             case ConfigureTopic(name=name, changes=changes):
@@ -327,6 +386,11 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             case ConfigureGroup(group=group, changes=changes):
                 changed = self._groups.configure(group, changes)
                 reply = GroupConfigured(group, dict(self.group_configs.get(group, {})))
+            case ConfigureWorkGroup(topic=name, group=group, changes=changes):
+                topic_id = self.topics[name].topic_id
+                changed = self._groups.configure_work(topic_id, group, changes)
+                configs = self._groups.work_configs(topic_id, group)
+                reply = WorkGroupConfigured(name, group, dict(configs))
             case KeepSecret(name=name, secret=secret):
                 changed = self._secrets.keep(name, secret)
                 reply = SecretKept(name, self.secrets[name])
@@ -349,10 +413,17 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
         if self._next_producer_id + count > _PRODUCER_IDS:
             raise CatalogFull("all producer ids are used up; move to a new cluster")
 
+    def _check_in_use(self, version: int) -> None:
+        if self._version < version:
+            raise UnsupportedVersion(
+                f"the catalog is at version {self._version}, and this needs version {version}: some"
+                " nodes may still run an older version of Penstock"
+            )
+
     # Snapshots.
 
     def _record(self) -> _Snapshot:
-        return _Snapshot(
+        state = _Snapshot(
             self._version,
             self._time_ms,
             self._revision,
@@ -366,6 +437,11 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             sorted((group, dict(one)) for group, one in self.group_configs.items()),
             sorted(self.secrets.items()),
         )
+        if self._version >= WORK_GROUP_CONFIGS_VERSION:
+            state = _Snapshot2(
+                **msgspec.structs.asdict(state), work_configs=self._groups.work_rows()
+            )
+        return state
 
     def move(
         self,
@@ -393,9 +469,13 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
         self._next_producer_id += producer_ids_skipped
         self._revision += 1
 
+    def _layout_of(self, version: int) -> type[_Snapshot]:
+        return _Snapshot if version < WORK_GROUP_CONFIGS_VERSION else _Snapshot2
+
     def _load(self, state: _Snapshot) -> None:
         try:
-            groups = GroupConfigTable(dict(state.group_configs))
+            rows = state.work_configs if isinstance(state, _Snapshot2) else []
+            groups = GroupConfigTable(dict(state.group_configs), rows)
         except InvalidConfig as error:
             raise self._unreadable(str(error)) from error
         count = sum(row.partition_count() for row in state.topics)
@@ -428,4 +508,5 @@ __all__ = [
     "ShardPlaced",
     "Topic",
     "TopicReply",
+    "WorkGroupConfigured",
 ]

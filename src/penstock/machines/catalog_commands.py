@@ -112,6 +112,15 @@ class ConfigureGroup(Stamped, frozen=True, kw_only=True, tag="configure_group"):
     changes: dict[str, str | None]
 
 
+class ConfigureWorkGroup(Stamped, frozen=True, kw_only=True, tag="configure_work_group"):
+    """Set configs of a work group of one topic; None lets it inherit one again. The others stay.
+    From version 2 on."""
+
+    topic: str
+    group: str
+    changes: dict[str, str | None]
+
+
 class KeepSecret(Stamped, frozen=True, kw_only=True, tag="keep_secret"):
     """Keep random bytes that all nodes are to share. The first ones of a name stay."""
 
@@ -137,6 +146,7 @@ CatalogCommand = (
     | UseCatalogVersion
     | ConfigureGroup
     | KeepSecret
+    | ConfigureWorkGroup
 )
 
 CATALOG_CODEC: CommandCodec[CatalogCommand] = CommandCodec(

@@ -15,7 +15,7 @@ implements `_carry_out`, `_record` and `_load`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
@@ -138,14 +138,19 @@ class CommandMachine(ABC, Generic[C, S]):
     def restore(self, data: bytes) -> None:
         """Replace the state, plans included, by that of a snapshot."""
         try:
-            self._check_version(decode_msgpack(data, _SnapshotHead).version)
-            state: S = decode_msgpack(data, self.layout)  # type: ignore[assignment]
+            version = decode_msgpack(data, _SnapshotHead).version
+            self._check_version(version)
+            state = decode_msgpack(data, self._layout_of(version))
             self._load(state)
         except msgspec.DecodeError as error:
             raise self._unreadable(str(error)) from error
         self._version = state.version
         self._time_ms = state.time_ms
         self.forget_plans()
+
+    def _layout_of(self, version: int) -> type[S]:  # noqa: ARG002
+        """How a snapshot of this version is laid out."""
+        return cast("type[S]", self.layout)
 
     @abstractmethod
     def _record(self) -> S:

@@ -153,7 +153,7 @@ class TopicTable:
 
     def check_delete(self, name: str, topic_id: TopicId) -> None:
         """Refuse what is not there, or is another topic than the one that is meant."""
-        topic = self._known(name)
+        topic = self.known(name)
         if topic_id not in (NO_TOPIC_ID, topic.topic_id):
             raise UnknownTopicId(
                 f"topic {name} has the id {_hex(topic.topic_id)}, not {_hex(topic_id)}: it was"
@@ -162,7 +162,7 @@ class TopicTable:
 
     def check_grow(self, name: str, total: int) -> None:
         """Refuse a number of partitions that a topic cannot go to."""
-        count = len(self._known(name).partitions)
+        count = len(self.known(name).partitions)
         if total <= count:
             raise InvalidPartitions(
                 f"topic {name} has {count} partitions and cannot go to {total}: partitions are"
@@ -176,11 +176,12 @@ class TopicTable:
 
     def check_configure(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Refuse configs that are unknown or that the topic cannot have together."""
-        topic = self._known(name)
+        topic = self.known(name)
         check_topic_config_names(changes)
         _check_configs(name, _merge(topic.configs, changes))
 
-    def _known(self, name: str) -> Topic:
+    def known(self, name: str) -> Topic:
+        """A topic by its name, or `UnknownTopic`."""
         topic = self._by_name.get(name)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name[:TOPIC_NAME_CHARACTERS_MAX]!r}")

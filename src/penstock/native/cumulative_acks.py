@@ -16,13 +16,14 @@ DEAD_LETTERS = "share.dead.letter.policy"
 
 
 async def answer_begin(context: Context, request: BeginWork, _payload: memoryview) -> Reply:
-    """Let a work group begin. One with a name of its own would drop what dies, as Kafka's share
-    groups do; whoever covers says why a message died, and wants it to be kept."""
+    """Let a work group begin. On a topic that is no queue it would drop dead messages, as Kafka's
+    share groups do; a reader that says why a message died wants it to be kept."""
     if request.start < EARLIEST:
         raise InvalidRequest(f"a work group cannot begin at {request.start}")
     engine = context.engine
     topic, group = engine.topics.topic(request.name), request.group
-    if group != DEFAULT_WORK_GROUP and DEAD_LETTERS not in engine.groups.group_configs(group):
+    is_share_group = group != DEFAULT_WORK_GROUP and not topic.settings.queue.is_queue
+    if is_share_group and DEAD_LETTERS not in engine.groups.group_configs(group):
         await engine.groups.configure_group(group, {DEAD_LETTERS: "move"})
     rules = work_rules(engine.topics.catalog, topic, group)
     await engine.delivery.open(topic, group, start=request.start, rules=rules)

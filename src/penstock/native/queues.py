@@ -13,9 +13,11 @@ from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AskMove,
     AskWorkGroups,
+    AskWorkSettings,
     Browse,
     Browsed,
     BrowsedOne,
+    ConfigureWork,
     Count,
     Counted,
     Done,
@@ -24,6 +26,7 @@ from penstock.wire.requests import (
     Redrive,
     Redriven,
     WorkGroups,
+    WorkSettingRows,
 )
 
 BROWSE_MESSAGES_MAX = 1_000
@@ -75,6 +78,27 @@ async def answer_work_groups(
     found = await context.engine.survey.groups()
     names = {name for one, groups in found.items() if one in partitions for name in groups}
     return WorkGroups(tuple(sorted(names))), b""
+
+
+async def answer_work_settings(
+    context: Context, request: AskWorkSettings, _payload: memoryview
+) -> Reply:
+    """What a work group goes by."""
+    return _work_settings(context, context.engine.topics.topic(request.name), request.group)
+
+
+async def answer_configure_work(
+    context: Context, request: ConfigureWork, _payload: memoryview
+) -> Reply:
+    """Change that."""
+    topic = context.engine.topics.topic(request.name)
+    await context.engine.groups.configure_work_group(topic, request.group, request.changes)
+    return _work_settings(context, context.engine.topics.topic(request.name), request.group)
+
+
+def _work_settings(context: Context, topic: Topic, group: str) -> Reply:
+    found = context.engine.groups.work_settings(topic, group)
+    return WorkSettingRows(tuple((name, *one) for name, one in found.items())), b""
 
 
 async def answer_purge(context: Context, request: Purge, _payload: memoryview) -> Reply:
@@ -131,6 +155,8 @@ def _partition(topic: Topic, index: int) -> Topic:
 QUEUE_HANDLERS: Handlers = {
     AskMove: answer_move,
     AskWorkGroups: answer_work_groups,
+    AskWorkSettings: answer_work_settings,
+    ConfigureWork: answer_configure_work,
     Browse: answer_browse,
     Count: answer_count,
     Purge: answer_purge,

@@ -5,12 +5,20 @@ own: it has its own leases, retries and dead letters, and gets every message as 
 for itself. A group that is slow, or down for a day, holds up nobody.
 
     orders = FanOut(client, "orders", groups=["billing", "mailing", "search"])
-    await orders.open()
+    await orders.open(deliveries_max=3, retry="exponential", dead_letter="orders-dead")
     await orders.send({"order": 7}, key="customer 3")
     async for message in orders.queue("mailing"): …
 
+All groups go by the queue's settings, unless a group has its own:
+
+    FanOut(client, "orders", groups={"billing": {}, "mailing": {"lease": 300, "retry": "none"}})
+
+A dead letter says which group gave the message up; the other groups are not concerned.
+
 Work groups are to be opened before the first message they must not miss: a group begins with what
-is sent after it was opened. A message is deleted when *every* group is done with it.
+is sent after it was opened. A message is deleted when *every* group is done with it. That includes
+the default group, `queue`: where nothing receives for it, messages stay until the topic's retention
+time is over.
 
 Copies are for queues that are not on one topic, or that differ in what is stored: `copy_to` sends
 one message to several queues. It is not one transaction, there is none across queues: a sender that
@@ -20,10 +28,11 @@ that remember ids (`deduplication="id"`) drop what they have.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from penstock.client.client import Client
 from penstock.client.queue import Queue
+from penstock.client.queue_admin import GroupOptions, QueueOptions
 from penstock.client.sent_message import Sent
 from penstock.core.errors import InvalidRequest
 
@@ -40,27 +49,31 @@ class FanOut(Generic[T]):
         client: Client,
         topic: str,
         *,
-        groups: Sequence[str],
+        groups: Sequence[str] | Mapping[str, GroupOptions],
         codec: type[T] | None = None,
     ) -> None:
+        """`groups` are names, or names with the settings that a group has of its own, as
+        `Queue.configure_group` takes them."""
         if not groups or len(groups) > GROUPS_MAX or len(set(groups)) != len(groups):
             raise InvalidRequest(f"fan-out goes to 1 to {GROUPS_MAX} groups, each named once")
         self.topic = topic
         self.groups = tuple(groups)
+        self._options = dict(groups) if isinstance(groups, Mapping) else {}
         self._client = client
         self._codec = codec
-        self._sending: Queue[T] = client.queue(topic, codec=codec, group=groups[0])
+        self._sending: Queue[T] = client.queue(topic, codec=codec, group=self.groups[0])
 
-    async def open(self, *, partitions: int | None = None) -> None:
-        """Create the topic where there is none, and open every group on it."""
-        described = await self._client.create_queue(
-            self.topic, partitions=partitions, exist_ok=True
-        )
+    async def open(self, **options: Unpack[QueueOptions]) -> None:
+        """Create the queue where there is none, with options as `Client.create_queue` takes them,
+        and open every group on it at its end. A group that is open stays where it is."""
+        options["exist_ok"] = True
+        described = await self._client.create_queue(self.topic, **options)
         for group in self.groups:
+            queue = self.queue(group)
+            if self._options.get(group):
+                await queue.configure_group(group, **self._options[group])
             if group not in described.groups:
-                # The first receive opens a group. There is nothing to be had: it begins at the end.
-                for message in await self.queue(group).receive(1):
-                    await message.release(0)
+                await queue.begin("latest")
 
     async def send(
         self,

@@ -57,6 +57,15 @@ class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
             force_setattr(self, name, count)
 
 
+class GroupSettingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of a work group."""
+
+    value: ConfigValue
+    source: str
+    """own: set for the group on this queue; group: set for the group on all topics; queue:
+    inherited from the queue; default: of a topic that is no queue."""
+
+
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
     """A queue in a list."""
 
@@ -74,6 +83,8 @@ class QueueDetail(QueueLine, frozen=True, kw_only=True):
     created_ms: int
     settings: dict[str, ConfigValue]
     moves: list[MoveLine]
+    group_settings: dict[str, dict[str, GroupSettingLine]] = {}
+    """By work group, and by the name of the setting."""
 
 
 class ResetPlace(msgspec.Struct, frozen=True, kw_only=True):

@@ -211,8 +211,7 @@ class _Work:
         node, topic = self._asked(request)
         if len(wanted.verdicts) > SETTLE_MAX:
             raise InvalidRequest(f"settle at most {SETTLE_MAX} messages at once")
-        lease_ms = topic.settings.queue.work_rules.lease_ms
-        verdicts = [_verdict(node, topic, one, lease_ms) for one in wanted.verdicts]
+        verdicts = [_verdict(node, topic, one) for one in wanted.verdicts]
         outcomes: Sequence[Outcome] = ()
         if verdicts:
             outcomes = await bounded(node.delivery.settle(topic, verdicts))
@@ -264,9 +263,7 @@ def _deaf(topic: Topic, name: str, cure: str) -> InvalidRequest:
     return InvalidRequest(f"queue {topic.name} would ignore {name}; set {cure} first")
 
 
-def _verdict(
-    node: Node, topic: Topic, said: WorkerVerdict, lease_ms: int
-) -> tuple[Receipt, Verdict, int, str]:
+def _verdict(node: Node, topic: Topic, said: WorkerVerdict) -> tuple[Receipt, Verdict, int, str]:
     receipt = node.delivery.read_receipt(said.receipt)
     if receipt.partition not in topic.partitions:
         raise InvalidReceipt(f"this receipt is not for a message of {topic.name}")
@@ -277,7 +274,9 @@ def _verdict(
     if given is not None and not 0 <= given <= LEASE_MS_MAX:
         raise InvalidRequest(f"delay_ms and lease_ms must be from 0 to {LEASE_MS_MAX}")
     if given is None:
-        given = lease_ms if verdict is Verdict.EXTEND else -1
+        given = -1
+        if verdict is Verdict.EXTEND:
+            given = node.topics.catalog.work_settings(topic, receipt.group).rules.lease_ms
     return receipt, verdict, given, said.reason
 
 

@@ -3,7 +3,8 @@
     GET     /v1/queues                   all queues, a line each (?prefix= &after= &limit=)
     POST    /v1/queues                   {"name", "partitions"?, "settings"?}: make one
     GET     /v1/queues/{name}            settings, counts by work group, moves
-    PATCH   /v1/queues/{name}            {"settings"}: change some; null is back to the default
+    PATCH   /v1/queues/{name}            {"settings", "group"?}: change some; null is back to the
+                                         default, and for a work group back to the queue's
     DELETE  /v1/queues/{name}            the topic and all that is in it
     POST    /v1/queues/{name}/purge      {"group"?}: drop all that waits, is leased or is dead
     POST    /v1/queues/{name}/pause      deliver nothing for now
@@ -42,6 +43,7 @@ from penstock.web.requests import bounded, read_body, whole_number
 from penstock.web.setting_names import (
     QUEUE_DEFAULTS,
     SettingValue,
+    group_settings,
     is_queue,
     queue_kind,
     queue_settings,
@@ -67,6 +69,8 @@ class ConfigureQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body that changes settings."""
 
     settings: dict[str, SettingValue]
+    group: str = DEFAULT_WORK_GROUP
+    """The settings of the default group are the queue's."""
 
 
 class WorkGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,12 +175,23 @@ class _Queues:
                 created_ms=topic.created_ms,
                 settings=queue_settings(topic.configs),
                 moves=await move_lines(node, topic),
+                group_settings={
+                    group: group_settings(node.groups.work_settings(topic, group))
+                    for group in groups
+                },
             )
         )
 
     async def configure(self, request: Request) -> Response:
         wanted = await read_body(request, ConfigureQueue)
-        return await self._configure(request, topic_configs(wanted.settings))
+        changes = topic_configs(wanted.settings)
+        if wanted.group == DEFAULT_WORK_GROUP:
+            return await self._configure(request, changes)
+        node = node_of(self._broker)
+        topic = node.engine.topics.topic(request.path_params["name"])
+        await bounded(node.groups.configure_work_group(topic, wanted.group, changes))
+        settings = group_settings(node.groups.work_settings(topic, wanted.group))
+        return json_answer({"name": topic.name, "group": wanted.group, "settings": settings})
 
     async def delete(self, request: Request) -> Response:
         engine = node_of(self._broker).engine

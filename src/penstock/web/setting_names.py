@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from penstock.core.configs import ConfigValue
 from penstock.core.errors import InvalidConfig
 from penstock.core.topic_configs import TOPIC_CONFIGS
+from penstock.core.work_settings import WORK_CONFIGS
+from penstock.web.queue_lines import GroupSettingLine
 
 PREFIX = "queue."
 SHOWN = (PREFIX, "alert.")
@@ -54,6 +56,14 @@ def queue_settings(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
         short_name(name): one.parse(configs.get(name, one.default))
         for name, one in TOPIC_CONFIGS.items()
         if (name.startswith(SHOWN) and name != HIDDEN) or name in BESIDES
+    }
+
+
+def group_settings(settings: Mapping[str, tuple[str, str]]) -> dict[str, GroupSettingLine]:
+    """Everything a work group is set to, by short name; each a text and where it comes from."""
+    return {
+        short_name(name): GroupSettingLine(value=WORK_CONFIGS[name].parse(value), source=source)
+        for name, (value, source) in settings.items()
     }
 
 

@@ -285,6 +285,29 @@ class WorkGroups(Answer, frozen=True, tag="work_groups"):
     names: tuple[str, ...]
 
 
+class AskWorkSettings(Request, frozen=True, tag="work_settings"):
+    """What a work group of a queue goes by."""
+
+    name: str
+    group: str
+
+
+class ConfigureWork(Request, frozen=True, tag="configure_work"):
+    """Change settings of a work group of a queue; None lets it inherit one again. Answered with
+    `WorkSettingRows`."""
+
+    name: str
+    group: str
+    changes: dict[str, str | None]
+
+
+class WorkSettingRows(Answer, frozen=True, tag="work_settings"):
+    """For each setting its name, its value and where that comes from: own, group, queue or
+    default."""
+
+    rows: tuple[tuple[str, str, str], ...]
+
+
 class Purge(Request, frozen=True, tag="purge"):
     """Drop everything a work group has left to do."""
 

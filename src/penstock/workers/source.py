@@ -23,6 +23,7 @@ from penstock.client.queue import Queue
 from penstock.client.worker.lease_keeper import LeaseKeeper
 from penstock.client.worker.settler import Settler
 from penstock.core.errors import UnknownPartition, UnknownTopic
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.workers.task import Task
 
 LEASE_SECONDS = 30.0
@@ -53,13 +54,16 @@ class Source:
         self._open.set()
         self.is_fifo = False
         self.retries = False
-        """The queue says itself how long a message that failed waits."""
+        """The work group has a retry policy, its own or the queue's."""
         self.lease_seconds = LEASE_SECONDS
 
     async def open(self) -> None:
         """Look at the queue. Raises if there is none and it cannot be made."""
         configs = (await self._describe()).configs
         self.is_fifo = configs.get("queue.order") == "fifo"
+        if self._queue.group != DEFAULT_WORK_GROUP:
+            settings = await self._queue.group_settings()
+            configs = {name: one.value for name, one in settings.items()}
         self.retries = configs.get("queue.retry.policy", "none") != "none"
         self.lease_seconds = int(configs.get("queue.lease.ms", LEASE_SECONDS * 1_000)) / 1_000
         if self._lease is not None:

@@ -112,3 +112,14 @@ def test_a_groups_configs_are_all_shown(ask: Asker) -> None:
     (lock,) = describe(ask, GROUP, "described", ["share.record.lock.duration.ms"]).configs
     assert (lock.value, lock.config_source) == ("2000", 8)
     assert [(one.value, one.source) for one in lock.synonyms] == [("2000", 8), ("30000", 5)]
+
+
+def test_a_setting_that_a_group_inherits_has_no_value(ask: Asker) -> None:
+    def lease() -> Message:
+        row: Message
+        (row,) = describe(ask, GROUP, "inheriting", ["queue.lease.ms"]).configs
+        return row
+
+    assert (lease().value, lease().config_source) == (None, 5)
+    ask.configure_group("inheriting", {"queue.lease.ms": "2000"})
+    assert (lease().value, lease().config_source) == ("2000", 8)

@@ -108,3 +108,24 @@ def test_a_group_is_configured_before_it_exists(ask: Asker) -> None:
     assert (row.error_code, engine.groups.group_configs("to come")) == (0, {reset: "latest"})
     assert alter(ask, "to come", (reset, DELETE, None), kind=GROUP).error_code == 0
     assert engine.groups.group_configs("to come") == {}
+
+
+def test_a_group_takes_the_settings_of_a_work_group(ask: Asker) -> None:
+    lease = "queue.lease.ms"
+    assert (
+        alter(ask, "worked", (lease, SET, "9000"), kind=GROUP, validate_only=True).error_code == 0
+    )
+    assert ask.broker.node.groups.group_configs("worked") == {}
+    assert alter(ask, "worked", (lease, SET, "9000"), kind=GROUP).error_code == 0
+    assert ask.broker.node.groups.group_configs("worked") == {lease: "9000"}
+    ask.create_topic("worked_on", configs={"queue.deliveries.max": "3"})
+    topic = ask.broker.node.engine.topics.topic("worked_on")
+    rules = ask.broker.node.engine.topics.catalog.work_settings(topic, "worked").rules
+    assert (rules.lease_ms, rules.deliveries_max) == (9_000, 3)
+    wrong = alter(ask, "worked", (lease, SET, "x"), kind=GROUP)
+    assert (wrong.error_code, "queue.lease.ms cannot be 'x'" in wrong.error_message) == (40, True)
+    default = alter(ask, "queue", (lease, SET, "9000"), kind=GROUP)
+    assert default.error_code != 0
+    assert "goes by the settings of its queue" in default.error_message
+    assert alter(ask, "worked", (lease, DELETE, None), kind=GROUP).error_code == 0
+    assert ask.broker.node.groups.group_configs("worked") == {}

@@ -116,7 +116,7 @@ def test_a_version_is_put_into_use_and_never_taken_back() -> None:
 def test_an_older_build_stops_before_it_changes_anything() -> None:
     newer = Cluster(Catalog(newest_version=2))
     newer.do(UseCatalogVersion(version=2))
-    older = Catalog()
+    older = Catalog(newest_version=1)
     with pytest.raises(
         UnsupportedVersion, match="version 2 of a catalog is not known .* knows up to 1"
     ):

@@ -16,6 +16,7 @@ from penstock.machines.catalog_commands import (
     CatalogCommand,
     ConfigureGroup,
     ConfigureTopic,
+    ConfigureWorkGroup,
     CreateTopic,
     DeleteTopic,
     DrainNode,
@@ -63,6 +64,10 @@ ON_DISK: list[tuple[CatalogCommand, list[object]]] = [
         ["configure_group", 9, "g", {"share.auto.offset.reset": None}],
     ),
     (KeepSecret(name="n", secret=b"s"), ["keep_secret", 9, "n", b"s"]),
+    (
+        ConfigureWorkGroup(topic="t", group="g", changes={"queue.lease.ms": "5"}),
+        ["configure_work_group", 9, "t", "g", {"queue.lease.ms": "5"}],
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.core.types import Offset
 from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
@@ -495,3 +496,40 @@ def test_nothing_is_leased_for_somebody_who_has_gone(web: WebBroker) -> None:
     asyncio.run(hang_up())
     send(web, "deserted", "x")
     assert counts(web, "deserted") == {"ready": 1}
+
+
+def test_a_work_group_has_settings_of_its_own(web: WebBroker) -> None:
+    make(web, "grouped", lease_ms=7_000, deliveries_max=3)
+    web.expect(200, "POST", "/v1/queues/grouped/receive", {"group": "emails"})
+    path = "/v1/queues/grouped"
+    inherited = web.expect(200, "GET", path)["group_settings"]["emails"]
+    assert inherited["lease_ms"] == {"value": 7_000, "source": "queue"}
+    changes = {"lease_ms": 9_000, "dead_letter_topic": "emails-dead"}
+    changed = web.expect(200, "PATCH", path, {"settings": changes, "group": "emails"})
+    assert (changed["name"], changed["group"]) == ("grouped", "emails")
+    assert changed["settings"]["lease_ms"] == {"value": 9_000, "source": "own"}
+    assert changed["settings"]["deliveries_max"] == {"value": 3, "source": "queue"}
+    found = web.expect(200, "GET", path)
+    assert found["settings"]["lease_ms"] == 7_000
+    assert found["group_settings"]["emails"] == changed["settings"]
+    assert found["group_settings"]["queue"]["lease_ms"] == {"value": 7_000, "source": "queue"}
+    web.expect(200, "PATCH", path, {"settings": {"lease_ms": None}, "group": "emails"})
+    assert web.expect(200, "GET", path)["group_settings"]["emails"]["lease_ms"]["value"] == 7_000
+    refused = web.expect(400, "PATCH", path, {"settings": {"ttl_ms": 5}, "group": "emails"})
+    assert "no work group setting 'queue.ttl.ms'" in refused["message"]
+    web.expect(404, "PATCH", "/v1/queues/nowhere", {"settings": changes, "group": "emails"})
+
+
+def test_an_extension_is_as_long_as_the_lease_of_the_group(web: WebBroker) -> None:
+    make(web, "extended", lease_ms=1_000)
+    body = {"settings": {"lease_ms": 3_600_000}, "group": "slow"}
+    web.expect(200, "PATCH", "/v1/queues/extended", body)
+    web.expect(201, "POST", "/v1/queues/extended/messages", {"body": "x"})
+    asked = {"group": "slow", "wait_ms": 10_000}
+    (message,) = web.expect(200, "POST", "/v1/queues/extended/receive", asked)["messages"]
+    verdict = {"receipt": message["receipt"], "verdict": "extend"}
+    web.expect(200, "POST", "/v1/queues/extended/settle", {"verdicts": [verdict]})
+    work = web.node.delivery.work(web.node.engine.topics.topic("extended"), 0, "slow")
+    assert work is not None
+    (run,) = work.runs_from(Offset(0))
+    assert run.at_ms - web.node.engine.topics.clock.wall_ms() > 3_000_000

@@ -50,12 +50,12 @@ class Rig:
         """The dead letters that stayed in a queue."""
         return await self.client.queue(queue).peek(100, states=["dead"])
 
-    async def until_stats(self, queue: str, **expected: int) -> None:
+    async def until_stats(self, queue: str, group: str = "queue", **expected: int) -> None:
         """Let others go on until the queue's counts are these."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WITHIN_SECONDS
         while True:
-            stats = await self.client.queue(queue).stats()
+            stats = await self.client.queue(queue, group=group).stats()
             found = {name: getattr(stats, name) for name in expected}
             if found == expected:
                 return

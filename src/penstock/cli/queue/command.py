@@ -35,6 +35,7 @@ app = App(name="queue", help="Make and run queues, and look at the messages in t
 
 COUNTS = ("sent", "ready", "leased", "delayed", "dead", "acked", "moved")
 ENDS = ("expired", "purged", "dropped", "duplicates")
+SET_FOR_GROUP = ("own", "group")
 
 Given = Annotated[
     list[str],
@@ -146,6 +147,13 @@ def describe(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) ->
     width = max(map(len, found.settings))
     for key, value in sorted(found.settings.items()):
         print(f"{key:<{width}}  {_written(key, value)}")
+    for group, settings in sorted(found.group_settings.items()):
+        own = {key: one for key, one in settings.items() if one.source in SET_FOR_GROUP}
+        if own:
+            print(f"\nset for work group {group}; the rest is the queue's")
+            for key, one in sorted(own.items()):
+                on_all = " (on all topics)" if one.source == "group" else ""
+                print(f"{key:<{width}}  {_written(key, one.value)}{on_all}")
     if found.moves:
         print()
         queue_moves.print_moves(found.moves)
@@ -168,6 +176,15 @@ def configure(
             help="Take a setting back to its default; may be repeated.",
         ),
     ] = [],  # noqa: B006
+    group: Annotated[
+        str,
+        Parameter(
+            metavar="NAME",
+            help="Give this work group settings of its own: lease, deliveries-max, retry-policy,"
+            " retry-delay, retry-delay-max, dead-letter-topic, dead-letter-policy, in-flight-max."
+            " What is not set for it is the queue's.",
+        ),
+    ] = DEFAULT_WORK_GROUP,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
@@ -177,15 +194,21 @@ def configure(
     --------
     penstock queue configure jobs --lease 5m --retry-policy exponential
     penstock queue configure jobs --unset lease_ms
+    penstock queue configure jobs --group emails --lease 5m --dead-letter-topic emails-dead
     """
     changes = settings | _pairs(given) | dict.fromkeys(unset)
     if not changes:
         raise CycloptsError(msg="Nothing to change is given.")
-    answer = ask(parse_http(http), "PATCH", queue_path(name), {"settings": changes})
+    body: dict[str, object] = {"settings": changes}
+    if group != DEFAULT_WORK_GROUP:
+        body["group"] = group
+    answer = ask(parse_http(http), "PATCH", queue_path(name), body)
     if json:
         print_json(msgspec.json.decode(answer))
-    else:
+    elif group == DEFAULT_WORK_GROUP:
         print(f"queue {name} is configured")
+    else:
+        print(f"work group {group} of queue {name} is configured")
 
 
 @app.command

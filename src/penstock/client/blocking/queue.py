@@ -20,6 +20,7 @@ from penstock.client.blocking.message import BlockingMessage
 from penstock.client.blocking.twin import Twin, unwrap
 from penstock.client.consumer import PREFETCH
 from penstock.client.descriptions import (
+    GroupSetting,
     MoveDescription,
     QueueDescription,
     QueueStats,
@@ -29,7 +30,7 @@ from penstock.client.guarantees import Guarantee
 from penstock.client.peeked_message import PeekedMessage
 from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
 from penstock.client.queue import Queue, Redriven
-from penstock.client.queue_admin import QueueOptions
+from penstock.client.queue_admin import GroupOptions, QueueOptions
 from penstock.client.seconds import Seconds
 from penstock.client.sent_message import Sent, SentMany
 from penstock.client.worker.cumulative_ack import Beginning, WorkStanding
@@ -197,8 +198,8 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         that has begun stays where it is. Who receives needs not ask: a group that somebody receives
         for begins at the first message.
 
-        The dead of a group that begins like this go where the queue's own go, unless its config
-        `share.dead.letter.policy` says otherwise."""
+        On a topic that is no queue, dead messages of a group that begins like this are kept aside,
+        unless its config `share.dead.letter.policy` says otherwise."""
         self._thread.run(self._inner.begin(start))
 
     def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
@@ -262,6 +263,28 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
     def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change its configs (`queue.*` and a topic's); None takes one back to its default."""
         return self._thread.run(self._inner.configure(changes))
+
+    def configure_group(
+        self, group: str, **options: Unpack[GroupOptions]
+    ) -> dict[str, GroupSetting]:
+        """Give a work group of this queue settings of its own. What is not set is inherited from
+        the queue, also when the queue's setting changes later. The group need not be open yet.
+
+        lease           for how long a message is a worker's (seconds)
+        deliveries_max  after so many failed deliveries a message is dead; 0: never
+        dead_letter     the queue that dead messages of the group go to; "": they stay aside
+        retry           "none", "fixed", "linear", "exponential" or "jittered"
+        retry_delay     how long the first retry waits (seconds)
+        settings        the same and others by the names of the queue's settings; None lets the
+                        group inherit one again: `{"queue.lease.ms": None}`
+
+        The settings of the group `queue` are the queue's own. Returns what the group goes by."""
+        return self._thread.run(self._inner.configure_group(group, **options))
+
+    def group_settings(self, group: str | None = None) -> dict[str, GroupSetting]:
+        """What a work group goes by, this handle's if none is named: each setting with where it
+        comes from."""
+        return self._thread.run(self._inner.group_settings(group))
 
     def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""

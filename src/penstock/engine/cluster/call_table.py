@@ -12,6 +12,7 @@ Clusters and shards:
     hold            ShardHold          None                                  1
     mark            ShardHold          dict[ShardId, Index]                  1
     release         ShardHold          None                                  1
+    catalog_version None               int                                   3
 
 Topics and queues:
 
@@ -66,6 +67,7 @@ from penstock.engine.inspection.topic_survey import TOPIC_PLACES, TOPIC_READERS
 from penstock.engine.inspection.trace import Traces
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarding import CHANGE, PARTITIONS, Forwarding
+from penstock.engine.topics.catalog_versions import CATALOG_VERSION, CatalogVersions
 from penstock.engine.topics.publications import LAST_PUBLISHED, PART, PUBLISH, Publications
 
 
@@ -75,6 +77,7 @@ def serve_calls(
     forwarding: Forwarding,
     cluster: Cluster,
     cuts: Cuts,
+    catalog_versions: CatalogVersions,
     publications: Publications,
     delivery: DeliveryService,
     moves: Moves,
@@ -97,6 +100,7 @@ def serve_calls(
     serve(HOLD, cuts.hold_here)
     serve(MARK, cuts.mark_here)
     serve(RELEASE, cuts.release_here)
+    serve(CATALOG_VERSION, catalog_versions.newest_here)
 
     serve(PUBLISH, publications.publish_here)
     serve(LAST_PUBLISHED, publications.last_here)

@@ -76,6 +76,7 @@ from penstock.engine.peers.links import Links
 from penstock.engine.replica.local_shards import LocalShards, ShardHooks
 from penstock.engine.replica.network import PeerMessage
 from penstock.engine.replica.shard import Shard
+from penstock.engine.topics.catalog_versions import CatalogVersions
 from penstock.engine.topics.publications import Publications
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import NodeRecord
@@ -283,6 +284,7 @@ class Node:
             forwarding=forwarding,
             cluster=self.cluster,
             cuts=self.cuts,
+            catalog_versions=self._catalog_versions,
             publications=self.publications,
             delivery=self.delivery,
             moves=self.moves,
@@ -300,7 +302,10 @@ class Node:
         shards, calls, topics = self._shards, self.calls, self.topics
         self.survey = QueueSurvey(topics, shards, calls)
         self.delivery = DeliveryService(topics, forwarding, calls, self._clock, self.survey.places)
-        self.groups = Groups(topics, shards, self._clock, self._settings.groups)
+        self._catalog_versions = CatalogVersions(topics, calls)
+        self.groups = Groups(
+            topics, shards, self._clock, self._settings.groups, self._catalog_versions
+        )
         self.delivery_counters = DeliveryCounters(
             self._topic_of, lambda name: topics.catalog.topic(name) is not None
         )

@@ -165,7 +165,8 @@ class DeadLetters:
         if work is None or len(trouble.stuck) >= STUCK_MAX:
             return False
         topic, index = owner
-        if not topic.settings.queue.dead_letter_topic:
+        name = self._topics.catalog.work_settings(topic, group).dead_letter_topic
+        if not name:
             return False  # It has just been taken away; soon the dead will not be moved any more.
         dead = [
             one
@@ -174,7 +175,7 @@ class DeadLetters:
         ]
         if not dead:
             return False
-        target = await self._target(topic)
+        target = await self._target(topic, name)
         copies = self._copies(topic, index, group, dead)
         there = {copy.offset for copy in copies}
         places, refused = await self._courier.deliver(target, copies)
@@ -233,8 +234,7 @@ class DeadLetters:
 
     # The queue they go to.
 
-    async def _target(self, topic: Topic) -> Topic:
-        name = topic.settings.queue.dead_letter_topic
+    async def _target(self, topic: Topic, name: str) -> Topic:
         found = self._topics.catalog.topic(name)
         if found is not None:
             return found

@@ -15,12 +15,11 @@ A topic without `queue.*` configs and without work groups is never touched.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-
-import msgspec
+from contextlib import suppress
 
 from penstock.core.clock import Clock
 from penstock.core.errors import OutcomeUnknown, PenstockError
-from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Dead, QueueRules, WorkRules
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP, QueueRules, WorkRules
 from penstock.core.types import PartitionId, ShardId
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.shard import Shard
@@ -173,15 +172,8 @@ def _steps(
 
 
 def work_rules(catalog: Catalog, topic: Topic, group: str) -> WorkRules:
-    """What a work group should go by: the default one by its topic, others by their own configs.
-    Where the dead go, if they are to be moved, is their topic's business in any case."""
-    settings = topic.settings.queue
-    if group == DEFAULT_WORK_GROUP:
-        return settings.work_rules
-    rules = catalog.group_settings(group).work_rules
-    if rules.dead is Dead.MOVE and not settings.dead_letter_topic:
-        return msgspec.structs.replace(rules, dead=Dead.ARCHIVE)
-    return rules
+    """The rules of a work group: its own settings, or else its queue's (`core.work_settings`)."""
+    return catalog.work_settings(topic, group).rules
 
 
 async def write_rules(
@@ -200,6 +192,17 @@ async def write_rules(
             await _surely(change, shard, _open(partition, DEFAULT_WORK_GROUP, rules))
 
     _raise_unforeseen(await asyncio.gather(*map(write, partitions), return_exceptions=True))
+
+
+async def write_work_rules(
+    running: Shard, catalog: Catalog, topic: Topic, partition: PartitionId
+) -> None:
+    """Give the open work groups of a partition that is led here the rules they should have."""
+    for group, work in list(running.machine.queues.groups(partition).items()):
+        wanted = work_rules(catalog, topic, group)
+        if work.rules != wanted:
+            with suppress(PenstockError):  # The leader of the shard looks again.
+                await running.change(_open(partition, group, wanted))
 
 
 async def _surely(change: Change, shard: ShardId, request: Request) -> None:

@@ -56,7 +56,7 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.admission import check_admissible
 from penstock.engine.topics.long_polls import LongPolls, Watch
 from penstock.engine.topics.queue_bounds import QueueBounds
-from penstock.engine.topics.queue_upkeep import write_rules
+from penstock.engine.topics.queue_upkeep import write_rules, write_work_rules
 from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.engine.topics.traffic import INTERNAL, Flow, Traffic
 from penstock.machines.catalog import (
@@ -338,6 +338,16 @@ class Topics:
         """Let a queue's rules be in force now; its shards' leaders would see to it later."""
         change = partial(self._forwarding.change, seconds=CATALOG_WAIT_SECONDS)
         await write_rules(topic, partitions, change, self.shard_of)
+        await self.write_work_rules([topic])
+
+    async def write_work_rules(self, topics: Iterable[Topic]) -> None:
+        """Let the settings of work groups be in force now on partitions that are led here; the
+        leaders of the others see to it within a tick."""
+        for topic in topics:
+            for partition in topic.partitions:
+                running = self._shards.get(self.shard_of(partition))
+                if running is not None and running.replica.leads:
+                    await write_work_rules(running, self.catalog, topic, partition)
 
     # Messages.
 

@@ -266,3 +266,25 @@ def test_dead_messages_that_stayed(broker: WebBroker, capsys: Captured) -> None:
     assert document(capsys, "dead", "stay", "discard", "--yes") == {"messages": 2}
     (counts,) = document(capsys, "describe", "stay")["groups"]
     assert (counts["ready"], counts["dead"], counts["purged"]) == (1, 0, 2)
+
+
+def test_a_work_group_is_configured(capsys: Captured, broker: WebBroker) -> None:
+    said(capsys, "create", "grouped", "--lease", "7s")
+    broker.expect(200, "POST", "/v1/queues/grouped/receive", {"group": "emails"})
+    assert "set for work group" not in said(capsys, "describe", "grouped")
+    told = said(capsys, "configure", "grouped", "--group", "emails", "--lease", "5m",
+                "--deliveries-max", "4")  # fmt: skip
+    assert told == "work group emails of queue grouped is configured\n"
+    shown = said(capsys, "describe", "grouped")
+    own = shown.partition("set for work group emails; the rest is the queue's\n")[2]
+    assert [line.split() for line in own.splitlines()] == [
+        ["deliveries_max", "4"], ["lease_ms", "5m"],
+    ]  # fmt: skip
+    found = document(capsys, "describe", "grouped")
+    assert found["settings"]["lease_ms"] == 7_000
+    assert found["group_settings"]["emails"]["lease_ms"] == {"value": 300_000, "source": "own"}
+    said(capsys, "configure", "grouped", "--group", "emails", "--unset", "lease_ms",
+         "--unset", "deliveries_max")  # fmt: skip
+    assert "set for work group" not in said(capsys, "describe", "grouped")
+    refused = complaint(capsys, 1, "configure", "grouped", "--group", "emails", "--ttl", "5s")
+    assert "no work group setting" in refused

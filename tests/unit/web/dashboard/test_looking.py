@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -42,8 +43,19 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBroker]:
         broker.call(broker.node.engine.topics.create_topic("log", 2, {}))
         produce(broker, BAD.encode())
         commit(broker, f"{BAD}/readers", 0)
+        broker.call(until_dead_letters(broker, 3))
         broker.call(look(broker))
         yield broker
+
+
+async def until_dead_letters(broker: WebBroker, count: int) -> None:
+    """Dead letters are moved a moment after their messages have died."""
+    async with asyncio.timeout(60):
+        while True:
+            topic = broker.node.engine.topics.topic("work-dead")
+            if (await broker.node.delivery.counts(topic)).ready == count:
+                return
+            await asyncio.sleep(0)
 
 
 async def look(broker: WebBroker) -> None:
@@ -246,3 +258,20 @@ def test_a_queue_whose_leader_dies_is_shown_as_it_was_and_then_as_it_is(tmp_path
         await nodes.stop()
 
     asyncio.run(story())
+
+
+def test_the_settings_of_a_work_group_say_what_is_inherited(web: WebBroker) -> None:
+    web.expect(201, "POST", "/v1/queues", {"name": "grouped", "settings": {"lease_ms": 7_000}})
+    web.expect(200, "POST", "/v1/queues/grouped/receive", {"group": "emails"})
+    body = {"settings": {"deliveries_max": 4}, "group": "emails"}
+    web.expect(200, "PATCH", "/v1/queues/grouped", body)
+    own = page(web, "/queues/grouped?group=emails&tab=settings")
+    assert "Work group emails" in own
+    assert 'data-group="emails"' in own
+    rows = dict(re.findall(r'<tr id="group-setting-(\w+)">(.*?)</tr>', own, re.DOTALL))
+    assert "inherited from the queue" in rows["lease_ms"]
+    assert "7000" in rows["lease_ms"]
+    assert "set for this group" in rows["deliveries_max"]
+    assert "data-reset" in rows["deliveries_max"]
+    assert "data-reset" not in rows["lease_ms"]
+    assert "group-setting-" not in page(web, "/queues/grouped?tab=settings")

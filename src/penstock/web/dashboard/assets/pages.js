@@ -122,10 +122,11 @@
   });
 
   async function set(element, value) {
-    const { path, setting } = element.dataset;
+    const { path, setting, group } = element.dataset;
+    const reset = group ? `${setting} is inherited again.` : `${setting} is back to its default.`;
     try {
-      await send(path, "PATCH", { settings: { [setting]: value } });
-      say(value === null ? `${setting} is back to its default.` : `${setting} is set.`, "good");
+      await send(path, "PATCH", { settings: { [setting]: value }, ...(group ? { group } : {}) });
+      say(value === null ? reset : `${setting} is set.`, "good");
       element.closest("details").open = false;
       refresh();
     } catch (error) { say(error.message, "bad"); }

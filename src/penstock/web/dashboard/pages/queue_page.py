@@ -12,7 +12,7 @@ is right after every change; rates come from the watch, which looks every few se
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from penstock.core.message_states import ALL_STATES, STATES, current_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Priorities
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import Offset
+from penstock.core.work_settings import WORK_CONFIGS
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import QueueCounts
 from penstock.machines.topics import Topic
@@ -61,6 +62,14 @@ TABS = ("messages", "dead", "workers", "send", "settings")
 WORKERS_SHOWN = 100
 
 
+_SOURCES: Mapping[str, str] = {
+    "own": "set for this group",
+    "group": "set for this group on all topics",
+    "queue": "inherited from the queue",
+    "default": "Kafka's default: the topic is no queue",
+}
+
+
 class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
     """A setting of a queue."""
 
@@ -72,6 +81,8 @@ class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     allowed: str
     choices: tuple[str, ...]
+    source: str = ""
+    """Where the setting of a work group comes from, in words."""
 
 
 async def queue_page(broker: Broker, request: Request) -> View:
@@ -84,7 +95,7 @@ async def queue_page(broker: Broker, request: Request) -> View:
     reading = _reading(broker, topic, group)
     counts, problem = await _counts(node, topic, group, reading)
     own = bool(reading is not None and reading.dead_letters_of)
-    letters, lying = await _letters(node, topic)
+    letters, lying = await _letters(node, topic, group)
     tab = request.query_params.get("tab", "")
     if tab not in TABS:
         tab = "dead" if own else "messages"
@@ -128,6 +139,7 @@ async def queue_page(broker: Broker, request: Request) -> View:
         )
     if tab == "settings":
         data["settings"] = setting_lines(topic)
+        data["group_settings"] = group_setting_lines(node, topic, group)
     if tab == "send":
         data["draft"] = await draft_of(node, request.query_params.get("copy", ""))
     if data["chosen"] is None and parse_message_place(request.query_params.get("message", "")):
@@ -220,7 +232,7 @@ async def _dead(
         "here": counts.dead if box == LETTERS else 0,
         "chosen": chosen,
         "one": None if chosen is None else one_letter(where, work, chosen, box),
-        "policy": str(queue_settings(topic.configs)["dead_letter_policy"]),
+        "policy": _policy(node, topic, group),
     }
 
 
@@ -237,9 +249,9 @@ async def _chosen(node: Node, topic: Topic, group: str, request: Request) -> Sho
     return queue_message(topic, group, page[0], _form(request))
 
 
-async def _letters(node: Node, topic: Topic) -> tuple[Topic | None, int]:
-    """The dead-letter queue, and how many letters lie in it."""
-    name = topic.settings.queue.dead_letter_topic
+async def _letters(node: Node, topic: Topic, group: str) -> tuple[Topic | None, int]:
+    """The dead-letter queue of a work group, and how many letters lie in it."""
+    name = node.engine.topics.catalog.work_settings(topic, group).dead_letter_topic
     found = node.engine.topics.catalog.topic(name) if name and name != topic.name else None
     if found is None:
         return None, 0
@@ -249,6 +261,12 @@ async def _letters(node: Node, topic: Topic) -> tuple[Topic | None, int]:
     except (PenstockError, TimeoutError):
         return found, 0
     return found, counts.ready + counts.leased + counts.delayed + counts.dead
+
+
+def _policy(node: Node, topic: Topic, group: str) -> str:
+    if group == DEFAULT_WORK_GROUP:
+        return str(queue_settings(topic.configs)["dead_letter_policy"])
+    return node.groups.work_settings(topic, group)["queue.dead.letter.policy"].value
 
 
 def setting_lines(topic: Topic) -> list[SettingLine]:
@@ -267,6 +285,25 @@ def setting_lines(topic: Topic) -> list[SettingLine]:
         if (name.startswith(PREFIX) and name != HIDDEN) or name in BESIDES
     ]
     return sorted(lines, key=lambda one: (not one.is_set, one.name))
+
+
+def group_setting_lines(node: Node, topic: Topic, group: str) -> list[SettingLine]:
+    """The settings of a work group; those of the default one are the queue's."""
+    if group == DEFAULT_WORK_GROUP:
+        return []
+    return [
+        SettingLine(
+            name=short_name(name),
+            value=value,
+            meaning=_meaning(name, value),
+            is_set=source == "own",
+            about=WORK_CONFIGS[name].documentation,
+            allowed=WORK_CONFIGS[name].allowed,
+            choices=WORK_CONFIGS[name].choices,
+            source=_SOURCES[source],
+        )
+        for name, (value, source) in node.groups.work_settings(topic, group).items()
+    ]
 
 
 def _meaning(name: str, value: str) -> str:
