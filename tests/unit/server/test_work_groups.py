@@ -7,7 +7,6 @@ it came from, in which group it died, why, and after how many deliveries. Time i
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -22,12 +21,12 @@ from penstock.kafka.codec import Message
 from penstock.patterns.fan_out import FanOut
 from penstock.testing.clock import ManualClock
 from penstock.testing.server import PenstockServer
-from tests.unit.engine.nodes import PATIENCE_SECONDS
 from tests.unit.kafka.asking import Asker
 from tests.unit.kafka.share_member import ShareMember
 from tests.unit.kafka.wire import wire_client
 from tests.web_broker import ask
 
+LOOKS_MAX = 100_000
 LEASE_MS, RETRY_MS = 10_000, 1_000
 QUEUE, LETTERS = "orders", "failed"
 
@@ -195,10 +194,11 @@ def letters(place: Place, name: str = LETTERS) -> list[DeadLetter]:
 
 def wait_moved(place: Place, group: str, count: int = 1) -> None:
     """Return when so many messages of a group are in the dead-letter queue."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while place.client.queue(QUEUE, group=group).stats().moved < count:
-        assert time.monotonic() < deadline, f"there are not {count} dead letters of {group}"
+    for _ in range(LOOKS_MAX):
+        if place.client.queue(QUEUE, group=group).stats().moved >= count:
+            return
         place.clock.advance(100)  # What could not be moved is tried again after a pause.
+    raise AssertionError(f"there are not {count} dead letters of {group}")
 
 
 @pytest.mark.parametrize("door", DOORS)

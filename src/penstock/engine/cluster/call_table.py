@@ -12,7 +12,7 @@ Clusters and shards:
     hold            ShardHold          None                                  1
     mark            ShardHold          dict[ShardId, Index]                  1
     release         ShardHold          None                                  1
-    catalog_version None               int                                   3
+    catalog_version  None              int                                   3
 
 Topics and queues:
 
