@@ -12,6 +12,13 @@
     restart each                SIGTERM and restart, one node after the other
     replace any                 kill -9 and no disk any more: removed, another one takes its place
 
+And of a cluster that began with an older version:
+
+    upgrade next                the next node that runs it is stopped and starts as the present
+                                version; the one that leads the catalog comes last
+    upgrade leader              the same of the one that leads the catalog, while it is the old one
+    upgrade killed              the same of any node, with kill -9
+
 Clients reach every node all the time: a leader that was cut off from its peers can still be asked,
 and must not answer what is no longer so. Every strike is noted in the history.
 """
@@ -21,9 +28,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from random import Random
 
+from penstock.core.types import CATALOG_SHARD
 from tests.cluster.clients import Operator
 from tests.cluster.history import Recorder, key_of
-from tests.cluster.processes import Cluster
+from tests.cluster.processes import PRESENT, Cluster
 from tests.cluster.waiting import wait_until
 
 SLOW_MS = 60
@@ -47,7 +55,7 @@ class Nemesis:
     @contextlib.contextmanager
     def strike(self, name: str) -> Iterator[None]:
         """A fault, for as long as the block lasts."""
-        with FAULTS[name](self):
+        with {**FAULTS, **UPGRADES}[name](self):
             self.struck.append(name)
             yield
         self._recorder.note("faults", f"{name} is over")
@@ -65,6 +73,19 @@ class Nemesis:
 
     def any_node(self) -> int:
         return self._random.choice(sorted(self._cluster.nodes))
+
+    def old_node(self, *, leader: bool = False) -> int:
+        """One that runs an older version: the one that leads the catalog last, or first."""
+        cluster = self._cluster
+        old = [number for number, node in cluster.nodes.items() if node.build is not PRESENT]
+        assert old, "every node runs the present version"
+        (catalog,) = (
+            shard["leader"]
+            for shard in cluster.status(cluster.running()[0])["shards"]
+            if shard["shard"] == CATALOG_SHARD
+        )
+        order = sorted(old, key=lambda number: (number == catalog) != leader)
+        return order[0]
 
     def nodes(self, count: int) -> list[int]:
         return self._random.sample(sorted(self._cluster.nodes), count)
@@ -118,6 +139,15 @@ class Nemesis:
         yield
 
     @contextlib.contextmanager
+    def upgraded(self, node: int, *, killed: bool = False) -> Iterator[None]:
+        """All of it happens before the block: it lasts while nodes of two versions work."""
+        led = self._led_by(node)
+        began = self._recorder.invoke("faults", "fault")
+        self._cluster.upgrade(node, killed=killed)
+        began.complete("ok", note=f"upgrade {node}", positions=led)
+        yield
+
+    @contextlib.contextmanager
     def replaced(self, node: int) -> Iterator[None]:
         """The node is gone during the block, and replaced after it."""
         led = self._led_by(node)
@@ -163,6 +193,11 @@ FAULTS: dict[str, Fault] = {
     "slow links": lambda it: it.slow(),
     "restart each": lambda it: it.restarted(),
     "replace any": lambda it: it.replaced(it.any_node()),
+}
+UPGRADES: dict[str, Fault] = {
+    "upgrade next": lambda it: it.upgraded(it.old_node()),
+    "upgrade leader": lambda it: it.upgraded(it.old_node(leader=True)),
+    "upgrade killed": lambda it: it.upgraded(it.old_node(), killed=True),
 }
 BEYOND_A_MAJORITY = frozenset({"kill two", "kill all"})
 """While these last, nothing can be acknowledged."""

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,21 @@ def penstock_command() -> str:
     return str(Path(sys.executable).parent / "penstock")
 
 
+@dataclass(frozen=True)
+class Build:
+    """A version of Penstock that a node can run."""
+
+    name: str
+    command: tuple[str, ...]
+    """Its command line, without arguments."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it needs on top of those of every node."""
+
+
+PRESENT = Build("present", (penstock_command(),))
+"""The version under test."""
+
+
 @dataclass
 class Node:
     """One broker: where it is, and its process if it runs."""
@@ -49,6 +65,7 @@ class Node:
     host: str
     directory: Path
     block: Block
+    build: Build = PRESENT
     extra: tuple[str, ...] = ()
     process: "subprocess.Popen[bytes] | None" = None
     frozen: bool = False
@@ -100,7 +117,9 @@ class Cluster:
         shards: int = 2,
         flags: Iterable[str] = (),
         environment: Mapping[str, str] | None = None,
+        build: Build = PRESENT,
     ) -> None:
+        """Every node runs `build` until its `Node.build` is changed before a start."""
         self.directory = directory
         self.shards = shards
         self.nodes: dict[int, Node] = {}
@@ -109,6 +128,7 @@ class Cluster:
         self._warden = Warden()
         self._block = free_block()
         self._flags = tuple(flags)
+        self._build = build
         # A broker under test has its defaults, whatever is set for the test itself.
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
@@ -163,14 +183,14 @@ class Cluster:
         node.ready_file.unlink(missing_ok=True)
         node.starts += 1
         with node.log.open("ab") as log:
-            log.write(f"---- start {node.starts}\n".encode())
+            log.write(f"---- start {node.starts} of {node.build.name}\n".encode())
             log.flush()
             node.process = subprocess.Popen(
-                [penstock_command(), "serve", *self._arguments(node)],
+                [*node.build.command, "serve", *self._arguments(node)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment,
+                env={**self._environment, **node.build.environment},
                 start_new_session=True,
             )
         self._warden.watch(node.process.pid)
@@ -239,6 +259,46 @@ class Cluster:
             self.kill(number)
             self.launch(number)
         self.wait_ready(number)
+
+    def upgrade(self, number: int, *, killed: bool = False) -> None:
+        """Replace a node's version by the present one as `docs/guides/upgrade.md` says, and wait
+        until it holds everything. `killed`: kill -9 instead of SIGTERM."""
+        node = self.nodes[number]
+        assert node.build is not PRESENT, f"node {number} runs the present version already"
+        self.wait_healthy(number, "/v1/health/quorum-critical")
+        if killed:
+            self.kill(number)
+        else:
+            code = self.terminate(number)
+            assert code == 0, f"node {number} ended with {code}:\n{tail(node.log)}"
+        node.build = PRESENT
+        self.launch(number)
+        self.wait_ready(number)
+        self.wait_healthy(number, "/readyz")
+        self.wait_healthy(number, "/v1/health/replicated")
+
+    def wait_healthy(self, number: int, path: str) -> None:
+        """Wait until a health check of a node answers 200."""
+        answer = ""
+
+        def healthy() -> bool:
+            nonlocal answer
+            try:
+                url = f"http://{self.nodes[number].http}{path}"
+                urllib.request.urlopen(url, timeout=ANSWER_WITHIN_SECONDS).close()
+            except urllib.error.HTTPError as error:
+                answer = f"{error.code} {error.read().decode(errors='replace')}"
+                return False
+            except OSError as error:
+                answer = str(error)
+                return False
+            return True
+
+        wait_until(
+            healthy,
+            lambda: f"{path} of node {number} is not 200: {answer}",
+            seconds=WHOLE_WITHIN_SECONDS,
+        )
 
     def wipe(self, number: int) -> None:
         """Take its disk away; it must not run."""
@@ -351,7 +411,7 @@ class Cluster:
     def _prepare(self, number: int) -> Node:
         directory = self.directory / f"node-{number}"
         directory.mkdir(parents=True)
-        node = Node(number, self._block.host(number), directory, self._block)
+        node = Node(number, self._block.host(number), directory, self._block, self._build)
         self.nodes[number] = node
         return node
 

@@ -66,9 +66,11 @@ class QueueWorkload:
         held: int = HELD,
         braces: int = 1 << 30,
         plans: tuple[Plan, ...] = PLANS,
+        nodes_stop: bool = False,
     ) -> None:
         """`addresses` are those of Kafka, `web` those of HTTP, of whoever is there then.
-        So many messages are `held` when a fault strikes, at the first so many strikes."""
+        So many messages are `held` when a fault strikes, at the first so many strikes.
+        `nodes_stop`: see `RateLimit`."""
         self.in_flight_then: list[int] = []
         """How many messages were leased when a fault struck, as the cluster has it."""
         self.operator = Operator(addresses())
@@ -86,6 +88,7 @@ class QueueWorkload:
         self._working: list[asyncio.Task[None]] = []
         self._ending = asyncio.Event()
         self._pace = RateLimit()
+        self._pace.nodes_stop = nodes_stop
 
     # From outside.
 
@@ -100,6 +103,9 @@ class QueueWorkload:
             "every worker gets something",
             seconds=60,
         )
+        for client in self._clients:
+            # A queue that is a moment old is not known everywhere, and clients are told so.
+            client.errors.clear()
 
     @property
     def acked(self) -> int:

@@ -22,7 +22,7 @@ from tests.cluster import recovery
 from tests.cluster.clients import Operator
 from tests.cluster.faults import BEYOND_A_MAJORITY, FAULTS, Nemesis, in_some_order
 from tests.cluster.history import Recorder
-from tests.cluster.processes import Cluster
+from tests.cluster.processes import PRESENT, Build, Cluster
 from tests.cluster.queue_workload import HELD, QueueWorkload
 from tests.cluster.recovery import Recovery
 from tests.cluster.verdict import Verdict
@@ -125,13 +125,15 @@ def run_round(
     flags: Sequence[str] = (),
     hold_seconds: tuple[float, float] = HOLD_SECONDS,
     restart_at_end: bool = True,
+    build: Build = PRESENT,
 ) -> Outcome:
-    """One run with these faults in this order. Raises if the cluster does not come back."""
+    """One run with these faults in this order. Raises if the cluster does not come back. Every
+    node runs `build` at first."""
     random = Random(seed)
     outcome = Outcome(seed, directory, [])
     with (
         Recorder(directory / "history.jsonl") as recorder,
-        Cluster(directory, nodes=nodes, flags=flags) as cluster,
+        Cluster(directory, nodes=nodes, flags=flags, build=build) as cluster,
     ):
         cluster.start()
         workload = (make_workload or logs())(cluster, recorder, seed)

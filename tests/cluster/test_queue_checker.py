@@ -321,6 +321,16 @@ def test_one_of_a_batch_must_stand_behind_those_before_it() -> None:
     assert found_in(story) == {"fifo-overtaken"}
 
 
+def test_a_receive_that_brought_nothing_may_have_leased_what_was_more_important() -> None:
+    def sent() -> Story:
+        return Story(strict_priority=True).send("a", priority=1).send("b", priority=2)
+
+    assert not found_in(sent().receive().done("a").done("b"))
+    before = Story(strict_priority=True).receive().send("a", priority=1).send("b", priority=2)
+    assert found_in(before.done("a").done("b")) == {"priority-overtaken"}
+    assert found_in(sent().done("a").done("b").receive()) == {"priority-overtaken"}
+
+
 def test_a_duplicate_may_be_missing_and_the_first_may_not() -> None:
     assert not found_in(remembering().send("b", dedup="i").done("a"))
     # It was the second that was taken: nobody knows when the first arrived.

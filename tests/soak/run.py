@@ -12,6 +12,8 @@ One round after the other until the time is up, each of another kind in turn:
     queues      the same with senders and workers, and a thousand messages leased at every strike
     orders      the shop of `examples.orders`: two minutes of kill -9 of brokers and workers, with
                 one node and with three; every order is charged exactly once
+    upgrade     three nodes of 0.1.0 become the present version one by one, in three orders, with
+                kill -9 in between, under every kind of client
     spark       a stream from topic to topic: twenty times kill -9 of its driver, its executors and
                 the leader of three brokers; every row arrives exactly once
     lake        the archive job, killed as often, beside compactions and a rival
@@ -50,6 +52,9 @@ from tests.crash.sweeps import CALLS, Sweep, sweep_errors, sweep_killed, sweep_m
 from tests.simulation.run import Failure, simulate_many
 from tests.soak.orders import strike_shop
 from tests.soak.strikes import StrikesOutcome
+from tests.upgrade.old_version import missing as old_version_missing
+from tests.upgrade.old_version import old_version
+from tests.upgrade.workload import everything
 
 CUTS_PER_ROUND = 25
 SEEDS_PER_ROUND = 200
@@ -57,6 +62,26 @@ DAMAGES_PER_ROUND = 500
 KILLS_PER_ROUND = 25
 SHOP_SECONDS = 120.0
 SPARK_STRIKES_PER_ROUND = 20
+UPGRADE_HELD = 300
+UPGRADE_HOLD_SECONDS = (2.0, 8.0)
+UPGRADE_PLANS = {
+    "as the guide says": [
+        *("upgrade next", "kill leader", "kill any"),
+        *("upgrade next", "kill leader", "kill two"),
+        *("upgrade next", "kill leader"),
+    ],
+    "leader first": [
+        *("upgrade leader", "kill any", "kill leader"),
+        *("upgrade leader", "freeze leader", "kill all"),
+        *("upgrade leader", "kill leader"),
+    ],
+    "by kill -9": [
+        *("upgrade killed", "kill leader", "restart each"),
+        *("upgrade killed", "kill leader"),
+        *("upgrade killed", "kill leader"),
+    ],
+}
+"""What happens to a cluster on its way from the old version to the present one."""
 
 
 @dataclass
@@ -184,6 +209,29 @@ def orders(this: Round, options: argparse.Namespace) -> None:
             shutil.rmtree(directory)
 
 
+def upgrade(this: Round, options: argparse.Namespace) -> None:
+    for what, faults in UPGRADE_PLANS.items():
+        directory = Path(options.output) / f"{this.kind}-{this.seed}-{what.replace(' ', '-')}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        outcome = run_round(
+            directory,
+            seed=this.seed,
+            faults=faults,
+            make_workload=everything(held=UPGRADE_HELD),
+            hold_seconds=UPGRADE_HOLD_SECONDS,
+            build=old_version().build(),
+        )
+        counts = outcome.verdict.counts
+        sent = sum(count for kind, count in counts.items() if kind.endswith("send ok"))
+        this.counts.update(faults=len(outcome.struck), acks=sent)
+        this.notes.append(f"{what}: {recovery.describe(outcome.recoveries)}")
+        if outcome.held:
+            shutil.rmtree(directory)
+        else:
+            this.complaints.append(f"{outcome.describe()}\nhistories and logs: {directory}")
+
+
 def spark(this: Round, options: argparse.Namespace) -> None:
     from tests.soak.spark_sink import strike_sink  # Where there is no Spark it cannot be imported.
 
@@ -228,6 +276,7 @@ WORKS: dict[str, Work] = {
     "cluster": cluster,
     "queues": queue_cluster,
     "orders": orders,
+    "upgrade": upgrade,
     "spark": spark,
     "lake": lake,
 }
@@ -238,6 +287,7 @@ def impossible() -> dict[str, str]:
     reasons = {
         "power": mounting_missing(),
         "killed": strace_missing(),
+        "upgrade": old_version_missing(),
         "spark": spark_missing(),
         "lake": spark_missing(),
     }

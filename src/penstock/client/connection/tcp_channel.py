@@ -13,7 +13,8 @@ from typing import Final
 from penstock.client.connection.channel import Buffer, Ended, Late, Make
 from penstock.client.connection.tcp_connection import TcpConnection, open_connection
 from penstock.core.errors import ClientClosed, OutcomeUnknown, Unavailable
-from penstock.wire.requests import Answer, NodeInfo, Request
+from penstock.core.types import NO_NODE
+from penstock.wire.requests import Answer, NodeInfo, Request, TopicInfo
 
 CONNECT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 300.0
@@ -62,8 +63,8 @@ class TcpChannel:
     async def _ask_any(
         self, request: Request, payload: Buffer, timeout: float
     ) -> tuple[Answer, Buffer]:
-        """Whoever was asked last is asked again, as long as it can be reached; then the next, as
-        long as there is time. The next question begins where this one has ended."""
+        """Ask the node that was asked last, as long as it can be reached; then the next one, while
+        there is time. The next question begins where this one has ended."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         places = list(dict.fromkeys((*self._hosts, *self._nodes.values())))
@@ -74,7 +75,12 @@ class TcpChannel:
                 seconds = max(0.001, end - loop.time())
                 place = places[self._turn]
                 connection = self._connected(place) or await self._open(place, seconds)
-                return await connection.ask(request, payload, seconds)
+                answer, extra = await connection.ask(request, payload, seconds)
+                if isinstance(answer, TopicInfo) and NO_NODE in answer.leaders:
+                    # A node that is cut off from its peers answers and knows no leader: without
+                    # this, the client would ask it until the network is back.
+                    self._turn += 1
+                return answer, extra
             except Unavailable:
                 if number + 1 == len(places) or loop.time() >= end:
                     self._turn += 1
