@@ -6,10 +6,10 @@ A front-end translates a protocol into these calls and the outcome back; it deci
 
 from dataclasses import dataclass
 
-from penstock.engine.delivery.moves import Moves
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.groups import Groups
 from penstock.engine.inspection.queue_survey import QueueSurvey
+from penstock.engine.moves.moves import Moves
 from penstock.engine.topics.publications import Publications
 from penstock.engine.topics.topics import Topics
 

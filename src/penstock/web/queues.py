@@ -29,10 +29,10 @@ from penstock.core.errors import InvalidRequest, Unavailable, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery.dead_letters import dead_letter_configs
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.engine import Engine
 from penstock.engine.inspection.partition_places import NO_TIME
+from penstock.engine.moves.dead_letters import dead_letter_configs
 from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer

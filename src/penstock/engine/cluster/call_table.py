@@ -51,7 +51,6 @@ follows from the request; see `delivery.forwarded_requests`.
 from penstock.engine.cluster.administration import SHARD, TRANSFER, Cluster
 from penstock.engine.cluster.cut import HOLD, MARK, RELEASE, Cuts
 from penstock.engine.delivery.forwarded_requests import QUEUE
-from penstock.engine.delivery.moves import MOVES, Moves
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.lag import ENDS, GROUP, GROUPS, Lag
 from penstock.engine.inspection.audit import AUDIT, Audit
@@ -65,6 +64,7 @@ from penstock.engine.inspection.queue_survey import QUEUE_PLACES, WORK_GROUPS, Q
 from penstock.engine.inspection.sampler import SAMPLE, Sampler
 from penstock.engine.inspection.topic_survey import TOPIC_PLACES, TOPIC_READERS
 from penstock.engine.inspection.trace import Traces
+from penstock.engine.moves.moves import MOVES, Moves
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarding import CHANGE, PARTITIONS, Forwarding
 from penstock.engine.topics.catalog_versions import CATALOG_VERSION, CatalogVersions

@@ -52,9 +52,6 @@ from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.cluster.placement import found, founding_members
 from penstock.engine.cluster.status import NodeHealth
 from penstock.engine.cluster.stewardship import Stewardship
-from penstock.engine.delivery.dead_letters import DeadLetters
-from penstock.engine.delivery.message_copier import MessageCopier
-from penstock.engine.delivery.moves import Moves
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.engine import Engine
 from penstock.engine.groups.coordinator import Coordinator
@@ -68,6 +65,9 @@ from penstock.engine.inspection.pipeline_reports import PipelineReports
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.sampler import Sampler
 from penstock.engine.inspection.trace import Traces
+from penstock.engine.moves.dead_letters import DeadLetters
+from penstock.engine.moves.message_copier import MessageCopier
+from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import UNREADABLE, RemoteCalls
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.peers.frames import LinkIdentity

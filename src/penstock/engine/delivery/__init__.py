@@ -1,1 +1,1 @@
-"""Delivery of queue messages by lease: acquire, read, settle, give back, dead letters and moves."""
+"""Delivery of queue messages by lease: acquire, read, settle, give back."""

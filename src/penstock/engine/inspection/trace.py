@@ -26,7 +26,6 @@ from penstock.core.message_id import message_id
 from penstock.core.message_states import current_state
 from penstock.core.move_filter import read_number
 from penstock.core.types import NO_TOPIC_ID, Offset, ShardId, TopicId
-from penstock.engine.delivery.moves import Moves
 from penstock.engine.inspection.message_facts import (
     TRACE_PLACE,
     AskedPlace,
@@ -47,6 +46,7 @@ from penstock.engine.inspection.message_search import (
 )
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.timeline import Passing, tell
+from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics

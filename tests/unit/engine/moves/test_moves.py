@@ -14,9 +14,9 @@ from penstock.core.message_id import message_id
 from penstock.core.move_filter import MoveFilter
 from penstock.core.types import NO_TOPIC_ID, Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery import move_runner, moves
-from penstock.engine.delivery.move_runner import MoveRunner
 from penstock.engine.delivery.requests import Receipt
+from penstock.engine.moves import move_runner, moves
+from penstock.engine.moves.move_runner import MoveRunner
 from penstock.machines.catalog import Topic
 from penstock.machines.move_commands import MoveState
 from penstock.machines.moves import Move

@@ -29,10 +29,10 @@ from penstock.core.move_filter import EVERYTHING, MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_TOPIC_ID, Offset, PartitionId, ShardId, TopicId
-from penstock.engine.delivery.message_copier import Change, MessageCopier
-from penstock.engine.delivery.move_runner import MoveRunner, is_there
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
 from penstock.engine.delivery.service import DeliveryService
+from penstock.engine.moves.message_copier import Change, MessageCopier
+from penstock.engine.moves.move_runner import MoveRunner, is_there
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards

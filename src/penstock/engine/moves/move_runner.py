@@ -36,9 +36,9 @@ from penstock.core.move_filter import id_of
 from penstock.core.moved_message import died_in, origin, redriven
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import NO_TOPIC_ID, Offset
-from penstock.engine.delivery.message_copier import Change, Copy, MessageCopier
 from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.engine.delivery.service import DeliveryService
+from penstock.engine.moves.message_copier import Change, Copy, MessageCopier
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.rate_limit import RateLimit
 from penstock.engine.topics.topics import Topics

@@ -11,7 +11,7 @@ from penstock.core.message import NewMessage
 from penstock.core.murmur2 import murmur2
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.delivery.message_copier import SENT_BYTES_MAX, Copy, MessageCopier
+from penstock.engine.moves.message_copier import SENT_BYTES_MAX, Copy, MessageCopier
 from penstock.machines.queue_commands import CopyPlace
 from tests.unit.engine.letters import one_node
 from tests.unit.engine.nodes import until
