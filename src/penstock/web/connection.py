@@ -71,8 +71,6 @@ class _Request:
 
 
 class Connection(asyncio.Protocol):
-    """See the top of this module."""
-
     def __init__(self, door: Door, inside: Inside) -> None:
         self._door = door
         self._inside = inside
