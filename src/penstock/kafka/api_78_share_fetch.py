@@ -62,7 +62,9 @@ def start(frame: bytearray, position: int, context: Context) -> None:
             }
         )  # fmt: skip
         return
-    context.board.share_sessions.carry_out(_ShareFetch(session, request, context).run(), context)
+    context.port_state.share_sessions.carry_out(
+        _ShareFetch(session, request, context).run(), context
+    )
 
 
 def begin(request: Message, context: Context) -> ShareSession:
@@ -79,7 +81,7 @@ def begin(request: Message, context: Context) -> ShareSession:
     if epoch == NEW_EPOCH and acknowledges:
         text = "the first request of a share session has nothing to acknowledge"
         raise SessionRefused(INVALID_REQUEST, text)
-    sessions = context.board.share_sessions
+    sessions = context.port_state.share_sessions
     session = sessions.begin(request.group_id, request.member_id, epoch, context.connection)
     if epoch != FINAL_EPOCH:
         session.read(asked)
@@ -101,13 +103,13 @@ class _ShareFetch:
         self._engine = context.engine
         self._is_last = request.share_session_epoch == FINAL_EPOCH
         self._messages_left: int = request.max_records
-        self._bytes_left: int = min(request.max_bytes, context.board.fetch_allowance())
+        self._bytes_left: int = min(request.max_bytes, context.port_state.fetch_allowance())
         self._rows: dict[PartitionKey, Row] = {}
         self._failures: dict[PartitionKey, Failure] = {}
         self._has_news = False
         self._hurried = False
         self._woken = asyncio.Event()
-        context.on_hurry = self._hurry
+        context.on_cancel = self._hurry
         self._receiver = receiver_name(
             "kafka", context.connection.client_address, context.client_id
         )
@@ -118,7 +120,7 @@ class _ShareFetch:
         async with session.taking_turns():
             acknowledged = await acknowledge(session, self._request, context)
             if self._is_last:
-                await context.board.share_sessions.close(session)
+                await context.port_state.share_sessions.close(session)
             elif self._messages_left > 0 and not self._request.is_renew_ack:
                 session.hurry = self._hurry
                 await self._gather()
@@ -133,7 +135,7 @@ class _ShareFetch:
     async def _gather(self) -> None:
         """Lease what there is; if that is nothing, wait for something."""
         loop = asyncio.get_running_loop()
-        wait_ms = min(self._request.max_wait, self._context.board.settings.connection_idle_ms)
+        wait_ms = min(self._request.max_wait, self._context.port_state.settings.connection_idle_ms)
         deadline = loop.time() + wait_ms / 1_000
         topics = {topic_id for topic_id, _ in self._session.partitions}
         found = (self._engine.topics.catalog.topic_by_id(topic_id) for topic_id in topics)
@@ -184,7 +186,7 @@ class _ShareFetch:
         code = share_fetch_code(error)
         self._failures[key] = code, str(error)
         if isinstance(error, NotLeader):
-            self._context.board.share_sessions.lead_lost(self._session, key)
+            self._context.port_state.share_sessions.lead_lost(self._session, key)
         if self._session.told.get(key) != code:
             self._session.told[key] = code
             self._has_news = True
@@ -206,7 +208,7 @@ class _ShareFetch:
         if work is None or not work.has_ready():
             return False
         # One after the other: whoever comes second sees what is left, and asks for no more.
-        async with self._context.board.share_sessions.gate(topic.partitions[index], group):
+        async with self._context.port_state.share_sessions.gate(topic.partitions[index], group):
             return await self._lease(topic, key)
 
     async def _lease(self, topic: "Topic", key: PartitionKey) -> bool:
@@ -233,7 +235,7 @@ class _ShareFetch:
 
     async def _take(self, key: PartitionKey, acquired: "Acquired", batches: StoredBatches) -> None:
         """The messages are leased: send those that fit, and give back the rest."""
-        session, sessions = self._session, self._context.board.share_sessions
+        session, sessions = self._session, self._context.port_state.share_sessions
         runs = _joined(sorted(acquired.runs))
         ranges = [(run.first, run.end) for run in runs]
 
@@ -244,7 +246,7 @@ class _ShareFetch:
             await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
             return
         try:
-            bound = self._context.board.settings.fetch_bytes_max
+            bound = self._context.port_state.settings.fetch_bytes_max
             pieces, unsent = collect(ranges, batches, bound)
         except PenstockError:
             await sessions.give_back(session.group, key, leases(ranges), Verdict.RETURN)
@@ -256,7 +258,7 @@ class _ShareFetch:
             session.has(key, lease, now_ms)
         messages = sum(run.end - run.first for run in sent)
         self._messages_left -= messages
-        self._context.board.flow.delivered(find_topic(self._engine, key[0]).name, messages)
+        self._context.port_state.flow.delivered(find_topic(self._engine, key[0]).name, messages)
         records = b"".join(piece.batch.data for piece in pieces)
         self._bytes_left -= len(records)
         self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, sent))}

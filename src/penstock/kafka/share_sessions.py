@@ -2,7 +2,7 @@
 
 A session belongs to a member and a connection. It remembers which partitions the member reads, so
 that a request need only tell what changes, and what the member has leased. Its requests are
-numbered: whoever sends a number out of turn has missed an answer, and begins a session anew.
+numbered: a member that sends a number out of turn has missed an answer, and starts a new session.
 
     epoch of a request   means
     0                    a new session; one that was there gives it what it has leased
@@ -12,7 +12,7 @@ numbered: whoever sends a number out of turn has missed an answer, and begins a 
 What a member has is released, for others to get, when its session ends: by its last request, with
 its connection, or because the group's coordinator, if that is this node, saw it leave or fall
 silent. Clients that close say goodbye to the group and to their sessions at the same time, over
-different connections, so whoever leaves has some seconds to say what it has done. When another node
+different connections, so a leaving member has some seconds to acknowledge. When another node
 comes to lead a partition, clients do not acknowledge there what they have got here, so it is
 released, too. Otherwise leases just end.
 """

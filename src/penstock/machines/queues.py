@@ -162,7 +162,7 @@ class Queue:
 
 
 class Queues:
-    """See the top of this module. `bounds` tells the log start and the next offset of a partition
+    """`bounds` tells the log start and the next offset of a partition
     of the same shard, `UnknownPartition` if there is none."""
 
     def __init__(self, bounds: PartitionBounds) -> None:
@@ -206,7 +206,6 @@ class Queues:
         return {} if queue is None else queue.groups
 
     def work(self, partition: PartitionId, group: str) -> Work | None:
-        """One of them."""
         queue = self._queues.get(partition)
         return None if queue is None else queue.groups.get(group)
 

@@ -34,7 +34,6 @@ def begin_append(desk: Context, request: Append, payload: memoryview) -> "asynci
 
 
 def appended(produced: Produced) -> Appended:
-    """The answer."""
     return Appended(produced.base_offset, produced.log_append_ms)
 
 
@@ -69,7 +68,6 @@ def begin_settle(
 
 
 def settled(reply: queues.Settled) -> Settled:
-    """The answer."""
     return Settled(tuple(map(int, reply.outcomes)))
 
 

@@ -59,7 +59,7 @@ Part = tuple[TakenPart, Buffer]
 
 
 class ReceiveService:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(self, desk: Context) -> None:
         self._desk = desk

@@ -75,7 +75,7 @@ _MESSAGE_OVERHEAD_BYTES = 80
 
 
 class LeaderQueues:
-    """See the top of this module. Whatever is asked of a partition that is led elsewhere raises
+    """Whatever is asked of a partition that is led elsewhere raises
     `NotLeader`."""
 
     def __init__(self, topics: Topics, clock: Clock) -> None:

@@ -18,7 +18,7 @@ from penstock.machines.queues import Acquired
 
 
 class LeaseRequest:
-    """See the top of this module. `give_back` takes what nobody is there for any more."""
+    """`give_back` takes what nobody is there for any more."""
 
     def __init__(
         self,

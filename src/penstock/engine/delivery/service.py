@@ -99,7 +99,7 @@ T = TypeVar("T")
 
 
 class Queues:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(self, topics: Topics, forwarding: Forwarding, links: Links, clock: Clock) -> None:
         self._receipt_key = b""

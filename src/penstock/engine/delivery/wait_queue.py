@@ -35,7 +35,7 @@ _Place = tuple[asyncio.Future[Asked | None], Ahead[Asked] | None]
 
 
 class WaitQueue(Generic[Asked]):
-    """See the top of this module. `ready` tells how many messages could be had."""
+    """`ready` tells how many messages could be had."""
 
     def __init__(
         self,

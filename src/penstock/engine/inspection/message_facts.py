@@ -62,7 +62,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class MessageFacts:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(self, topics: Topics, shards: LocalShards) -> None:
         self._topics = topics
