@@ -20,7 +20,7 @@ from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.groups.requests import GroupSettings
 from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka import KafkaListener, KafkaSettings
-from penstock.native.listener import NativeGuests
+from penstock.native.listener import NativeConnections
 from penstock.native.service import Service
 from penstock.storage import LogSettings
 
@@ -59,8 +59,10 @@ async def open_broker(
             groups=GroupSettings(initial_delay_ms=0),
         )
     )
-    guests = NativeGuests(Service(node))
-    listener = KafkaListener(node.engine, kafka, cluster=node.cluster, guests=guests)
+    native_listener = NativeConnections(Service(node))
+    listener = KafkaListener(
+        node.engine, kafka, cluster=node.cluster, native_listener=native_listener
+    )
     try:
         host, port = await listener.start("127.0.0.1", 0)
         await node.register(kafka=f"{host}:{port}", http="")

@@ -89,10 +89,10 @@ def test_a_group_goes_on_elsewhere(page: Page, broker: PenstockServer) -> None:
     page.get_by_label("To", exact=True).fill("earliest")
     expect(page.locator("#changes")).to_contain_text("−10")
     expect(page.locator("main")).to_contain_text("10 messages would be read again")
-    page.get_by_role("button", name="Go on there").click()
+    page.get_by_role("button", name="Reset").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox").fill(BAD)
-    dialog.get_by_role("button", name="Go on there").click()
+    dialog.get_by_role("button", name="Reset").click()
     page.wait_for_url(re.compile(r"/groups/[^?]*$"))
     expect(page.locator("#partitions tbody tr").first.locator("td").nth(2)).to_have_text("0")
     assert ask(broker.places.http, "GET", f"/v1/groups/{quote(BAD, safe='')}")[0] == 200

@@ -101,7 +101,7 @@ class Watch:
 
 
 async def coordinator(client: Client) -> int:
-    link = GroupLink(client._core.asking, "readers")
+    link = GroupLink(client._core.router, "readers")
     return await link._find(10.0)
 
 

@@ -79,9 +79,9 @@ def test_a_queue_is_made_described_changed_and_deleted(served: Served) -> None:
 
 @pytest.mark.parametrize("ask", [get, post])
 def test_any_text_goes_there_and_back(served: Served, ask: object) -> None:
-    asking = get if ask is get else post
-    path = create(served, f"any-text-{asking.__name__}")
-    sent = asking(
+    router = get if ask is get else post
+    path = create(served, f"any-text-{router.__name__}")
+    sent = router(
         served,
         "SendMessage",
         path,
@@ -94,7 +94,7 @@ def test_any_text_goes_there_and_back(served: Served, ask: object) -> None:
         MessageAttribute__2__Value__BinaryValue=base64.b64encode(bytes(range(256))).decode(),
     )
     assert sent.text("MD5OfMessageBody") == md5(ANY_TEXT.encode()).hexdigest()
-    found = asking(
+    found = router(
         served,
         "ReceiveMessage",
         path,
@@ -110,7 +110,7 @@ def test_any_text_goes_there_and_back(served: Served, ask: object) -> None:
     assert attributes["bytes"].text("DataType") == "Binary.raw"
     assert base64.b64decode(attributes["bytes"].text("BinaryValue")) == bytes(range(256))
     handle = found.text("ReceiptHandle")
-    assert asking(served, "DeleteMessage", path, ReceiptHandle=handle).status == 200
+    assert router(served, "DeleteMessage", path, ReceiptHandle=handle).status == 200
     assert counts(served.client(), served.url + path) == (0, 0, 0)
 
 

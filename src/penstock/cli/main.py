@@ -1,10 +1,10 @@
 """The `penstock` command.
 
 Rules of every command: what was asked for goes to stdout, talk goes to stderr. Exit code 0 is done,
-1 is a refusal or an error, told in one sentence that says what to do, and 2 is a command that was
-typed wrongly. A traceback is a bug of Penstock, never an answer. `--json` prints one document for
-programs; a command that streams prints one a line. Colour and progress bars only on a terminal, and
-no colour if NO_COLOR is set. Every help text ends with examples (see `examples.py`).
+1 is a refusal or an error, reported in one sentence that says what to do, and 2 is a command that
+was typed wrongly. A traceback is a bug of Penstock, never an answer. `--json` prints one document
+for programs; a command that streams prints one a line. Colour and progress bars only on a terminal,
+and no colour if NO_COLOR is set. Every help text ends with examples (see `examples.py`).
 
 The commands are in `program`. A broker is started by machines more often than by people, and what
 reads a command line well takes longer to load than the broker to start: so a plain `penstock serve`

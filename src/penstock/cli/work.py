@@ -66,7 +66,7 @@ class WorkFlags:
         Parameter(
             name=["--concurrency", "-c"],
             metavar="N",
-            help="How many messages each function works on at once, instead of what it says.",
+            help="Concurrent messages per function; overrides the function's own setting.",
         ),
     ] = None
     processes: Annotated[
@@ -91,11 +91,11 @@ class WorkFlags:
         float | None,
         Parameter(
             metavar="SECONDS",
-            help="How long to finish what is in hand when it is to end. [default: 30]",
+            help="Seconds that a stop waits for messages being worked on. [default: 30]",
         ),
     ] = None
     watch: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Show what the workers do.")
+        bool, Parameter(negative="", show_default=False, help="Show the progress of the workers.")
     ] = False
     json: Annotated[
         bool,
@@ -144,7 +144,7 @@ def work(
     *,
     flags: WorkFlags = PLAIN,
 ) -> int:
-    """Run the workers of an application until it is told to end.
+    """Run the workers of an application until a signal stops them.
 
     SIGTERM and Ctrl-C end it in good order: no new messages are taken, what is in hand is finished,
     the rest goes back to the queue uncounted. A second one ends it at once.

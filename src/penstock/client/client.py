@@ -110,7 +110,7 @@ class Client(GroupAdmin):
             channel = await self._open_channel()
             core = ClientCore(channel, self.settings, self._clock)
             if isinstance(channel, TcpChannel):
-                core.asking.tracing.server = channel.first_host
+                core.router.tracing.server = channel.first_host
             try:
                 async with asyncio.timeout(self.settings.timeout):
                     await self._meet(core)
@@ -126,10 +126,10 @@ class Client(GroupAdmin):
 
     async def _meet(self, core: ClientCore) -> None:
         """Find out who is there. If nobody can be reached at all, that is told at once."""
-        backoff = Backoff(random=core.asking.random)
+        backoff = Backoff(random=core.router.random)
         while True:
             try:
-                await core.directory.cluster(self.settings.attempt_timeout)
+                await core.metadata.cluster(self.settings.attempt_timeout)
                 return
             except OutcomeUnknown as error:  # A node that hangs; another one may not.
                 await asyncio.sleep(backoff.next(error))
@@ -226,7 +226,7 @@ class Client(GroupAdmin):
         return Topic(self._core, name, chosen, self._partitioner(partitioner))
 
     def _partitioner(self, choice: Partitioner | PartitionFunction | None) -> Partitioner:
-        return partitioner_for(choice, random=self._core.asking.random)
+        return partitioner_for(choice, random=self._core.router.random)
 
     def _shared(self, name: str) -> Queue[Any]:
         """The handle that `send` and `receive` use."""
@@ -282,7 +282,7 @@ class Client(GroupAdmin):
         `Subscription`."""
         chosen = codec_for(codec)  # type: ignore[call-overload]
         core = self._core
-        subscription = Subscription(core.asking, topics, chosen, SubscriptionOptions(**options))
+        subscription = Subscription(core.router, topics, chosen, SubscriptionOptions(**options))
         core.readers.add(subscription)
         return subscription
 
@@ -318,7 +318,7 @@ class Client(GroupAdmin):
         """Replay a topic from `start` to its end as it is now. Nobody's position moves."""
         chosen = codec_for(codec)  # type: ignore[call-overload]
         return read_records(
-            self._core.asking, topic, codec=chosen, start=start, end=end, partitions=partitions
+            self._core.router, topic, codec=chosen, start=start, end=end, partitions=partitions
         )
 
     # Publishing.
@@ -352,7 +352,7 @@ class Client(GroupAdmin):
 
     def raw_log(self) -> RawLog:
         """The log as it is stored, for programs that decode batches themselves: see `RawLog`."""
-        return RawLog(self._core.asking)
+        return RawLog(self._core.router)
 
     # Looking after things.
 
@@ -373,7 +373,7 @@ class Client(GroupAdmin):
         length_max      how many messages may wait before sending is refused
         settings        any other topic config by its name
         """
-        return await create_queue(self._core.asking, name, options)
+        return await create_queue(self._core.router, name, options)
 
     async def create_topic(
         self,
@@ -384,42 +384,42 @@ class Client(GroupAdmin):
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
         """Make a topic, with Kafka's configs by their names."""
-        asking = self._core.asking
-        await create_topic(asking, name, partitions, configs or {}, exist_ok=exist_ok)
-        return await describe_topic(asking, name)
+        router = self._core.router
+        await create_topic(router, name, partitions, configs or {}, exist_ok=exist_ok)
+        return await describe_topic(router, name)
 
     async def configure(self, name: str, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change the configs of a topic or queue; None takes one back to its default."""
-        return await configure_topic(self._core.asking, name, changes)
+        return await configure_topic(self._core.router, name, changes)
 
     async def add_partitions(self, name: str, total: int) -> TopicDescription:
         """Give a topic more partitions, `total` in all. Keys may move to others by that."""
-        return await add_partitions(self._core.asking, name, total)
+        return await add_partitions(self._core.router, name, total)
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Partitions and configs of a topic or queue."""
-        return await describe_topic(self._core.asking, name)
+        return await describe_topic(self._core.router, name)
 
     async def describe_queue(self, name: str) -> QueueDescription:
         """The same, with what its work groups have to do."""
-        return await describe_queue(self._core.asking, name)
+        return await describe_queue(self._core.router, name)
 
     async def topics(self) -> list[TopicSummary]:
         """All topics and queues, by name."""
-        return await list_topics(self._core.asking)
+        return await list_topics(self._core.router)
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic or queue with everything in it."""
-        await delete_topic(self._core.asking, name)
+        await delete_topic(self._core.router, name)
 
     async def delete_queue(self, name: str) -> None:
-        """The same."""
-        await delete_topic(self._core.asking, name)
+        """Delete a queue and its messages."""
+        await delete_topic(self._core.router, name)
 
     async def cluster(self) -> ClusterDescription:
         """Who is there."""
         core = self._core
-        info = await core.directory.cluster(self.settings.timeout)
+        info = await core.metadata.cluster(self.settings.timeout)
         return ClusterDescription(
             cluster_id=info.cluster_id,
             version=info.version,
@@ -438,7 +438,7 @@ class Client(GroupAdmin):
         It is looked for everywhere, or in the topics and queues named by `within`."""
         request = AskTrace(message, tuple(within))
         timeout = self.settings.timeout
-        return await self._core.asking.ask(request, TraceInfo, seconds=timeout)
+        return await self._core.router.ask(request, TraceInfo, seconds=timeout)
 
     def statistics(self) -> ClientStatistics:
         """What this client has done so far."""
@@ -456,8 +456,8 @@ class Client(GroupAdmin):
             rejected=counters.rejected,
             extended=counters.extended,
             leases_lost=counters.leases_lost,
-            retries=core.asking.retries,
-            waiting_bytes=core.lanes.room.taken,
+            retries=core.router.retries,
+            waiting_bytes=core.senders.budget.taken,
         )
 
 

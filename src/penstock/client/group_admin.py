@@ -52,15 +52,15 @@ class GroupAdmin(ABC):
 
     async def groups(self) -> list[GroupSummary]:
         """All consumer groups, by name."""
-        return await list_groups(self._core.asking)
+        return await list_groups(self._core.router)
 
     async def describe_group(self, name: str) -> GroupDescription:
         """Members and lag of a group."""
-        return await describe_group(self._core.asking, name)
+        return await describe_group(self._core.router, name)
 
     async def delete_group(self, name: str) -> None:
         """Forget a group that has no members, with how far it had got."""
-        await delete_group(self._core.asking, name)
+        await delete_group(self._core.router, name)
 
     async def reset_group(
         self,
@@ -72,21 +72,21 @@ class GroupAdmin(ABC):
     ) -> list[OffsetChange]:
         """Let a group without members go on from elsewhere: "earliest", "latest", a datetime, or
         offsets by partition. Without topics, in all it has read. A dry run only tells."""
-        return await reset_group(self._core.asking, name, to, topics=topics, dry_run=dry_run)
+        return await reset_group(self._core.router, name, to, topics=topics, dry_run=dry_run)
 
 
-async def list_groups(asking: RequestRouter) -> list[GroupSummary]:
+async def list_groups(router: RequestRouter) -> list[GroupSummary]:
     """All groups of the cluster, by name."""
-    answer = await asking.ask(AskGroups(), GroupRows)
+    answer = await router.ask(AskGroups(), GroupRows)
     return [
         GroupSummary(name=row.group, state=row.state, coordinator=row.coordinator)
         for row in answer.rows
     ]
 
 
-async def describe_group(asking: RequestRouter, name: str) -> GroupDescription:
+async def describe_group(router: RequestRouter, name: str) -> GroupDescription:
     """A group with its lag, or `UnknownGroup`."""
-    info = await asking.ask(AskGroup(name), GroupInfo)
+    info = await router.ask(AskGroup(name), GroupInfo)
     if info.state == _DEAD:
         raise UnknownGroup(f"there is no group {name}")
     return GroupDescription(
@@ -112,14 +112,14 @@ async def describe_group(asking: RequestRouter, name: str) -> GroupDescription:
     )
 
 
-async def delete_group(asking: RequestRouter, name: str) -> None:
+async def delete_group(router: RequestRouter, name: str) -> None:
     """Forget a group."""
-    link = GroupLink(asking, name)
-    await link.ask_until(DeleteGroup(name), Done, deadline=asking.deadline(None))
+    link = GroupLink(router, name)
+    await link.ask_until(DeleteGroup(name), Done, deadline=router.deadline(None))
 
 
 async def reset_group(
-    asking: RequestRouter,
+    router: RequestRouter,
     name: str,
     to: Start,
     *,
@@ -128,14 +128,14 @@ async def reset_group(
 ) -> list[OffsetChange]:
     """Let a group go on from elsewhere; what changes, partition by partition."""
     rule = StartRule(to)
-    group = await asking.ask(AskGroup(name), GroupInfo)
+    group = await router.ask(AskGroup(name), GroupInfo)
     if group.members:
         raise GroupNotEmpty(f"group {name} has members: stop them before it goes on elsewhere")
     before = {TopicPartition(one.topic, one.index): one.committed for one in group.partitions}
     names = {part.topic for part in before} if topics is None else set(_several(topics))
     if not names:
         raise InvalidRequest(f"group {name} has read nothing yet: say which topics are meant")
-    after = await _new_offsets(asking, names, rule)
+    after = await _new_offsets(router, names, rule)
     changes = [
         OffsetChange(
             topic=part.topic, partition=part.partition, before=before.get(part), after=offset
@@ -143,34 +143,34 @@ async def reset_group(
         for part, offset in sorted(after.items())
     ]
     if not dry_run:
-        await _write(asking, name, changes)
+        await _write(router, name, changes)
     return changes
 
 
 async def _new_offsets(
-    asking: RequestRouter, names: Iterable[str], rule: StartRule
+    router: RequestRouter, names: Iterable[str], rule: StartRule
 ) -> dict[TopicPartition, int]:
     """Where the group is to go on; partitions that are not among the offsets given stay out."""
-    deadline = asking.deadline(None)
+    deadline = router.deadline(None)
     parts: list[TopicPartition] = []
     for name in sorted(names):
-        info = await asking.find(name, NOTHING, deadline)
+        info = await router.find(name, NOTHING, deadline)
         parts += [TopicPartition(name, index) for index in range(len(info.leaders))]
     if rule.offsets is None:
-        return await find_offsets(asking, dict.fromkeys(parts, rule.time_ms), deadline=deadline)
+        return await find_offsets(router, dict.fromkeys(parts, rule.time_ms), deadline=deadline)
     given = {part: offset for part in parts if (offset := rule.offset_of(part)) is not None}
-    starts = await starts_of(asking, given, deadline=deadline)
-    ends = await ends_of(asking, given, deadline=deadline)
+    starts = await starts_of(router, given, deadline=deadline)
+    ends = await ends_of(router, given, deadline=deadline)
     return {part: min(max(offset, starts[part]), ends[part]) for part, offset in given.items()}
 
 
-async def _write(asking: RequestRouter, name: str, changes: Iterable[OffsetChange]) -> None:
-    deadline = asking.deadline(None)
+async def _write(router: RequestRouter, name: str, changes: Iterable[OffsetChange]) -> None:
+    deadline = router.deadline(None)
     offsets: list[OffsetToCommit] = []
     for change in changes:
-        info = await asking.find(change.topic, NOTHING, deadline)
+        info = await router.find(change.topic, NOTHING, deadline)
         offsets.append(OffsetToCommit(info.topic_id, change.partition, change.after))
-    link = GroupLink(asking, name)
+    link = GroupLink(router, name)
     request = CommitOffsets(name, tuple(offsets))
     try:
         answer = await link.ask_until(request, OffsetsCommitted, deadline=deadline)

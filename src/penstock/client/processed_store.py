@@ -72,7 +72,7 @@ class Transaction(Generic[ConnectionT_co]):
         """False: the message has had its effect already; do nothing, and acknowledge it."""
 
 
-class _Lane:
+class _LoopThreads:
     """Of one event loop: as many transactions at once as there are threads to end them.
 
     Without this bound, threads that wait for a lock could leave none for the commit that would
@@ -108,7 +108,9 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         self._turn: threading.Lock | None = None
         """Where there is one writer at a time: held from the beginning to the end."""
         self._idle: list[ConnectionT] = []
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+        self._threads_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopThreads] = (
+            WeakKeyDictionary()
+        )
         self._keeps = True
         """Whether connections are ours to keep."""
         self._new_ids = 0
@@ -132,9 +134,9 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
 
         Your own statements run where you call them. Where they are slow use `apply_async`, which
         runs all of it in a thread."""
-        lane = self._lane()
-        async with lane.turns:
-            begun = lane.threads.submit(self._begin, message)
+        pool = self._loop_threads()
+        async with pool.turns:
+            begun = pool.threads.submit(self._begin, message)
             try:
                 transaction = await asyncio.wrap_future(begun)
             except asyncio.CancelledError:
@@ -145,7 +147,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
                 yield transaction
                 keep = True
             finally:
-                ended = lane.threads.submit(self._end, transaction, keep=keep)
+                ended = pool.threads.submit(self._end, transaction, keep=keep)
                 await asyncio.wrap_future(ended)
 
     def apply(
@@ -161,9 +163,9 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         self, message: Identified, work: Callable[[Transaction[ConnectionT]], object]
     ) -> bool:
         """The same, all of it in a thread."""
-        lane = self._lane()
-        async with lane.turns:
-            return await asyncio.wrap_future(lane.threads.submit(self.apply, message, work))
+        pool = self._loop_threads()
+        async with pool.turns:
+            return await asyncio.wrap_future(pool.threads.submit(self.apply, message, work))
 
     # Looking and forgetting.
 
@@ -194,10 +196,10 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
     def close(self) -> None:
         """Close the connections and threads that were opened. Transactions must have ended."""
         with self._lock:
-            lanes = list(self._lanes.values())
-            self._lanes.clear()
-        for lane in lanes:
-            lane.threads.shutdown(wait=True)
+            senders = list(self._threads_by_loop.values())
+            self._threads_by_loop.clear()
+        for pool in senders:
+            pool.threads.shutdown(wait=True)
         self._drop_idle()
 
     def __enter__(self) -> Self:
@@ -255,12 +257,12 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         if not begun.cancelled() and begun.exception() is None:
             self._end(begun.result(), keep=False)
 
-    def _lane(self) -> _Lane:
+    def _loop_threads(self) -> _LoopThreads:
         loop = asyncio.get_running_loop()
         with self._lock:
-            if (lane := self._lanes.get(loop)) is None:
-                lane = self._lanes[loop] = _Lane(self._connections_max)
-        return lane
+            if (pool := self._threads_by_loop.get(loop)) is None:
+                pool = self._threads_by_loop[loop] = _LoopThreads(self._connections_max)
+        return pool
 
     def _forget_some(self, connection: ConnectionT) -> None:
         """Now and then, in a transaction of its own: a failure must not undo anybody's work."""

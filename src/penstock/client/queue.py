@@ -83,7 +83,7 @@ class Queue(Generic[T]):
         """The work group: workers of one group share the messages, each group gets them all."""
         self._core = core
         self._codec = codec
-        self._sender = Sender(name, codec, partitioner, core.lanes, create="queue")
+        self._sender = Sender(name, codec, partitioner, core.senders, create="queue")
         self._receiver = self._make_receiver()
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Queue(Generic[T]):
     def _make_receiver(self) -> Receiver[T]:
         core = self._core
         return Receiver(
-            self.name, self.group, self._codec, core.asking, core.settler, core.counters, core.clock
+            self.name, self.group, self._codec, core.router, core.settler, core.counters, core.clock
         )
 
     # Sending.
@@ -225,12 +225,12 @@ class Queue(Generic[T]):
 
         On a topic that is no queue, dead messages of a group that begins like this are kept aside,
         unless its config `share.dead.letter.policy` says otherwise."""
-        await begin_work(self._core.asking, self.name, self.group, start)
+        await begin_work(self._core.router, self.name, self.group, start)
 
     async def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
         """Where this work group stands in each partition, for readers by offset: what it has left
         to do, and how far they may read from their `offsets`."""
-        return await standings(self._core.asking, self.name, self.group, offsets or {})
+        return await standings(self._core.router, self.name, self.group, offsets or {})
 
     async def cover(
         self,
@@ -250,7 +250,7 @@ class Queue(Generic[T]):
         which counts its batches upwards, is heard once for each `batch` even if dead messages of it
         were delivered anew in between."""
         return await cover_range(
-            self._core.asking, self.name, self.group, partition, first, end, dead or {},
+            self._core.router, self.name, self.group, partition, first, end, dead or {},
             stream=stream, batch=batch,
         )  # fmt: skip
 
@@ -268,27 +268,27 @@ class Queue(Generic[T]):
 
         `states` are `ready`, `leased`, `delayed` and `dead`; `start` is an offset."""
         return await browse(
-            self._core.asking, self.name, self.group, self._codec,
+            self._core.router, self.name, self.group, self._codec,
             max_messages=max_messages, states=states, partition=partition, start=start,
         )  # fmt: skip
 
     async def stats(self) -> QueueStats:
         """How many messages are in which state."""
-        return await count(self._core.asking, self.name, self.group)
+        return await count(self._core.router, self.name, self.group)
 
     async def describe(self) -> QueueDescription:
         """Its partitions, configs and work groups."""
-        return await describe_queue(self._core.asking, self.name)
+        return await describe_queue(self._core.router, self.name)
 
     # Looking after it.
 
     async def create(self, **options: Unpack[QueueOptions]) -> QueueDescription:
         """Make it, with options as `Client.create_queue` takes them."""
-        return await create_queue(self._core.asking, self.name, options)
+        return await create_queue(self._core.router, self.name, options)
 
     async def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change its configs (`queue.*` and a topic's); None takes one back to its default."""
-        return await configure_topic(self._core.asking, self.name, changes)
+        return await configure_topic(self._core.router, self.name, changes)
 
     async def configure_group(
         self, group: str, **options: Unpack[GroupOptions]
@@ -305,17 +305,17 @@ class Queue(Generic[T]):
                         group inherit one again: `{"queue.lease.ms": None}`
 
         The settings of the group `queue` are the queue's own. Returns what the group goes by."""
-        return await configure_group(self._core.asking, self.name, group, options)
+        return await configure_group(self._core.router, self.name, group, options)
 
     async def group_settings(self, group: str | None = None) -> dict[str, GroupSetting]:
         """What a work group goes by, this handle's if none is named: each setting with where it
         comes from."""
         chosen = self.group if group is None else group
-        return await group_settings(self._core.asking, self.name, chosen)
+        return await group_settings(self._core.router, self.name, chosen)
 
     async def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""
-        return await purge(self._core.asking, self.name, self.group)
+        return await purge(self._core.router, self.name, self.group)
 
     async def redrive(
         self,
@@ -331,17 +331,17 @@ class Queue(Generic[T]):
         With `places`, a partition and an offset each as `peek` shows them and at most 10,000, only
         those. With `dry_run` nothing happens but counting."""
         begun = await redrive(
-            self._core.asking, self.name, to, rate, dry_run, places=places, group=self.group
+            self._core.router, self.name, to, rate, dry_run, places=places, group=self.group
         )
         return Redriven(self, *begun)
 
     async def move(self, move_id: str) -> MoveDescription:
         """How far a move is that `redrive` began."""
-        return await move_of(self._core.asking, self.name, move_id)
+        return await move_of(self._core.router, self.name, move_id)
 
     async def delete(self) -> None:
         """Remove it with everything in it."""
-        await delete_topic(self._core.asking, self.name)
+        await delete_topic(self._core.router, self.name)
 
 
 class Redriven:

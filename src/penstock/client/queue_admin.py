@@ -93,19 +93,19 @@ class GroupOptions(TypedDict, total=False):
     settings: Mapping[str, str | None]
 
 
-async def create_queue(asking: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
+async def create_queue(router: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
     """Make a queue."""
     given: dict[str, Any] = dict(options)
     partitions, exist_ok = given.pop("partitions", None), given.pop("exist_ok", False)
     configs = queue_configs(**given)
     await create_topic(
-        asking, name, 1 if partitions is None else partitions, configs, exist_ok=exist_ok
+        router, name, 1 if partitions is None else partitions, configs, exist_ok=exist_ok
     )
-    return await describe_queue(asking, name)
+    return await describe_queue(router, name)
 
 
 async def create_topic(
-    asking: RequestRouter,
+    router: RequestRouter,
     name: str,
     partitions: int | None,
     configs: Mapping[str, str],
@@ -117,7 +117,7 @@ async def create_topic(
     unknown = False
     while True:
         try:
-            info = await asking.ask(request, TopicInfo, harmless=False)
+            info = await router.ask(request, TopicInfo, harmless=False)
         except OutcomeUnknown:
             if unknown:
                 raise
@@ -126,33 +126,33 @@ async def create_topic(
         except TopicExists:
             if not exist_ok and not unknown:
                 raise
-            info = await asking.ask(AskTopic(name), TopicInfo)
-        asking.directory.note(info)
+            info = await router.ask(AskTopic(name), TopicInfo)
+        router.metadata.note(info)
         return info
 
 
 async def configure_topic(
-    asking: RequestRouter, name: str, changes: Mapping[str, str | None]
+    router: RequestRouter, name: str, changes: Mapping[str, str | None]
 ) -> TopicDescription:
     """Change configs."""
-    info = await asking.ask(ConfigureTopic(name, dict(changes)), TopicInfo)
-    asking.directory.note(info)
-    return await _described(asking, info)
+    info = await router.ask(ConfigureTopic(name, dict(changes)), TopicInfo)
+    router.metadata.note(info)
+    return await _described(router, info)
 
 
-async def add_partitions(asking: RequestRouter, name: str, total: int) -> TopicDescription:
+async def add_partitions(router: RequestRouter, name: str, total: int) -> TopicDescription:
     """More partitions."""
-    info = await asking.ask(AddPartitions(name, total), TopicInfo)
-    asking.directory.note(info)
-    return await _described(asking, info)
+    info = await router.ask(AddPartitions(name, total), TopicInfo)
+    router.metadata.note(info)
+    return await _described(router, info)
 
 
-async def delete_topic(asking: RequestRouter, name: str) -> None:
+async def delete_topic(router: RequestRouter, name: str) -> None:
     """Remove a topic or queue. Gone after a lost answer is gone."""
     unknown = False
     while True:
         try:
-            await asking.ask(DeleteTopic(name), Done, harmless=False)
+            await router.ask(DeleteTopic(name), Done, harmless=False)
         except OutcomeUnknown:
             if unknown:
                 raise
@@ -161,30 +161,30 @@ async def delete_topic(asking: RequestRouter, name: str) -> None:
         except UnknownTopic:
             if not unknown:
                 raise
-        asking.directory.forget(name)
+        router.metadata.forget(name)
         return
 
 
-async def list_topics(asking: RequestRouter) -> list[TopicSummary]:
+async def list_topics(router: RequestRouter) -> list[TopicSummary]:
     """All of them by name."""
-    answer = await asking.ask(AskTopics(), TopicRows)
+    answer = await router.ask(AskTopics(), TopicRows)
     return [
         TopicSummary(name=row.name, partitions=row.partitions, is_queue=row.is_queue)
         for row in answer.rows
     ]
 
 
-async def describe_topic(asking: RequestRouter, name: str) -> TopicDescription:
+async def describe_topic(router: RequestRouter, name: str) -> TopicDescription:
     """Partitions and configs of a topic or queue."""
-    return await _described(asking, await asking.ask(AskTopic(name), TopicInfo))
+    return await _described(router, await router.ask(AskTopic(name), TopicInfo))
 
 
-async def describe_queue(asking: RequestRouter, name: str) -> QueueDescription:
+async def describe_queue(router: RequestRouter, name: str) -> QueueDescription:
     """The same with work groups."""
-    topic = await describe_topic(asking, name)
-    answer = await asking.ask(AskWorkGroups(name), WorkGroups)
+    topic = await describe_topic(router, name)
+    answer = await router.ask(AskWorkGroups(name), WorkGroups)
     groups = sorted({*answer.names, DEFAULT_WORK_GROUP})
-    stats = await asyncio.gather(*(count(asking, name, group) for group in groups))
+    stats = await asyncio.gather(*(count(router, name, group) for group in groups))
     return QueueDescription(
         name=topic.name,
         id=topic.id,
@@ -196,13 +196,13 @@ async def describe_queue(asking: RequestRouter, name: str) -> QueueDescription:
     )
 
 
-async def _described(asking: RequestRouter, info: TopicInfo) -> TopicDescription:
-    asking.directory.note(info)
+async def _described(router: RequestRouter, info: TopicInfo) -> TopicDescription:
+    router.metadata.note(info)
     parts = [TopicPartition(info.name, index) for index in range(len(info.leaders))]
-    deadline = asking.deadline(None)
+    deadline = router.deadline(None)
     starts, ends = await asyncio.gather(
-        find_offsets(asking, dict.fromkeys(parts, EARLIEST), deadline=deadline),
-        find_offsets(asking, dict.fromkeys(parts, LATEST), deadline=deadline),
+        find_offsets(router, dict.fromkeys(parts, EARLIEST), deadline=deadline),
+        find_offsets(router, dict.fromkeys(parts, LATEST), deadline=deadline),
     )
     return TopicDescription(
         name=info.name,
@@ -222,9 +222,9 @@ async def _described(asking: RequestRouter, info: TopicInfo) -> TopicDescription
     )
 
 
-async def count(asking: RequestRouter, name: str, group: str) -> QueueStats:
+async def count(router: RequestRouter, name: str, group: str) -> QueueStats:
     """Messages of a work group by state."""
-    answer = await asking.ask(Count(name, group), Counted)
+    answer = await router.ask(Count(name, group), Counted)
     counts = dict(answer.counts)
     counts.setdefault("ready", counts.get("visible", 0))  # A broker of release 0.1.
     counts.setdefault("leased", counts.get("in_flight", 0))
@@ -234,17 +234,17 @@ async def count(asking: RequestRouter, name: str, group: str) -> QueueStats:
     return QueueStats(**known, oldest_age=age)
 
 
-async def group_settings(asking: RequestRouter, name: str, group: str) -> dict[str, GroupSetting]:
+async def group_settings(router: RequestRouter, name: str, group: str) -> dict[str, GroupSetting]:
     """What a work group goes by."""
-    return _group_settings(await asking.ask(AskWorkSettings(name, group), WorkSettingRows))
+    return _group_settings(await router.ask(AskWorkSettings(name, group), WorkSettingRows))
 
 
 async def configure_group(
-    asking: RequestRouter, name: str, group: str, options: GroupOptions
+    router: RequestRouter, name: str, group: str, options: GroupOptions
 ) -> dict[str, GroupSetting]:
     """Change that."""
     changes = group_configs(**options)
-    return _group_settings(await asking.ask(ConfigureWork(name, group, changes), WorkSettingRows))
+    return _group_settings(await router.ask(ConfigureWork(name, group, changes), WorkSettingRows))
 
 
 def _group_settings(answer: WorkSettingRows) -> dict[str, GroupSetting]:
@@ -255,14 +255,14 @@ def _source(text: str) -> SettingSource:
     return next((one for one in get_args(SettingSource) if one == text), "default")
 
 
-async def purge(asking: RequestRouter, name: str, group: str) -> int:
+async def purge(router: RequestRouter, name: str, group: str) -> int:
     """Drop what is left to do."""
-    answer = await asking.ask(Purge(name, group), Done)
+    answer = await router.ask(Purge(name, group), Done)
     return answer.count
 
 
 async def redrive(
-    asking: RequestRouter,
+    router: RequestRouter,
     name: str,
     to: str | None,
     rate: int | None,
@@ -278,20 +278,20 @@ async def redrive(
     if places is not None and not chosen:
         return 0, ""  # To the broker no place means every place.
     request = Redrive(name, to or "", rate or 0, dry_run, chosen, group)
-    answer = await asking.ask(request, Redriven, harmless=dry_run)
+    answer = await router.ask(request, Redriven, harmless=dry_run)
     return answer.count, answer.move_id
 
 
-async def move_of(asking: RequestRouter, name: str, move_id: str) -> MoveDescription:
+async def move_of(router: RequestRouter, name: str, move_id: str) -> MoveDescription:
     """How far a move is."""
-    answer = await asking.ask(AskMove(name, move_id), MoveInfo)
+    answer = await router.ask(AskMove(name, move_id), MoveInfo)
     return MoveDescription(
         state=answer.state, moved=answer.moved, total=answer.total, failure=answer.failure
     )
 
 
 async def browse(
-    asking: RequestRouter,
+    router: RequestRouter,
     name: str,
     group: str,
     codec: Codec[T],
@@ -302,7 +302,7 @@ async def browse(
     start: int,
 ) -> list[PeekedMessage[T]]:
     """Look at messages of one partition, or of all, one after the other."""
-    info = await asking.ask(AskTopic(name), TopicInfo)
+    info = await router.ask(AskTopic(name), TopicInfo)
     wanted = () if states is None else tuple(old_state(current_state(one)) for one in states)
     indexes = range(len(info.leaders)) if partition is None else (partition,)
     found: list[PeekedMessage[T]] = []
@@ -311,6 +311,6 @@ async def browse(
         if left <= 0:
             break
         request = Browse(name, group, index, start, wanted, min(left, BROWSED_AT_ONCE))
-        answer = await asking.ask(request, Browsed)
+        answer = await router.ask(request, Browsed)
         found += [PeekedMessage(name, info.topic_id, index, row, codec) for row in answer.rows]
     return found

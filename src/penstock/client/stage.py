@@ -55,7 +55,7 @@ class _Waiting:
 
 
 class Stage:
-    """See the top of this module; made by `Client.open_stage`."""
+    """Made by `Client.open_stage`."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
@@ -75,12 +75,12 @@ class Stage:
         (`dedup_id`) do not count here: a publication is not repeated anyway."""
         timeout = options.pop("timeout", None)
         seconds = None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000
-        asking = self._core.asking
+        router = self._core.router
         template: Outgoing[Any] = Outgoing(None, **options)  # type: ignore[misc]
-        partitioner = partitioner_for(None, random=asking.random)
-        sender: Sender[Any] = Sender(topic, AUTO, partitioner, self._core.lanes, QUEUE)
-        deadline = asking.deadline(seconds)
-        info = await asking.find(topic, QUEUE, deadline)
+        partitioner = partitioner_for(None, random=router.random)
+        sender: Sender[Any] = Sender(topic, AUTO, partitioner, self._core.senders, QUEUE)
+        deadline = router.deadline(seconds)
+        info = await router.find(topic, QUEUE, deadline)
         given = bodies if isinstance(bodies, list | tuple) else list(bodies)
         for _, index, entry in sender.divide(given, template, info, deadline):
             records, count, base_ms, max_ms = pack_entries([entry], self._core.clock.wall_ms())
@@ -109,19 +109,19 @@ class Stage:
         waiting.task.add_done_callback(self._tasks.discard)
 
     async def _send(self, waiting: _Waiting, payload: memoryview, size: int) -> None:
-        asking = self._core.asking
+        router = self._core.router
 
         def make(info: TopicInfo) -> tuple[StageRequest, memoryview]:
             waiting.topic_id = info.topic_id
             return StageRequest(info.topic_id, waiting.index), payload
 
         try:
-            waiting.place, _ = await asking.ask_leader(
+            waiting.place, _ = await router.ask_leader(
                 waiting.topic,
                 waiting.index,
                 make,
                 StagedAt,
-                deadline=asking.deadline(None),
+                deadline=router.deadline(None),
                 create=NOTHING,
             )
         except Exception as error:  # noqa: BLE001 - told to whoever closes the stage.
@@ -159,14 +159,14 @@ async def publish(
     """See `Client.publish`."""
     if type(batch) is not int or not 0 <= batch <= BATCH_MAX:
         raise InvalidRequest(f"batch is {batch!r}; batches are numbered from 0 up.")
-    asking = core.asking
-    deadline = asking.deadline(timeout)
+    router = core.router
+    deadline = router.deadline(timeout)
     request = Publish(application, batch, owner, join_parts(staged))
-    answer = await asking.ask(request, Published, deadline=deadline)
+    answer = await router.ask(request, Published, deadline=deadline)
     return Publication(application, batch, answer.is_new)
 
 
 async def last_published(core: ClientCore, application: str) -> int | None:
     """See `Client.last_published`."""
-    answer = await core.asking.ask(AskPublished(application), LastPublished)
+    answer = await core.router.ask(AskPublished(application), LastPublished)
     return None if answer.batch == NOTHING_PUBLISHED else answer.batch

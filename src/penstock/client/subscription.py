@@ -67,12 +67,12 @@ class Subscription(Generic[T]):
     See the top of this module."""
 
     def __init__(
-        self, asking: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
+        self, router: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
     ) -> None:
         self.options = options
         """How it reads."""
-        self._asking = asking
-        self._reader: LogReader[T] = LogReader(asking, topics, codec, options)
+        self._router = router
+        self._reader: LogReader[T] = LogReader(router, topics, codec, options)
         weakref.finalize(self, self._reader.let_go).atexit = False
         self._out = self._reader.out
         self._places = self._reader.places
@@ -122,7 +122,7 @@ class Subscription(Generic[T]):
         self._out.finish()
         await self._reader.open()
         seconds = to_milliseconds(wait, "wait") / 1_000
-        spans = self._asking.tracing.on()
+        spans = self._router.tracing.on()
         began_ns = 0 if spans is None else spans.now_ns()
         until = asyncio.get_running_loop().time() + seconds
         found = await self._reader.fetch(max_records, until)
@@ -152,7 +152,7 @@ class Subscription(Generic[T]):
                 offsets[place] = offset
                 place.done = max(place.done, min(offset, place.position))
         seconds = None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000
-        return await committing.commit(offsets, deadline=self._asking.deadline(seconds))
+        return await committing.commit(offsets, deadline=self._router.deadline(seconds))
 
     async def committed(self) -> dict[TopicPartition, int | None]:
         """How far the group has got in the partitions of this member; None where it has not
@@ -163,7 +163,7 @@ class Subscription(Generic[T]):
         found: dict[TopicPartition, int | None] = dict.fromkeys(places.values())
         if places:
             request = AskCommitted(link.group, tuple(places))
-            deadline = self._asking.deadline(None)
+            deadline = self._router.deadline(None)
             answer = await link.ask_until(request, Committed, deadline=deadline)
             found |= {places[row.topic_id, row.index]: row.offset for row in answer.rows}
         return found
@@ -221,8 +221,8 @@ class Subscription(Generic[T]):
             if place.is_settled:
                 place.move(offset)
             else:
-                deadline = self._asking.deadline(None)
-                info = await self._asking.find(place.part.topic, NOTHING, deadline)
+                deadline = self._router.deadline(None)
+                info = await self._router.find(place.part.topic, NOTHING, deadline)
                 place.settle(info.topic_id, offset, None)
         self._reader.prefetch.interrupt(offsets)
 
@@ -286,4 +286,4 @@ class Subscription(Generic[T]):
         return reader.committing, reader.link
 
     async def _find(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return await find_offsets(self._asking, asked, deadline=self._asking.deadline(None))
+        return await find_offsets(self._router, asked, deadline=self._router.deadline(None))

@@ -50,7 +50,7 @@ class Topic(Generic[T]):
         """What it is called."""
         self._core = core
         self._codec = codec
-        self._sender = Sender(name, codec, partitioner, core.lanes, create="topic")
+        self._sender = Sender(name, codec, partitioner, core.senders, create="topic")
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r})"
@@ -100,7 +100,7 @@ class Topic(Generic[T]):
     ) -> AsyncIterator[Record[T]]:
         """All messages from `start` on, up to the end as it is now; nobody's position moves."""
         return read_records(
-            self._core.asking,
+            self._core.router,
             self.name,
             codec=self._codec,
             start=start,
@@ -112,22 +112,22 @@ class Topic(Generic[T]):
         """Read it, alone or as a member of a group, and go on as messages come: see
         `Subscription`."""
         subscription = Subscription(
-            self._core.asking, self.name, self._codec, SubscriptionOptions(**options)
+            self._core.router, self.name, self._codec, SubscriptionOptions(**options)
         )
         self._core.readers.add(subscription)
         return subscription
 
     async def ends(self) -> Mapping[int, int]:
         """The offset that the next message gets, by partition."""
-        deadline = self._core.asking.deadline(None)
-        info = await self._core.asking.find(self.name, "", deadline)
+        deadline = self._core.router.deadline(None)
+        info = await self._core.router.find(self.name, "", deadline)
         parts = [TopicPartition(self.name, index) for index in range(len(info.leaders))]
-        found = await ends_of(self._core.asking, parts, deadline=deadline)
+        found = await ends_of(self._core.router, parts, deadline=deadline)
         return {part.partition: offset for part, offset in found.items()}
 
     async def describe(self) -> TopicDescription:
         """Its partitions and configs."""
-        return await describe_topic(self._core.asking, self.name)
+        return await describe_topic(self._core.router, self.name)
 
     async def create(
         self,
@@ -136,18 +136,18 @@ class Topic(Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
-        """Make it."""
-        asking = self._core.asking
-        await create_topic(asking, self.name, partitions, configs or {}, exist_ok=exist_ok)
-        return await describe_topic(asking, self.name)
+        """Create the topic."""
+        router = self._core.router
+        await create_topic(router, self.name, partitions, configs or {}, exist_ok=exist_ok)
+        return await describe_topic(router, self.name)
 
     async def configure(self, changes: Mapping[str, str | None]) -> TopicDescription:
         """Change its configs; None takes one back to its default."""
-        return await configure_topic(self._core.asking, self.name, changes)
+        return await configure_topic(self._core.router, self.name, changes)
 
     async def delete(self) -> None:
         """Remove it with everything in it."""
-        await delete_topic(self._core.asking, self.name)
+        await delete_topic(self._core.router, self.name)
 
 
 def _seconds(timeout: Seconds | None) -> float | None:

@@ -1,1 +1,1 @@
-"""Words everybody uses: types, entries, errors, limits, the clock and record batches."""
+"""What all layers share: types, entries, errors, limits, the clock and record batches."""

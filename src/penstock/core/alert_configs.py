@@ -1,7 +1,7 @@
-"""What can be set on a topic about its alerts: the `alert.*` lines of the table, and their meaning.
+"""The `alert.*` configs of a topic: rows of the table of configs, and their meaning.
 
-What is not set here is as the broker's own settings have it (`[alerts]`). These only say when
-somebody is told; nothing that happens to messages depends on them.
+A config that is not set here is as the broker's own settings have it (`[alerts]`). These decide
+only when an alert fires; nothing that happens to messages depends on them.
 """
 
 import msgspec
@@ -36,14 +36,16 @@ ALERT_CONFIGS = (
     _levels(
         "alert.dead.letters",
         "1,100,1000",
-        "Above how many dead letters somebody is told; set it on the dead-letter queue if there"
-        " is one.",
+        "Number of dead letters above which an alert fires; set it on the dead-letter queue if"
+        " there is one.",
     ),
-    _levels("alert.depth", "10000,50000,off", "Above how many waiting messages somebody is told."),
+    _levels(
+        "alert.depth", "10000,50000,off", "Number of ready messages above which an alert fires."
+    ),
     _levels(
         "alert.error.rate.percent",
         "1,5,off",
-        "Above which share of failed deliveries somebody is told, in percent.",
+        "Share of failed deliveries above which an alert fires, in percent.",
     ),
     TopicConfig(
         name="alert.expected.rate",
@@ -53,18 +55,16 @@ ALERT_CONFIGS = (
         documentation="How many messages a second its workers should get done; 0: as many as was"
         " usual in the last hour.",
     ),
-    _levels(
-        "alert.lag", "1000,off,10000", "How many messages behind a consumer group somebody is told."
-    ),
+    _levels("alert.lag", "1000,off,10000", "Lag of a consumer group above which an alert fires."),
     _levels(
         "alert.no.consumers.ms",
         "off,60000,300000",
-        "After how many milliseconds without a worker, while messages wait, somebody is told.",
+        "Milliseconds without a worker, while messages are ready, after which an alert fires.",
     ),
     _levels(
         "alert.processing.rate.percent",
         "50,25,off",
-        "Below which share of the expected rate somebody is told, in percent.",
+        "Share of the expected rate below which an alert fires, in percent.",
     ),
 )
 """Sorted by name."""

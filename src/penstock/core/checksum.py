@@ -1,8 +1,8 @@
-"""CRC-32C, for everybody who needs it: the checksum of Kafka's batches and of our records.
+"""CRC-32C: the checksum of Kafka's batches and of our records.
 
-The package that computes it also finds out its own version and has a command line, and loading what
-those need takes a broker longer than to open its log. So of that package only the part is loaded
-that computes; under its own name, so that somebody else's `import crc32c` finds the same one.
+The package that computes it also determines its own version and has a command line, and importing
+what those need takes a broker longer than to open its log. So only the module that computes is
+imported, under its own name, so that another `import crc32c` finds the same one.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""What a message says, by headers, about how a queue is to handle it.
+"""Delivery headers: headers of a message that say how a queue is to deliver it.
 
-Anybody can write them: Kafka's producers as record headers, SQS through its own parameters, which
-become headers here. Names are fixed, values are ASCII. What cannot be read counts as not said: a
-message is never lost for a header.
+Any producer can write them: Kafka's as record headers, SQS's through its own parameters, which
+become headers here. Names are fixed, values are ASCII. A header that cannot be read is ignored: a
+message is never lost because of a header.
 
     penstock-priority         0 to 9, the higher the sooner; 4 if not said
     penstock-delay-ms         deliver no sooner than this after it was appended

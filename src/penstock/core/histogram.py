@@ -1,9 +1,9 @@
-"""How long things take: counts in fixed drawers, plain ints, read when somebody asks.
+"""A latency histogram: counts in fixed buckets, plain ints, read on demand.
 
 A histogram costs a search among its bounds and two additions. It is written by one thread at a time
 and read by any: what is read may lack the observation of this very moment, and nothing worse.
 
-    bounds   0.001   0.0025   0.005 …        the upper ends of the drawers, in seconds
+    bounds   0.001   0.0025   0.005 …        the upper ends of the buckets, in seconds
     counts      17       40       3 …   1    how many fell into each; the last is for all above
 """
 
@@ -61,8 +61,6 @@ class HistogramReading(msgspec.Struct, frozen=True):
 
 
 class Histogram:
-    """See the top of this module."""
-
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float] = REQUEST_BOUNDS) -> None:

@@ -1,5 +1,6 @@
 """Topics that the cluster keeps for itself. As with Kafka, their names begin with two underscores,
-and whoever lists topics or subscribes to a pattern does not get them unasked."""
+and lists of topics and pattern subscriptions leave them out by default.
+"""
 
 from typing import Final
 

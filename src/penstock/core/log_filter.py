@@ -1,8 +1,8 @@
-"""Which messages of a log somebody looks for: those that every condition given holds for.
+"""A filter of the messages of a log: a message passes if every given condition holds.
 
-Texts are looked for as parts, byte by byte, upper and lower case as they are: the same rule as that
-of a move (`core.move_filter`). A batch that is not compressed is passed over without being opened
-if the text does not occur in its bytes, which is what makes looking through a log bearable.
+Texts match in part, byte by byte and case-sensitively: the same rule as that of a move
+(`core.move_filter`). A batch that is not compressed is skipped without being opened if the text
+does not occur in its bytes, which makes scanning a log fast enough.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
-"""Which messages of a queue are meant: all that every condition given holds for.
+"""A filter of the messages that a move takes: a message passes if every given condition holds.
 
-Conditions are for whoever looks through a dead-letter queue: why a message died, where, when, and
-what it says. Texts are looked for as parts, byte by byte, upper and lower case as they are.
+Conditions are those of a search through a dead-letter queue: why a message died, where, when, and
+its content. Texts match in part, byte by byte and case-sensitively.
 """
 
 from functools import cached_property

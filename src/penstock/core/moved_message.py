@@ -1,21 +1,21 @@
 """What a message becomes when it is moved to another queue.
 
-It is a new message: what it says stays, what it asked of the queue it came from does not, for a
-delay or an id against duplicates has done its work. Group and priority go with it.
+It is a new message: its content stays, but its instructions to the queue that it came from do not,
+because a delay or a deduplication id has done its work. Group and priority stay.
 
-Moving is sending a copy and then taking the first one away, in two shards; whoever does it may die
-in between and is followed by another who does it again. So the copy says where it comes from, in
-one text, and a queue that has seen it lately passes over a second copy:
+A move sends a copy and then removes the original, in two shards; the mover may die in between, and
+its successor repeats the move. So the copy names its origin in one text, and a queue that has seen
+that text recently drops a second copy:
 
     penstock-origin    topic id in hex:partition:offset:work group:life
 
-A message may go the same way twice and be meant twice: it was delivered anew, or its queue was
-turned back. Its life is a time that is the same for whoever repeats a move, and another afterwards:
-when it died, or when it was first received.
+A message may be moved the same way twice on purpose: it was delivered again, or its queue was
+reset. Its life is a time that is the same for every repetition of one move, and another for the
+next: when it died, or when it was first received.
 
     to the dead letters    id and time of sending stay, headers say how it died
     out of them            with a new id and a new time, as if it had just been sent; a header
-                           says the id that it had at first
+                           has its first id
 """
 
 import msgspec

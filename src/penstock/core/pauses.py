@@ -1,7 +1,7 @@
-"""How long to wait before looking again at something that is mostly there in a moment.
+"""Growing pauses for polling something that is usually there in a moment (exponential back-off).
 
-The first pauses are short, so that nobody loses time who need not wait; later ones grow, so that
-whoever waits long costs nothing.
+The first pauses are short, so that a short wait stays short; later ones grow, so that a long wait
+costs nothing.
 """
 
 from collections.abc import Iterator

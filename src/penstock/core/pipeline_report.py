@@ -1,6 +1,6 @@
-"""What a running pipeline tells the cluster about itself, and where it is kept.
+"""The report that a running pipeline sends to the cluster, and where it is kept.
 
-Whoever runs a pipeline sends its report to the topic `__pipelines`, under the pipeline's name. The
+A pipeline's runner sends its report to the topic `__pipelines`, under the pipeline's name. The
 topic is compacted: the last report of each pipeline stays, also when the pipeline does not run any
 more or was killed, and every node can show it. Nothing else is kept about pipelines in a cluster.
 """

@@ -1,7 +1,7 @@
-"""The public names of the package, and where each is: imported when it is first asked for.
+"""The public names of the package, and the module of each: imported at the first use.
 
-`import penstock` costs nothing this way, and whoever needs only the command line, the broker or one
-of its modules does not pay for the client, the workers and all they need.
+`import penstock` costs nothing this way: a program that needs only the command line, the broker or
+one of its modules does not load the client, the workers and their dependencies.
 """
 
 import sys

@@ -1,11 +1,13 @@
-"""What a queue is told to do: the rules that decide while entries are applied.
+"""The rules of a queue that decide while entries are applied: order, visibility timeout (lease),
+retries, dead letters.
 
 Rules come from a topic's configs (`queue.*`) or from a share group's, and are written into the
-shard by a command: a decision in `apply` may rest on nothing that another replica might see
+shard by a command: a decision in `apply` may depend on nothing that another replica might see
 differently. Times are in milliseconds of log time.
 
-    QueueRules   of a partition: how its messages are told apart, ordered, bounded
-    WorkRules    of one work group: how long a lease lasts, what becomes of failures
+    QueueRules   of a partition: how its messages are identified, ordered, bounded
+    WorkRules    of one work group: how long a lease (visibility timeout) lasts, what happens to
+                 failures
 """
 
 from enum import IntEnum
@@ -71,7 +73,7 @@ class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """What counts for every work group of a partition. The order of fields is on disk."""
 
     cards: bool = False
-    """Messages say by headers how they are to be handled (see `core.card`)."""
+    """Messages say by headers how they are to be handled (see `core.delivery_headers`)."""
     fifo: bool = False
     """Messages of one group are delivered one after the other."""
     priorities: Priorities = Priorities.OFF

@@ -1,11 +1,12 @@
-"""What can be set on a topic as a queue: the `queue.*` lines of the table, and their meaning.
+"""The `queue.*` configs of a topic: rows of the table of configs, and their meaning.
 
-Every topic can be used as a queue; these say how. They come to three things: the rules that decide
-in the log (`QueueRules` for a partition, `WorkRules` for the work group that SQS and everybody who
-names none share), and what is done before and after it (bounds, dead letters, deletion).
+Every topic can be used as a queue; these configs say how. They become three things: the rules that
+decide in the log (`QueueRules` for a partition, `WorkRules` for the default work group, which SQS
+and requests without a group share), and the handling before and after it (bounds, dead letters,
+deletion).
 
-What is said twice is settled here, once: priority and deduplication are told by headers, so they
-imply that headers are read; "move" without a dead-letter topic leaves messages where they are.
+Configs that overlap are resolved here, once: priority and deduplication are given by headers, so
+they imply that headers are read; "move" without a dead-letter topic leaves messages where they are.
 """
 
 from enum import Enum

@@ -1,7 +1,7 @@
-"""How long one kind of thing takes, and when it last took long.
+"""How long one kind of operation takes, and when it last took long.
 
-The histogram says how often; the few long spans that are remembered say when, so that whoever had
-to wait at that time can be told what for. Times are handed in, as everywhere in these layers.
+The histogram counts; the few long spans that are kept have their times, so that a slow request of
+that time can be explained. Times are passed in, as everywhere in these layers.
 """
 
 from collections import deque

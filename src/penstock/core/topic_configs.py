@@ -2,8 +2,8 @@
 
 Names, defaults and ranges are Kafka's, because its users type them and its tools list them all. Not
 every one has a meaning here: there are no index files to size, and nothing to flush that a commit
-has not made durable. Those are accepted, checked and shown, and `acts` tells the truth about them:
-a topic that was made for Kafka can be made here, and a user can see what his wish is worth.
+has not made durable. Those are accepted, checked and shown, and `acts` says which have no effect: a
+topic that was made for Kafka can be made here, and its users can see what each config does.
 
 A topic holds the configs that were set on it, as text (`Mapping[str, str]`); whatever is not set
 has its default. `parse_topic_configs` turns them into `TopicSettings`, once per change of a topic,

@@ -1,4 +1,4 @@
-"""The small words everybody uses: ids and counters that must not be mixed up.
+"""The basic types: ids and counters that must not be mixed up.
 
 An `Index` counts entries of a shard's replicated log from 1; an `Offset` counts messages of one
 partition from 0. They are both integers and confusing them is the classic bug of this field, so the

@@ -102,7 +102,9 @@ class _Produce:
             self.context.count_error(INVALID_RECORD)
             return
         context = self.context
-        future = context.engine.topics.produce(topic, index, batch, self.acks, context.board.flow)
+        future = context.engine.topics.produce(
+            topic, index, batch, self.acks, context.port_state.flow
+        )
         if future.done():
             rows.append(self._row(topic, index, future))
             return
@@ -137,9 +139,9 @@ class _Produce:
     def _refusal(self, index: int, error: PenstockError, topic: "Topic | None") -> ProduceRow:
         code = produce_code(error)
         if isinstance(error, OutOfOrderSequence) and topic is not None:
-            board = self.context.board
-            now_ms = board.clock.monotonic_ms()
-            if board.sequence_gaps.will_close(topic.partitions[index], error, now_ms):
+            port_state = self.context.port_state
+            now_ms = port_state.clock.monotonic_ms()
+            if port_state.sequence_gaps.will_close(topic.partitions[index], error, now_ms):
                 code = NOT_ENOUGH_REPLICAS  # Of the codes that every client repeats, the mildest.
         self.failure = str(error)
         self.context.count_error(code)

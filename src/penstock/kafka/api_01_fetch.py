@@ -107,7 +107,7 @@ class _Fetch:
     )  # fmt: skip
 
     def __init__(self, request: Message, context: Context) -> None:
-        settings = context.board.settings
+        settings = context.port_state.settings
         self.context = context
         self.bytes_min: int = request.min_bytes
         self.bytes_max: int = min(request.max_bytes, settings.fetch_bytes_max)
@@ -151,13 +151,13 @@ class _Fetch:
         self.watch = context.engine.topics.watch(partitions, self._wake)
         self.timer = asyncio.get_running_loop().call_later(self.wait_ms / 1_000, self._give_up)
         self.parked_at = precise_seconds()
-        context.on_hurry = self._give_up
+        context.on_cancel = self._give_up
 
     # Looking.
 
     def _look(self) -> None:
         """Read what there is, as far as the bounds allow."""
-        bytes_max = min(self.bytes_max, self.context.board.fetch_allowance())
+        bytes_max = min(self.bytes_max, self.context.port_state.fetch_allowance())
         for _, parts in self.topics:
             for part in parts:
                 if not part.code:
@@ -221,8 +221,8 @@ class _Fetch:
 
     def _hold(self) -> None:
         """Keep what was read, so that the next look goes on behind it."""
-        board = self.context.board
-        board.fetches_held_bytes += self.got_bytes - self.held_bytes
+        port_state = self.context.port_state
+        port_state.fetches_held_bytes += self.got_bytes - self.held_bytes
         self.held_bytes = self.got_bytes
         if not self.got_bytes:
             return
@@ -252,8 +252,8 @@ class _Fetch:
         except Exception as error:  # noqa: BLE001
             self.context.fail(error)
             return
-        board = self.context.board
-        if self._is_enough() or board.fetches_held_bytes > limits.KAFKA_FETCHES_HELD_BYTES_MAX:
+        port_state = self.context.port_state
+        if self._is_enough() or port_state.fetches_held_bytes > limits.KAFKA_FETCHES_HELD_BYTES_MAX:
             self._answer()
         else:
             self._hold()
@@ -267,7 +267,7 @@ class _Fetch:
         if self.timer is not None:
             self.timer.cancel()
         context = self.context
-        context.board.fetches_held_bytes -= self.held_bytes
+        context.port_state.fetches_held_bytes -= self.held_bytes
         if not context.abandoned:
             self._count()
         rows = [(key, [part.row() for part in parts]) for key, parts in self.topics]
@@ -278,7 +278,7 @@ class _Fetch:
         )
 
     def _count(self) -> None:
-        delivered = self.context.board.flow.delivered
+        delivered = self.context.port_state.flow.delivered
         for _, parts in self.topics:
             for part in parts:
                 if part.messages and part.topic is not None:

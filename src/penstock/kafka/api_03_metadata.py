@@ -52,7 +52,7 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
     )
-    known = context.board.metadata_cache.find(engine, question)
+    known = context.port_state.metadata_cache.find(engine, question)
     if known is not None:
         return known
     places = brokers(engine)
@@ -79,7 +79,7 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
         return answer
     body = bytearray()
     context.codec.write_body(answer, body)
-    context.board.metadata_cache.keep(question, bytes(body))
+    context.port_state.metadata_cache.keep(question, bytes(body))
     return bytes(body)
 
 

@@ -46,7 +46,7 @@ def _row(key: str, key_type: int, context: Context) -> dict[str, object]:
     engine = context.engine
     if key_type == _TRANSACTION:
         text = "transactions are not served by this broker"
-        context.board.complain(f"client {context.client_id} asks for transaction {key}: {text}")
+        context.port_state.warn(f"client {context.client_id} asks for transaction {key}: {text}")
         return _refusal(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text, context)
     if key_type not in (_GROUP, _SHARE):
         text = f"key type {key_type} is not served by this broker"

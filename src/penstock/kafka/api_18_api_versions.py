@@ -24,7 +24,7 @@ async def handle(request: Message, context: Context) -> Answer:  # noqa: ARG001
     return {
         "api_keys": [
             {"api_key": api.key, "min_version": api.advertised[0], "max_version": api.advertised[1]}
-            for api in context.board.apis.values()
+            for api in context.port_state.apis.values()
         ],
         "supported_features": [
             {"name": name, "min_version": 0, "max_version": version}

@@ -16,7 +16,7 @@ from penstock.kafka.error_codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 async def handle(request: Message, context: Context) -> Answer:
     """A producer id that nobody had before."""
     if request.transactional_id is not None:
-        context.board.complain(
+        context.port_state.warn(
             f"client {context.client_id} wants the transactional id {request.transactional_id};"
             " transactions are not served"
         )

@@ -121,7 +121,7 @@ async def _elect(
         return _Outcome.NOT_NEEDED
     if not leads or not replicas or replicas[0] not in engine.topics.alive():
         return _Outcome.NOT_UP
-    cluster = context.board.cluster
+    cluster = context.port_state.cluster
     if cluster is None:
         return Unavailable("this port cannot change leaders; they settle by themselves")
     try:

@@ -62,7 +62,9 @@ def start(frame: bytearray, position: int, context: Context) -> None:
             }
         )  # fmt: skip
         return
-    context.board.share_sessions.carry_out(_ShareFetch(session, request, context).run(), context)
+    context.port_state.share_sessions.carry_out(
+        _ShareFetch(session, request, context).run(), context
+    )
 
 
 def begin(request: Message, context: Context) -> ShareSession:
@@ -79,7 +81,7 @@ def begin(request: Message, context: Context) -> ShareSession:
     if epoch == NEW_EPOCH and acknowledges:
         text = "the first request of a share session has nothing to acknowledge"
         raise SessionRefused(INVALID_REQUEST, text)
-    sessions = context.board.share_sessions
+    sessions = context.port_state.share_sessions
     session = sessions.begin(request.group_id, request.member_id, epoch, context.connection)
     if epoch != FINAL_EPOCH:
         session.read(asked)
@@ -105,7 +107,7 @@ class _ShareFetch:
         self._keys: dict[PartitionId, PartitionKey] = {}
         self._hurried = False
         self._acquisition: Acquisition | None = None
-        context.on_hurry = self._hurry
+        context.on_cancel = self._hurry
 
     async def run(self) -> None:
         """Carry the request out and answer it."""
@@ -113,7 +115,7 @@ class _ShareFetch:
         async with session.taking_turns():
             acknowledged = await acknowledge(session, self._request, context)
             if self._is_last:
-                await context.board.share_sessions.close(session)
+                await context.port_state.share_sessions.close(session)
             elif self._request.max_records > 0 and not self._request.is_renew_ack:
                 session.hurry = self._hurry
                 polled = begin_parking()
@@ -130,13 +132,13 @@ class _ShareFetch:
 
     async def _receive(self) -> None:
         """Lease what there is; if that is nothing, wait for something."""
-        session, request, board = self._session, self._request, self._context.board
+        session, request, port_state = self._session, self._request, self._context.port_state
         places = self._places()
         is_answered_now = session.is_pressed or self._hurried or self._has_news(self._failures)
-        wait_ms = min(request.max_wait, board.settings.connection_idle_ms)
+        wait_ms = min(request.max_wait, port_state.settings.connection_idle_ms)
         limits = AcquireLimits(
             messages=request.max_records,
-            bytes=min(request.max_bytes, board.fetch_allowance()),
+            bytes=min(request.max_bytes, port_state.fetch_allowance()),
             wait_ms=0 if is_answered_now else wait_ms,
             whole_batches=True,
         )
@@ -155,7 +157,7 @@ class _ShareFetch:
         self._failures |= self._failed(acquisition.problems)
         for partition, error in acquisition.problems.items():
             if isinstance(error, NotLeader):
-                board.share_sessions.lead_lost(session, self._keys[partition])
+                port_state.share_sessions.lead_lost(session, self._keys[partition])
         session.told = {key: code for key, (code, _) in self._failures.items()}
         if leases:
             session.rotate(self._keys[leases[-1].partition])
@@ -203,7 +205,7 @@ class _ShareFetch:
         now_ms = self._engine.topics.clock.wall_ms()
         for run in runs:
             session.has(key, Lease(run.first, run.end, lease.epoch, lease.until_ms), now_ms)
-        self._context.board.flow.delivered(lease.topic.name, lease.messages)
+        self._context.port_state.flow.delivered(lease.topic.name, lease.messages)
         records = b"".join(piece.batch.data for piece in lease.pieces or ())
         self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, runs))}
 

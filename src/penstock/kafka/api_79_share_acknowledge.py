@@ -27,7 +27,7 @@ from penstock.kafka.share_sessions import (
 def start(frame: bytearray, position: int, context: Context) -> None:
     """Find the session now, in the order in which requests came; the rest takes a while."""
     request = context.decode(frame, position)
-    sessions = context.board.share_sessions
+    sessions = context.port_state.share_sessions
     epoch = request.share_session_epoch
     try:
         if epoch == NEW_EPOCH:
@@ -50,7 +50,7 @@ async def _run(session: ShareSession, request: Message, context: Context) -> Non
     async with session.taking_turns():
         acknowledged = await acknowledge(session, request, context)
         if request.share_session_epoch == FINAL_EPOCH:
-            await context.board.share_sessions.close(session)
+            await context.port_state.share_sessions.close(session)
     rows = ShareRows(context)
     asked = [
         (TopicId(topic.topic_id), one.partition_index)

@@ -16,8 +16,8 @@ Pushing back. No further request is looked at while the client does not read its
 many requests or bytes are under way, here or on all connections: reading pauses, and TCP tells the
 client.
 
-The native protocol shares the port (`board.guests`): a connection that begins with its greeting is
-handed over, and this object has nothing more to do with it.
+The native protocol shares the port (`port_state.native_listener`): a connection that begins with
+its greeting is handed over, and this object has nothing more to do with it.
 
 A client that sends what is no request, or asks for what is not served, is disconnected with a line
 in the log, as Kafka does it; so is one whose request makes us fail, and the others go on.
@@ -50,10 +50,8 @@ _JOINED_BYTES_MAX: Final = 16 * limits.KIB
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the top of this module."""
-
-    def __init__(self, board: PortState) -> None:
-        self.board = board
+    def __init__(self, port_state: PortState) -> None:
+        self.port_state = port_state
         self.client_host = ""
         self.requests = 0
         """How many have come; the sweep compares it to find who is silent."""
@@ -98,33 +96,35 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(name, tuple):
             self.client_host = str(name[0])
             self._client = f"{name[0]}:{name[1]}"
-        board = self.board
-        present = len(board.connections) + (len(board.guests) if board.guests is not None else 0)
-        if present >= board.settings.connections_max:
-            board.refused += 1
-            board.complain(
+        port_state = self.port_state
+        present = len(port_state.connections) + (
+            len(port_state.native_listener) if port_state.native_listener is not None else 0
+        )
+        if present >= port_state.settings.connections_max:
+            port_state.refused += 1
+            port_state.warn(
                 f"Kafka client {self._client} was refused: there are {present}"
                 " connections, as many as may be"
             )
             transport.abort()
             return
-        board.accepted += 1
-        board.connections.add(self)
-        self.active_ms = board.clock.monotonic_ms()
+        port_state.accepted += 1
+        port_state.connections.add(self)
+        self.active_ms = port_state.clock.monotonic_ms()
         transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         if self._frame is None:
-            return self.board.landing
+            return self.port_state.landing
         return memoryview(self._frame)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.board.bytes_in += nbytes
+        self.port_state.bytes_in += nbytes
         if self._lingering:
             return
         frame = self._frame
         if frame is None:
-            self._take(self.board.landing[:nbytes])
+            self._take(self.port_state.landing[:nbytes])
             return
         self._filled += nbytes
         if self._filled == len(frame):
@@ -146,10 +146,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._closed = True
-        board = self.board
-        board.leave(self)
-        board.answers_unsent_bytes -= self._ordered_bytes + self._buffered_bytes
-        board.release(self._under_way_bytes)
+        port_state = self.port_state
+        port_state.leave(self)
+        port_state.answers_unsent_bytes -= self._ordered_bytes + self._buffered_bytes
+        port_state.release(self._under_way_bytes)
         self._release_frame()
         self._rest = b""
         self._queue.clear()
@@ -158,8 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         under_way, self._under_way = self._under_way, deque()
         for context in under_way:
             context.abandoned = True
-            if context.on_hurry is not None:
-                context.on_hurry()
+            if context.on_cancel is not None:
+                context.on_cancel()
 
     # Receiving.
 
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._rest:
             view = memoryview(self._rest + view)
             self._rest = b""
-        if not self.requests and self._is_guest(view):
+        if not self.requests and self._is_native(view):
             return
         position, end = 0, len(view)
         # The API key is wanted too: it decides how long a request may be.
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             if position > end:
                 self._begin_frame(length, view[start:])
                 return
-            self.board.requests_held_bytes += length
+            self.port_state.requests_held_bytes += length
             self._serve(bytearray(view[start:position]))
             if self._closed:
                 return
@@ -192,23 +192,25 @@ class Connection(asyncio.BufferedProtocol):
         if self._must_wait():
             self._pause_reading()
 
-    def _is_guest(self, view: memoryview) -> bool:
+    def _is_native(self, view: memoryview) -> bool:
         """Whether the first bytes are, or may become, the greeting of another protocol that shares
         the port: then the connection is its, and what follows is none of ours."""
-        guests = self.board.guests
-        if guests is None or not guests.magic.startswith(bytes(view[: len(guests.magic)])):
+        native_listener = self.port_state.native_listener
+        if native_listener is None or not native_listener.magic.startswith(
+            bytes(view[: len(native_listener.magic)])
+        ):
             return False
-        if len(view) < len(guests.magic):
+        if len(view) < len(native_listener.magic):
             self._rest = bytes(view)
         elif self._transport is not None:
             transport, self._transport = self._transport, None
             self._closed = True
-            self.board.leave(self)
-            guests.adopt(transport, view)
+            self.port_state.leave(self)
+            native_listener.take_over(transport, view)
         return True
 
     def _accepts_length(self, length: int, key: int) -> bool:
-        bound = self.board.settings.request_bytes_max
+        bound = self.port_state.settings.request_bytes_max
         if key != _PRODUCE_KEY:
             bound = min(bound, limits.KAFKA_CONTROL_REQUEST_BYTES_MAX)
         if _HEADER.size <= length <= bound:
@@ -224,12 +226,12 @@ class Connection(asyncio.BufferedProtocol):
         self._frame = frame = bytearray(min(length, limits.KAFKA_FRAME_STEP_BYTES))
         frame[: len(first)] = first
         self._filled = len(first)
-        self.board.requests_held_bytes += len(frame)
+        self.port_state.requests_held_bytes += len(frame)
 
     def _fill_on(self, frame: bytearray) -> None:
         """The buffer is full: serve the request, or make room for more of it."""
         if len(frame) < self._frame_bytes:
-            if self.board.is_full:
+            if self.port_state.is_full:
                 self._pause_reading()
                 self._wait_for_room()
             else:
@@ -245,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         size = min(self._frame_bytes, 2 * len(frame))
         self._frame = bytearray(size)
         self._frame[: len(frame)] = frame
-        self.board.requests_held_bytes += size - len(frame)
+        self.port_state.requests_held_bytes += size - len(frame)
 
     def _must_wait(self) -> bool:
         """Whether the next request has to wait; whoever ends the reason calls `continue_soon`."""
@@ -257,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._ordered_bytes >= limits.KAFKA_CONNECTION_UNSENT_BYTES_MAX
         ):
             return True
-        if self.board.is_full:
+        if self.port_state.is_full:
             self._wait_for_room()
             return True
         return False
@@ -265,8 +267,8 @@ class Connection(asyncio.BufferedProtocol):
     def _wait_for_room(self) -> None:
         if not self._waits_for_room:
             self._waits_for_room = True
-            self.board.throttled += 1
-            self.board.waiting.append(self)
+            self.port_state.throttled += 1
+            self.port_state.waiting.append(self)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._reading_paused:
@@ -285,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
         frame = self._frame
         if frame is not None:
             if self._filled == len(frame):
-                if self.board.is_full:
+                if self.port_state.is_full:
                     self._wait_for_room()
                     return
                 self._grow(frame)
@@ -301,11 +303,11 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         self.requests += 1
         key, version, correlation_id, client_bytes = _HEADER.unpack_from(frame)
-        api = self.board.apis.get(key)
+        api = self.port_state.apis.get(key)
         if api is None:
             self._drop_frame(frame, f"API {key} is not served")
             return
-        self.board.requests[key] += 1
+        self.port_state.requests[key] += 1
         first, last = api.served
         if not first <= version <= last:
             if key == _API_VERSIONS_KEY and version > last:
@@ -319,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             position = _HEADER.size + max(client_bytes, 0)
             client_id = self._name(frame[_HEADER.size : position])
-            if version >= self.board.flexible_from[key]:
+            if version >= self.port_state.flexible_from[key]:
                 position = skip_tags(frame, position)
         except (IndexError, UnicodeDecodeError, MalformedRequest) as error:
             self._drop_frame(frame, f"{api.name} version {version} with a bad header: {error}")
@@ -356,7 +358,7 @@ class Connection(asyncio.BufferedProtocol):
         context = self._under_way[-1]
         keys = [
             {"api_key": api.key, "min_version": api.advertised[0], "max_version": api.advertised[1]}
-            for api in self.board.apis.values()
+            for api in self.port_state.apis.values()
         ]
         context.count_error(_UNSUPPORTED_VERSION)
         context.answer({"error_code": _UNSUPPORTED_VERSION, "api_keys": keys})
@@ -388,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"{context.api.name} failed: {type(error).__name__}: {error}")
 
     def _drop_frame(self, frame: bytearray, reason: str) -> None:
-        self.board.release(len(frame))
+        self.port_state.release(len(frame))
         self.close(reason)
 
     # Answering.
@@ -408,7 +410,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._count_ordered(sum(map(len, finished.buffers)))
         self._under_way_bytes -= finished.frame_bytes
-        self.board.release(finished.frame_bytes)
+        self.port_state.release(finished.frame_bytes)
         if self._reading_paused:
             self.continue_soon()
         if self._retiring and not under_way:
@@ -417,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, ready: list[Buffer]) -> None:
         """Answers leave at the end of the loop's turn, all with one call to the system."""
         if not self._outgoing:
-            self.board.flush_soon(self)
+            self.port_state.flush_soon(self)
         self._outgoing += ready
 
     def flush(self) -> None:
@@ -425,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
         outgoing, self._outgoing = self._outgoing, []
         if outgoing and self._transport is not None and not self._closed:
             size = sum(map(len, outgoing))
-            self.board.bytes_out += size
+            self.port_state.bytes_out += size
             if size <= _JOINED_BYTES_MAX:
                 self._transport.write(b"".join(outgoing))
             else:
@@ -435,13 +437,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _count_ordered(self, more_bytes: int) -> None:
         self._ordered_bytes += more_bytes
-        self.board.answers_unsent_bytes += more_bytes
+        self.port_state.answers_unsent_bytes += more_bytes
 
     def _count_buffered(self) -> None:
         now = 0
         if self._writing_paused and self._transport is not None:
             now = self._transport.get_write_buffer_size()
-        self.board.answers_unsent_bytes += now - self._buffered_bytes
+        self.port_state.answers_unsent_bytes += now - self._buffered_bytes
         self._buffered_bytes = now
 
     # Ending.
@@ -450,8 +452,8 @@ class Connection(asyncio.BufferedProtocol):
         """Disconnect the client, with one line in the log."""
         if self._transport is not None and not self._closed:
             self._closed = True
-            self.board.faulted += 1
-            self.board.complain(f"Kafka client {self._client} was disconnected: {reason}")
+            self.port_state.faulted += 1
+            self.port_state.warn(f"Kafka client {self._client} was disconnected: {reason}")
             self._transport.abort()
 
     def retire(self) -> None:
@@ -459,8 +461,8 @@ class Connection(asyncio.BufferedProtocol):
         self._retiring = True
         self._pause_reading()
         for context in list(self._under_way):
-            if context.on_hurry is not None:
-                context.on_hurry()
+            if context.on_cancel is not None:
+                context.on_cancel()
         if not self._under_way:
             self._close_in_order()
 
@@ -483,7 +485,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release_frame(self) -> None:
         if self._frame is not None:
-            self.board.release(len(self._frame))
+            self.port_state.release(len(self._frame))
             self._frame = None
 
     def abort(self) -> None:
@@ -500,10 +502,10 @@ class Connection(asyncio.BufferedProtocol):
             number, since_ms = self._partial
             if number != self.requests:
                 self._partial = (self.requests, now_ms)
-            elif now_ms - since_ms >= self.board.settings.frame_ms_max:
+            elif now_ms - since_ms >= self.port_state.settings.frame_ms_max:
                 self.close(f"a request has been incomplete for {now_ms - since_ms} ms")
         elif self.requests != self.requests_seen or self._under_way:
             self.requests_seen = self.requests
             self.active_ms = now_ms
-        elif now_ms - self.active_ms >= self.board.settings.connection_idle_ms:
+        elif now_ms - self.active_ms >= self.port_state.settings.connection_idle_ms:
             self.retire()

@@ -2,7 +2,7 @@
 
 Answers leave a connection in the order in which its requests came, so a finished answer may have to
 wait for others; the connection sees to it. A context is finished exactly once. If its connection is
-lost first, `abandoned` turns true, `on_hurry` is called if it is set, and finishing does nothing.
+lost first, `abandoned` turns true, `on_cancel` is called if it is set, and finishing does nothing.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,19 @@ class Context:
     """What an API knows about a request besides its content."""
 
     __slots__ = (
-        "abandoned", "api", "began", "board", "buffers", "client_id", "connection",
-        "correlation_id", "engine", "frame_bytes", "on_hurry", "version", "waited",
+        "abandoned",
+        "api",
+        "began",
+        "buffers",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "engine",
+        "frame_bytes",
+        "on_cancel",
+        "port_state",
+        "version",
+        "waited",
     )  # fmt: skip
 
     def __init__(
@@ -39,8 +50,8 @@ class Context:
         frame_bytes: int,
     ) -> None:
         self.connection = connection
-        self.board: PortState = connection.board
-        self.engine: Engine = connection.board.engine
+        self.port_state: PortState = connection.port_state
+        self.engine: Engine = connection.port_state.engine
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
@@ -51,7 +62,7 @@ class Context:
         """For how many seconds it waited because its client wanted to."""
         self.buffers: list[Buffer] | None = None
         self.abandoned = False
-        self.on_hurry: Callable[[], None] | None = None
+        self.on_cancel: Callable[[], None] | None = None
         """Called when the answer is wanted at once: the port is closing or the client has gone."""
 
     @property
@@ -82,10 +93,10 @@ class Context:
             return
         assert self.buffers is None, f"{self.api.name} was answered twice"
         self.buffers = buffers
-        self.on_hurry = None
+        self.on_cancel = None
         ended = precise_seconds()
         took = ended - self.began - self.waited
-        self.board.histograms[self.api.key].observe(took)
+        self.port_state.histograms[self.api.key].observe(took)
         if took >= self.engine.topics.slow_requests.seconds:
             self._note_slow(ended)
         self.connection.send_finished(self)
@@ -123,4 +134,4 @@ class Context:
 
     def count_error(self, code: int) -> None:
         """Note an error code that goes into the answer, for the statistics."""
-        self.board.count_error(self.api.key, code)
+        self.port_state.count_error(self.api.key, code)

@@ -3,7 +3,7 @@
 A node that hears no leader hangs up on its clients, now and then for as long as that lasts. Clients
 ask the broker they talked to last who leads, and this one cannot tell: without a hint, a client of
 a leader that was cut off from its peers would stay with it until the network heals, while the
-others have long elected another one. Hung up on, it asks somebody else.
+others have long elected another one. Disconnected, the client asks another broker.
 """
 
 import asyncio
@@ -41,11 +41,16 @@ class KafkaListener:
         *,
         table: Mapping[int, Api] = TABLE,
         cluster: "Cluster | None" = None,
-        guests: NativeListener | None = None,
+        native_listener: NativeListener | None = None,
     ) -> None:
         """Without a `cluster`, leaders cannot be elected by request."""
-        self._board = PortState(
-            engine, table, settings or KafkaSettings(), engine.topics.clock, cluster, guests
+        self._port_state = PortState(
+            engine,
+            table,
+            settings or KafkaSettings(),
+            engine.topics.clock,
+            cluster,
+            native_listener,
         )
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -63,7 +68,7 @@ class KafkaListener:
         and a client that comes before would be told of a cluster without brokers."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self._board),
+            lambda: Connection(self._port_state),
             host,
             port,
             backlog=ACCEPT_BACKLOG,
@@ -84,41 +89,41 @@ class KafkaListener:
             self._sweeping.cancel()
         if self._server is not None:
             self._server.close()
-        for connection in list(self._board.connections):
+        for connection in list(self._port_state.connections):
             connection.retire()
         async with asyncio.TaskGroup() as closing:
             closing.create_task(self._wait_connections(grace_seconds))
-            if self._board.guests is not None:
-                closing.create_task(self._board.guests.close(grace_seconds))
-        await self._board.share_sessions.finish(RELEASE_SECONDS)
+            if self._port_state.native_listener is not None:
+                closing.create_task(self._port_state.native_listener.close(grace_seconds))
+        await self._port_state.share_sessions.finish(RELEASE_SECONDS)
         if self._server is not None:
             await self._server.wait_closed()
 
     async def _wait_connections(self, grace_seconds: float) -> None:
-        board = self._board
+        port_state = self._port_state
         try:
             async with asyncio.timeout(grace_seconds):
-                await board.wait_empty()
+                await port_state.wait_empty()
         except TimeoutError:
-            for connection in list(board.connections):
+            for connection in list(port_state.connections):
                 connection.abort()
-            await board.wait_empty()
+            await port_state.wait_empty()
 
     def sweep(self) -> None:
         """Close the connections that are idle or have been sending one request for too long; all
         of them, when it is time to hang up."""
-        now_ms = self._board.clock.monotonic_ms()
-        for connection in list(self._board.connections):
+        now_ms = self._port_state.clock.monotonic_ms()
+        for connection in list(self._port_state.connections):
             connection.sweep(now_ms)
-        self._board.share_sessions.sweep(now_ms)
-        if self._board.guests is not None:
-            self._board.guests.sweep(now_ms)
-        if not self._board.engine.topics.is_cut_off():
+        self._port_state.share_sessions.sweep(now_ms)
+        if self._port_state.native_listener is not None:
+            self._port_state.native_listener.sweep(now_ms)
+        if not self._port_state.engine.topics.is_cut_off():
             self._hang_up_wait_ms = HANG_UP_MS_MIN
         elif now_ms >= self._hang_up_ms:
             self._hang_up_ms = now_ms + self._hang_up_wait_ms
             self._hang_up_wait_ms = min(2 * self._hang_up_wait_ms, HANG_UP_MS_MAX)
-            for connection in list(self._board.connections):
+            for connection in list(self._port_state.connections):
                 connection.retire()
 
     def _sweep_again(self) -> None:
@@ -127,8 +132,8 @@ class KafkaListener:
 
     def statistics(self) -> KafkaStatistics:
         """Counters since the start, and what is under way."""
-        return self._board.statistics()
+        return self._port_state.statistics()
 
     def front_end(self) -> FrontEndStatistics:
         """The same, in the words that all front-ends share."""
-        return self._board.front_end()
+        return self._port_state.front_end()

@@ -16,7 +16,7 @@ class NativeListener(Protocol):
         """How many connections it has: they count as the port's."""
         ...
 
-    def adopt(self, transport: asyncio.Transport, first: memoryview) -> None:
+    def take_over(self, transport: asyncio.Transport, first: memoryview) -> None:
         """Take over a connection whose first bytes these are."""
         ...
 

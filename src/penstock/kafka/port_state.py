@@ -1,9 +1,9 @@
 """What all connections of a Kafka port share: the engine, the table, the bounds and the counters.
 
-Memory. Requests are held until they are answered. When all of them together are above their bound,
-connections stop reading where they are, in the middle of a request if need be, and go on in the
-order in which they stopped when there is room again. A request that stays incomplete is given up
-after a while, so that clients that send half of one cannot block the others for good.
+Back-pressure. Requests are held until they are answered. When all of them together exceed their
+bound, connections stop reading where they are, in the middle of a request if need be, and go on in
+the order in which they stopped when there is room again. A request that stays incomplete is given
+up after a while, so that clients that send half of one cannot block the others for good.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.kafka")
 
-COMPLAINTS_PER_SECOND_MAX = 10
+WARNINGS_PER_SECOND_MAX = 10
 """Lines about bad clients; what is above is only counted, or the log would be theirs to fill."""
 
 
@@ -75,10 +75,10 @@ class PortState:
         settings: KafkaSettings,
         clock: Clock,
         cluster: "Cluster | None" = None,
-        guests: NativeListener | None = None,
+        native_listener: NativeListener | None = None,
     ) -> None:
         self.engine = engine
-        self.guests = guests
+        self.native_listener = native_listener
         self.cluster = cluster
         self.apis = apis
         self.flexible_from = {key: api.flexible_from for key, api in apis.items()}
@@ -108,8 +108,8 @@ class PortState:
         self.waiting: deque[Connection] = deque()
         self._to_flush: list[Connection] = []
         self._empty: asyncio.Event | None = None
-        self._complaints = 0
-        self._complaints_second = 0
+        self._warnings = 0
+        self._warnings_second = 0
 
     def leave(self, connection: "Connection") -> None:
         """The connection is gone."""
@@ -156,16 +156,16 @@ class PortState:
         """Note an error code that was answered."""
         self.errors[key, code] += 1
 
-    def complain(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """One line about a client, unless there were too many this second."""
         second = self.clock.monotonic_ms() // 1_000
-        if second != self._complaints_second:
-            unsaid = self._complaints - COMPLAINTS_PER_SECOND_MAX
+        if second != self._warnings_second:
+            unsaid = self._warnings - WARNINGS_PER_SECOND_MAX
             if unsaid > 0:
                 log.warning("%d more lines about Kafka clients were left out", unsaid)
-            self._complaints_second, self._complaints = second, 0
-        self._complaints += 1
-        if self._complaints <= COMPLAINTS_PER_SECOND_MAX:
+            self._warnings_second, self._warnings = second, 0
+        self._warnings += 1
+        if self._warnings <= WARNINGS_PER_SECOND_MAX:
             # Clients choose names; what they choose must not look like lines of the log.
             plain = "".join(letter if letter.isprintable() else "?" for letter in text[:1_000])
             log.warning("%s", plain)

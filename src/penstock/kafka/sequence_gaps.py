@@ -1,4 +1,5 @@
-"""Gaps in the sequence of a producer that will close by themselves, if nobody makes a fuss.
+"""Gaps in the sequence of a producer that close by themselves if they are answered with a retriable
+error first.
 
 When a partition moves to another leader, librdkafka may send it the batches that it had not sent
 yet ahead of those it must send again: the old leader's refusal of those comes in on another thread

@@ -1,18 +1,18 @@
-"""What a member of a share group says about messages it has, settled.
+"""Settles what a member of a share group acknowledges.
 
 Acknowledgements come in batches: a range of offsets and either one type for all of it or one for
 each offset.
 
     type  Kafka's word  what happens
-    0     gap           there is no message at this offset: done with
+    0     gap           there is no message at this offset: done
     1     accept        done
-    2     release       deliver it again, to anybody
+    2     release       deliver it again, to any member
     3     reject        never deliver it again
-    4     renew         the lease begins anew (KIP-1222, version 2 on, in a request of its own)
+    4     renew         the lease starts again (KIP-1222, version 2 on, in a request of its own)
 
-The batches of a partition are settled together or not at all: whoever speaks of one message that it
-does not have is refused for all of them, with INVALID_RECORD_STATE. What is not stored any more,
-because its time was over, is passed over: nothing is left to settle.
+The batches of a partition are settled together or not at all: a request that names one message
+which the member does not have is refused for all of them, with INVALID_RECORD_STATE. Messages that
+are not stored any more, because their retention has ended, are ignored: nothing is left to settle.
 """
 
 import asyncio

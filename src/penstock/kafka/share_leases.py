@@ -2,8 +2,8 @@
 
 Kafka's share consumers acknowledge offsets; a work group settles leases, by their epoch. Between
 the two stands what a node remembers of what it has handed to a member: ranges of offsets, each with
-the epoch of its lease. They are sorted and do not overlap: whoever gets a message again has it by
-the newer lease only.
+the epoch of its lease. They are sorted and do not overlap: a member that gets a message again has
+it by the newer lease only.
 
 Leases end by themselves, and a member may never say a word about what it had. So what is over is
 forgotten, some time after, when more comes in.

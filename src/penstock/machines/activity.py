@@ -1,9 +1,9 @@
-"""What has happened in a work group since this replica began to apply entries: counts for people.
+"""Counters of a work group since this replica began to apply entries, for metrics and people.
 
 Every replica counts what it applies, and no snapshot holds it: nothing is ever decided by these
-numbers, and a node that starts again begins at nothing. Whoever wants to know what a *leader* has
-done compares readings of the time it led (see `engine.ledger`). All of it is counted by stretches
-of messages, as they are leased and settled, and never one by one.
+numbers, and a node that restarts begins at zero. What a *leader* has done is the difference of
+readings of the time it led (see `engine.inspection.delivery_counters`). All of it is counted by
+runs of messages, as they are leased and settled, and never one by one.
 """
 
 from collections import Counter

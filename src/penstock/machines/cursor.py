@@ -12,7 +12,7 @@ from penstock.core.types import Offset
 
 
 class Cursor:
-    """See the top of this module. `end` is the partition's next offset, asked for when needed."""
+    """`end` is the partition's next offset, asked for when needed."""
 
     __slots__ = ("_end", "_skipped", "_skips", "position")
 

@@ -1,11 +1,11 @@
-"""What appended messages say about how they are to be handled, read as the rules have it.
+"""Reads the delivery headers of appended messages, as the rules of the queue have it.
 
 The result is the same on every replica: it depends on the bytes of the log, the partition's rules
-and log time alone. What cannot be read counts as not said; a batch that cannot be opened at all has
-messages like all others.
+and log time alone. A header that cannot be read is ignored; a batch that cannot be opened at all
+has ordinary messages.
 
-Most batches need not be opened: without rules that ask for more, one that does not contain the
-beginning of a header's name anywhere has nothing to say.
+Most batches need not be opened: unless rules ask for more, a batch that contains the prefix of
+header names nowhere has no headers.
 """
 
 from hashlib import sha256

@@ -187,7 +187,6 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         return {} if queue is None else queue.groups
 
     def work(self, partition: PartitionId, group: str) -> Work | None:
-        """One of them."""
         queue = self._queues.get(partition)
         return None if queue is None else queue.groups.get(group)
 

@@ -44,8 +44,6 @@ def make_id(*parts: bytes) -> bytes:
 
 
 class RecentIds:
-    """See the top of this module."""
-
     __slots__ = ("_order", "_seen")
 
     def __init__(self, columns: IdColumns = NO_IDS) -> None:

@@ -1,19 +1,20 @@
-"""Who is next: the messages of a work group that can be delivered, in the order they should be.
+"""The delivery order of a work group: which ready message is next.
 
-Two orders share one face. They hold offsets and nothing that cannot be found out again from the
-runs, so they are not in snapshots.
+Two orders share one interface. They hold offsets and nothing that cannot be found out again from
+the runs, so they are not in snapshots.
 
-    Loose    standard queues: by offset. Message groups are tenants: who has the fewest messages in
-             flight is next, so that one who sends much delays himself and nobody else.
-    Lines    FIFO queues: the messages of a group stand in line. A line moves when nobody has a
-             message of it; a head that is delayed holds up the line behind it.
+    Loose    standard queues: by offset. Message groups are tenants: the tenant with the fewest
+    leased
+             messages is next, so that a tenant that sends much delays only itself.
+    Lines    FIFO queues: a queue per message group. A group goes on when none of its messages is
+             leased; a head that is delayed blocks the messages behind it.
 
 Within an order there are levels, one per priority. A level is chosen by `Turns`: the highest that
 has something, or, weighted, each as often as its weight says and none never.
 
 Heaps are corrected when they are looked at: an entry may be out of date, it is never missing. Who
-is next therefore follows from the runs alone, whatever happened before. Where nobody looks, heaps
-are made anew when they have grown to a multiple of the runs.
+is next therefore follows from the runs alone, whatever happened before. Heaps that are not read are
+rebuilt when they have grown to a multiple of the runs.
 """
 
 from collections import deque

@@ -1,18 +1,19 @@
-"""One work group on one partition: which messages are left to do, who has them, and until when.
+"""One work group on one partition: which messages are left to do, which are leased, and until when
+(SQS's visibility timeout).
 
     opened ─────────── start ───────────── cursor ───────────── end of the partition
-           all done          some left to        nobody has looked
-                             do: runs            at these yet
+           all done          some left to        not looked at
+                             do: runs            yet
 
-A message is waiting at first, without costing anything: everything from the cursor on is ready,
-never delivered, and looks like every other. So ten million waiting messages are one number. What is
-different has a run (see `run`): leased, failed before, delayed, dead, or, because of what it says
-itself (see `core.card`), to be delivered out of the order of offsets. Such messages may lie beyond
-the cursor, which then skips them.
+A message is ready at first, without costing anything: everything from the cursor on is ready,
+never delivered, and looks like every other. So ten million ready messages are one number. A message
+that differs has a run (see `run`): leased, failed before, delayed, dead, or, because of what it
+says itself (see `core.delivery_headers`), to be delivered out of the order of offsets. Such
+messages may lie beyond the cursor, which then skips them.
 
 A group that is opened at an old offset does not know what the messages there say: they were looked
 at when they were appended, and it was not there. Where the rules ask for it, it delivers nothing
-until it has been told (`recall`), piece by piece, by whoever can read them.
+until they have been read for it (`recall`), piece by piece, by the leader.
 
 Time is log time and comes in with each command. What is due (leases, delays, expiry) happens before
 the command itself, a bounded number of steps at a time.
@@ -52,7 +53,7 @@ DELIVERIES_REASON = "too many deliveries"
 
 
 class Work:
-    """See the top of this module. `end` is the partition's next offset, asked for when needed."""
+    """`end` is the partition's next offset, asked for when needed."""
 
     def __init__(
         self, opened: Offset, rules: WorkRules, queue: QueueRules, end: Callable[[], Offset]

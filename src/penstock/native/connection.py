@@ -32,7 +32,7 @@ from penstock.wire.requests import Request, Take
 from penstock.wire.stream import Frame, FrameStream
 
 if TYPE_CHECKING:
-    from penstock.native.listener import NativeGuests
+    from penstock.native.listener import NativeConnections
 
 log = logging.getLogger("penstock.native")
 
@@ -41,11 +41,9 @@ WAITING = (Fetch, JoinGroup, SyncGroup, Take)
 
 
 class NativeConnection(asyncio.BufferedProtocol):
-    """See the top of this module."""
-
-    def __init__(self, guests: "NativeGuests") -> None:
-        self._guests = guests
-        self._stream = FrameStream(guests.landing, limits.NATIVE_REQUEST_BYTES_MAX)
+    def __init__(self, listener: "NativeConnections") -> None:
+        self._listener = listener
+        self._stream = FrameStream(listener.landing, limits.NATIVE_REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._client = ""
         self._under_way: dict[int, tuple[asyncio.Future[Any], Request, int]] = {}
@@ -63,7 +61,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         self._client = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "?"
-        self._guests.connections.add(self)
+        self._listener.connections.add(self)
         self._transport.set_write_buffer_limits(high=limits.NATIVE_UNSENT_BYTES_MAX)
         self._transport.write(greet())
 
@@ -71,7 +69,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         return self._stream.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._guests.bytes_in += nbytes
+        self._listener.bytes_in += nbytes
         self._take(lambda: self._stream.received(nbytes))
 
     def feed(self, data: memoryview) -> None:
@@ -94,7 +92,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._transport = None
         for task, _, _ in self._under_way.values():
             task.cancel()
-        self._guests.leave(self)
+        self._listener.leave(self)
 
     # Serving.
 
@@ -116,12 +114,12 @@ class NativeConnection(asyncio.BufferedProtocol):
         if frame.kind is not Kind.REQUEST or frame.id in self._under_way:
             raise InvalidFrame(f"{frame.kind.name} {frame.id} where a new request was expected")
         request = codec.decode_request(frame.head)
-        self._guests.requests += 1
+        self._listener.requests += 1
         size = len(frame.head) + len(frame.payload)
         began = precise_seconds()
         quick = QUICK_HANDLERS.get(type(request))
         if quick is not None and not self._retiring:
-            doing = self._guests.service.begin(quick, request, frame.payload)
+            doing = self._listener.service.begin(quick, request, frame.payload)
             self._note_begun(frame.id, request, size, doing)
             doing.add_done_callback(partial(self._done, frame.id, request, quick, began))
         else:
@@ -160,7 +158,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         """A request is refused; what nobody expects ends the connection, and is told of."""
         name = type(request).__name__
         if isinstance(error, PenstockError):
-            self._guests.times.error(name, type(error).__name__)
+            self._listener.times.error(name, type(error).__name__)
             self._refuse(frame_id, error)
         else:
             log.error("%s from %s failed", name, self._client, exc_info=error)
@@ -173,14 +171,14 @@ class NativeConnection(asyncio.BufferedProtocol):
         try:
             if self._retiring:
                 raise Unavailable("this node is stopping; ask another")
-            answer, extra = await self._guests.service.answer(
+            answer, extra = await self._listener.service.answer(
                 request, payload, address=self._client
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             self._fail(frame_id, request, error)
         else:
             if self._closed:
-                self._guests.service.undo(request, answer)
+                self._listener.service.undo(request, answer)
             else:
                 self._send(Kind.ANSWER, frame_id, codec.encode(answer), extra)
         self._note_time(request, began, parked.seconds)
@@ -189,8 +187,8 @@ class NativeConnection(asyncio.BufferedProtocol):
         name = type(request).__name__
         ended = precise_seconds()
         took = ended - began - waited
-        self._guests.times.observe(name, took)
-        slow = self._guests.service.slow_requests
+        self._listener.times.observe(name, took)
+        slow = self._listener.service.slow_requests
         if took >= slow.seconds:
             slow.note(PROTOCOL, name, self._client, began=began, ended=ended, waited=waited)
 
@@ -206,7 +204,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _refuse(self, frame_id: int, error: PenstockError) -> None:
-        self._guests.refused += 1
+        self._listener.refused += 1
         self._send(Kind.FAILURE, frame_id, codec.encode(describe_error(error)), b"")
 
     def _send(self, kind: Kind, frame_id: int, head: bytes, payload: Buffer) -> None:
@@ -230,7 +228,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         )
         if full and not self._reading_paused:
             self._reading_paused = True
-            self._guests.throttled += 1
+            self._listener.throttled += 1
             self._transport.pause_reading()
         elif not full and self._reading_paused:
             self._reading_paused = False
@@ -241,7 +239,7 @@ class NativeConnection(asyncio.BufferedProtocol):
     def _disconnect(self, reason: str) -> None:
         if self._transport is not None and not self._closed:
             self._closed = True
-            self._guests.faulted += 1
+            self._listener.faulted += 1
             log.warning("native client %s was disconnected: %s", self._client, reason)
             self._transport.abort()
 

@@ -1,4 +1,5 @@
-"""Work groups of readers by offset, for native clients."""
+"""Cumulative acks of native clients: work groups that are read by offset and acknowledged by
+range."""
 
 from penstock.core.errors import InvalidRequest, UnknownPartition
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX

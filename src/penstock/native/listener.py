@@ -15,7 +15,7 @@ from penstock.native.service import Service
 from penstock.wire.frames import MAGIC
 
 
-class NativeGuests:
+class NativeConnections:
     """All native connections of a node."""
 
     magic = MAGIC
@@ -39,7 +39,7 @@ class NativeGuests:
     def __len__(self) -> int:
         return len(self.connections)
 
-    def adopt(self, transport: asyncio.Transport, first: memoryview) -> None:
+    def take_over(self, transport: asyncio.Transport, first: memoryview) -> None:
         """Take over a connection whose first bytes are these."""
         self.adopted += 1
         connection = NativeConnection(self)

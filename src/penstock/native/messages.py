@@ -36,7 +36,6 @@ def begin_append(
 
 
 def appended(produced: Produced) -> Appended:
-    """The answer."""
     return Appended(produced.base_offset, produced.log_append_ms)
 
 
@@ -71,7 +70,6 @@ def begin_settle(
 
 
 def settled(reply: queues.Settled) -> Settled:
-    """The answer."""
     return Settled(tuple(map(int, reply.outcomes)))
 
 

@@ -33,7 +33,7 @@ _OFFSET: Final = struct.Struct(">q")
 
 
 class ReceiveService:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -1,6 +1,6 @@
-"""How a leader came to lead, and why it stopped: what a node remembers of it, to be told to people.
+"""The record of a failover: how a leader was elected, and why it stopped leading.
 
-Nothing is decided by this.
+Each node keeps it for logs, metrics and the dashboard. No decision depends on it.
 """
 
 from collections.abc import Mapping

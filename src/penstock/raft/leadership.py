@@ -9,12 +9,15 @@ Only an entry of the leader's own term is committed by counting; older ones are 
 with it (§5.4.2, figure 8). Hence the empty entry at the start of the term, which no size limit
 applies to.
 
+**Check-quorum** (§6.2). A leader that has not heard from a majority of voters within an election
+timeout steps down, so that a leader cut off from its peers does not keep its clients.
+
 **Replicating** is lazy: proposals and answers only mark that there is something to do, and `flush`,
 called once per `Ready`, sends to every follower what it may get. A hundred proposals between two
 Readies travel in one append. News of a commit ride on the next append or heartbeat.
 
-**Departing nodes.** A removed node is served until it has been told that its removal is
-committed, or falls silent; else it would never learn why nobody talks to it."""
+**Departing nodes.** A removed node is served until it knows that its removal is committed, or falls
+silent; else it would never learn why it gets no messages any more."""
 
 from collections import deque
 from collections.abc import Sequence

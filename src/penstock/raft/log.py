@@ -64,8 +64,6 @@ class LogReader(Protocol):
 
 
 class RaftLog:
-    """See the top of this module."""
-
     __slots__ = (
         "_base",
         "_bytes",

@@ -84,8 +84,6 @@ class RaftStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RaftNode:
-    """See the top of this module."""
-
     def __init__(
         self,
         settings: RaftSettings,

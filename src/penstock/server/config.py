@@ -335,7 +335,7 @@ class Sqs(Section):
 
 
 class Alerts(Section):
-    """When somebody is told that something is wrong. Three levels each: attention, warning,
+    """When alerts fire. Three levels each: attention, warning,
     critical. A topic may have its own (`alert.…`)."""
 
     enabled: bool = setting(
@@ -387,7 +387,7 @@ class Alerts(Section):
         "hold",
         HOLD_MS,
         notation.duration(0, _DAY_MS),
-        "How long something must be wrong before somebody is told.",
+        "How long a condition must hold before an alert fires.",
     )
     clear_ms: int = setting(
         "clear",

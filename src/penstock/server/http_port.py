@@ -56,8 +56,6 @@ PATIENCE_SECONDS = 0.5
 
 
 class HttpPort:
-    """See the top of this module."""
-
     def __init__(self, bound: socket.socket) -> None:
         """Use `HttpPort.take`."""
         self._socket = bound

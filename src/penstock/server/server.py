@@ -43,7 +43,7 @@ from penstock.engine.groups.requests import GroupSettings
 from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka.listener import KafkaListener
 from penstock.kafka.port_state import KafkaSettings
-from penstock.native.listener import NativeGuests
+from penstock.native.listener import NativeConnections
 from penstock.native.service import Service
 from penstock.server.checks import advertised
 from penstock.server.config import Config
@@ -127,7 +127,7 @@ class Server:
         self._http_port: HttpPort | None = None
         self._http_coming: asyncio.Task[None] | None = None
         self._http: HttpFront | None = None
-        self._guests: NativeGuests | None = None
+        self._native_listener: NativeConnections | None = None
         self._hosts: set[str] = set(self._config.web.hosts)
         self._ready_file: str | None = None
         self._data = os.path.abspath(loaded.config.broker.data)
@@ -175,8 +175,8 @@ class Server:
         found: list[FrontEndStatistics] = []
         if self._kafka is not None:
             found.append(self._kafka.front_end())
-        if self._guests is not None:
-            found.append(self._guests.front_end())
+        if self._native_listener is not None:
+            found.append(self._native_listener.front_end())
         if self._http is not None:
             found += self._http.front_ends()
         return found
@@ -373,8 +373,10 @@ class Server:
             connection_idle_ms=limits.connection_idle_ms,
             fetch_bytes_max=limits.fetch_bytes_max,
         )
-        guests = self._guests = NativeGuests(Service(node))
-        listener = KafkaListener(node.engine, settings, cluster=node.cluster, guests=guests)
+        native_listener = self._native_listener = NativeConnections(Service(node))
+        listener = KafkaListener(
+            node.engine, settings, cluster=node.cluster, native_listener=native_listener
+        )
         try:
             bound = await listener.reserve(_number(wanted.host), wanted.port)
         except OSError as error:

@@ -31,8 +31,6 @@ QUEUE = "queue"
 
 
 class PenstockSource(DataSource):
-    """See the top of this module."""
-
     @classmethod
     def name(cls) -> str:
         """The name of the format."""

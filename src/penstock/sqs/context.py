@@ -61,8 +61,6 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Context:
-    """See the top of this module."""
-
     def __init__(self, engine: Engine, settings: SqsSettings) -> None:
         self.engine = engine
         self.settings = settings

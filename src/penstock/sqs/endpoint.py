@@ -110,8 +110,6 @@ def accept_all(
 
 
 class Endpoint:
-    """See the top of this module."""
-
     def __init__(self, *, default_host: str = "localhost", verify: Verify = accept_all) -> None:
         """`default_host` is for clients that do not say how they call us."""
         self.service: Actions | None = None

@@ -7,8 +7,9 @@ The types, of those that are not plainly `String`, are in one header more:
 
 Any header of a message that came through Kafka is an attribute here, without a type: a String if it
 is text that SQS can carry, Binary otherwise. There may be more than the ten that a sender through
-SQS may give. Headers that begin with `penstock-` are instructions to the queue (see `core.card`)
-and not shown; a sender may give those that SQS has no parameter for, as attributes of that name.
+SQS may give. Headers that begin with `penstock-` are instructions to the queue (see
+`core.delivery_headers`) and not shown; a sender may give those that SQS has no parameter for, as
+attributes of that name.
 
 Digest. An SDK compares the MD5 that it is answered with its own, of the attributes sorted by name:
 

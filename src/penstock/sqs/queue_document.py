@@ -21,7 +21,7 @@ MAXIMUM_MESSAGE_SIZE = "MaximumMessageSize"
 
 
 class QueueDocument(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """See the top of this module. Its dictionaries are not to be changed."""
+    """Its dictionaries are not to be changed."""
 
     attributes: dict[str, str] = {}
     tags: dict[str, str] = {}

@@ -20,8 +20,6 @@ OVERHEAD_BYTES: Final = 100
 
 
 class QueueProfile:
-    """See the top of this module."""
-
     __slots__ = (
         "body_bytes_max", "joins", "message_bytes", "one_place", "plain", "room", "shares", "topic",
     )  # fmt: skip

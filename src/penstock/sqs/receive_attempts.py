@@ -30,8 +30,6 @@ class _Attempt(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReceiveAttempts:
-    """See the top of this module."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._attempts: dict[tuple[TopicId, str], _Attempt] = {}

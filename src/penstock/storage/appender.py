@@ -52,14 +52,14 @@ class Appender:
         self,
         home: LogDirectory,
         segments: SegmentList,
-        pen: LogWriter,
+        writer: LogWriter,
         *,
         durable_index: Index,
         committed: Index,
         snapshot: SnapshotRow | None,
     ) -> None:
         self._home = home
-        self._pen = pen
+        self._writer = writer
         self.segments = segments
         self.durable_index = durable_index
         self.last_index = durable_index
@@ -135,7 +135,7 @@ class Appender:
         if segment is None or not run:
             return
         name = segment.name
-        self._steps.append(lambda: self._pen.write(name, position, run, through=through))
+        self._steps.append(lambda: self._writer.write(name, position, run, through=through))
         self._dirty = segment
 
     def _make_room(self, segment: Segment, size: int) -> Segment:
@@ -144,7 +144,7 @@ class Appender:
         if segment.last >= segment.base:
             return self._roll(size)
         capacity = segment.capacity = segment.end + size
-        self._steps.append(lambda: self._pen.grow(segment.name, capacity))
+        self._steps.append(lambda: self._writer.grow(segment.name, capacity))
         return segment
 
     def roll(self) -> None:
@@ -166,8 +166,8 @@ class Appender:
         new = Segment(header, index=GrowingIndex(header.base), capacity=capacity)
         self.segments.append(new)
         name, end = old.name, old.end
-        self._steps.append(lambda: self._pen.seal(name, end))
-        self._steps.append(lambda: self._pen.create(header, capacity))
+        self._steps.append(lambda: self._writer.seal(name, end))
+        self._steps.append(lambda: self._writer.create(header, capacity))
         self.plan_manifest()
         self._dirty = None
         self.rolls += 1
@@ -216,13 +216,13 @@ class Appender:
         self.truncations += 1
         # Not `last_index`: what was staged in the same job before this is not durable yet.
         marker = Marker(self.durable_index, min(self.committed, self.durable_index))
-        self._steps.append(lambda: self._pen.store_marker(marker))
+        self._steps.append(lambda: self._writer.store_marker(marker))
         if dropped:
             self._unindexed = [kept for kept in self._unindexed if kept not in dropped]
             self.plan_manifest()
             self.plan_removal([name for gone in dropped for name in (gone.name, gone.index_name)])
         name, capacity = segment.name, segment.capacity
-        self._steps.append(lambda: self._pen.cut(name, position, capacity))
+        self._steps.append(lambda: self._writer.cut(name, position, capacity))
         self._dirty = None
 
     def _place(self, index: Index) -> tuple[Segment, int, int]:
@@ -276,11 +276,11 @@ class Appender:
             name = self._dirty.name
             if on_written is not None:
                 steps.append(on_written)
-            steps.append(lambda: self._pen.sync(name))
+            steps.append(lambda: self._writer.sync(name))
             self._dirty = None
         if self.last_index != self.durable_index or self.tail:
             marker = Marker(self.last_index, min(self.committed, self.last_index))
-            steps.append(lambda: self._pen.note(marker))
+            steps.append(lambda: self._writer.note(marker))
             hints = 0 if self._after else 1
         after, self._after = self._after, []
         self._indexing_out, self._indexing = self._indexing, []
@@ -298,8 +298,8 @@ class Appender:
         for entry, segment, position, _ in done:
             growing(segment).add(entry.index, entry.kind, entry.payload, position)
         self.durable_index = Index(self.durable_index + count)
-        self.full = self.full or self._pen.released
-        self._pen.released = False
+        self.full = self.full or self._writer.released
+        self._writer.released = False
         self._home.forget(self._to_forget)
         self._to_forget = []
         self._adopt_indexes()

@@ -182,7 +182,7 @@ class Installation:
     """One installation: decided on the loop, carried out in steps, published on the loop."""
 
     home: LogDirectory
-    pen: LogWriter
+    writer: LogWriter
     incoming: Incoming
     state: bytes
     kept: list[Segment]
@@ -211,9 +211,9 @@ class Installation:
             lambda: write_snapshot(self.home.disk, path, mark, self.state),
             lambda: sync_file(self.home.disk, path),
             self._make_active,
-            lambda: self.pen.store_marker(self.lowered),
+            lambda: self.writer.store_marker(self.lowered),
             self._store,
-            lambda: self.pen.store_marker(Marker(mark.index, mark.index)),
+            lambda: self.writer.store_marker(Marker(mark.index, mark.index)),
         ]
         if self.quarantine is not None:
             quarantine = self.quarantine
@@ -252,7 +252,7 @@ class Installation:
             previous_chain=chain,
         )
         capacity = self.home.settings.segment_bytes
-        self.pen.create(header, capacity)
+        self.writer.create(header, capacity)
         active = Segment(header, index=GrowingIndex(header.base), capacity=capacity)
         self.result = [*old, *self.incoming.segments, active]
 
@@ -278,7 +278,7 @@ class Installation:
 
 def plan_installation(
     home: LogDirectory,
-    pen: LogWriter,
+    writer: LogWriter,
     appender: Appender,
     incoming: Incoming,
     state: bytes,
@@ -298,12 +298,12 @@ def plan_installation(
     steps, _ = appender.take()
     if active is not None and active in kept:
         name, end = active.name, active.end
-        steps.append(lambda: pen.seal(name, end))
+        steps.append(lambda: writer.seal(name, end))
         steps.append(index_step(home, active))
     appender.frozen = True
     installation = Installation(
         home=home,
-        pen=pen,
+        writer=writer,
         incoming=incoming,
         state=state,
         kept=kept,

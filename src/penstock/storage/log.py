@@ -59,17 +59,17 @@ class ShardLog(LogView):
         hidden = opened.quarantine is not None and not opened.quarantine.repaired
         row = None if hidden else opened.manifest.snapshot
         segments = SegmentList(opened.segments)
-        self._pen = LogWriter(home, opened.marker, ballast)
+        self._writer = LogWriter(home, opened.marker, ballast)
         appender = Appender(
             home,
             segments,
-            self._pen,
+            self._writer,
             durable_index=NO_INDEX if hidden else segments.active.last,
             committed=opened.committed,
             snapshot=row,
         )
         appender.full = opened.full
-        snapshots = Snapshots(home, appender, self._pen, row)
+        snapshots = Snapshots(home, appender, self._writer, row)
         super().__init__(home, segments, appender, snapshots, opened.quarantine)
         self._lock = lock
         self._ballast = ballast
@@ -151,11 +151,11 @@ class ShardLog(LogView):
     @property
     def syncs(self) -> Spans:
         """How long it takes to make entries durable; nothing unless it is measured."""
-        return self._pen.syncs
+        return self._writer.syncs
 
     def measure_with(self, seconds: Callable[[], float]) -> None:
         """Use this clock from now on, to measure and for nothing else."""
-        self._pen.seconds = seconds
+        self._writer.seconds = seconds
 
     def free_bytes(self) -> int:
         return self._home.disk.free_bytes(self._home.root)
@@ -174,7 +174,7 @@ class ShardLog(LogView):
             index_cache_bytes=self._home.pages.size_bytes,
             appended_records=appender.appended_records,
             appended_bytes=appender.appended_bytes,
-            syncs=sum(self._pen.syncs.histogram.counts),
+            syncs=sum(self._writer.syncs.histogram.counts),
             rolls=appender.rolls,
             truncations=appender.truncations,
             rewritten_segments=reclaimer.rewritten_segments,
@@ -399,7 +399,7 @@ class ShardLog(LogView):
         marker = Marker(self.durable_index, self._appender.committed)
         installation, steps = plan_installation(
             self._home,
-            self._pen,
+            self._writer,
             self._appender,
             incoming,
             state,
@@ -475,7 +475,7 @@ class ShardLog(LogView):
         if clean and not self._appender.has_work:
             self._close_cleanly()
         self._compactor.close()
-        self._pen.close()
+        self._writer.close()
         self._vote.close()
         self._marker.close()
         self._snapshots.close()

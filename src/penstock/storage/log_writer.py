@@ -1,4 +1,4 @@
-"""The hand that writes: every change of log files, in the order that keeps them recoverable.
+"""The writer of log files: every change, in the order that keeps the files recoverable.
 
 A `LogWriter` is used only inside the steps of write and install jobs, of which one is out at a
 time; the loop never touches it while one is. It holds the open file of the segment that is being

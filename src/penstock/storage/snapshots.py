@@ -29,11 +29,11 @@ class Snapshots:
     """The published snapshot and the one before it."""
 
     def __init__(
-        self, home: LogDirectory, appender: Appender, pen: LogWriter, row: SnapshotRow | None
+        self, home: LogDirectory, appender: Appender, writer: LogWriter, row: SnapshotRow | None
     ) -> None:
         self._home = home
         self._appender = appender
-        self._pen = pen
+        self._writer = writer
         self._row = row
         self.mark = row.mark if row is not None else SnapshotMark()
         """Of the newest one; an empty mark if there is none."""
@@ -80,7 +80,7 @@ class Snapshots:
             self._home.borrowed.discard(row.number)
             self._appender.plan_removal([row.name])
             if isinstance(error, DiskFull):
-                self._appender.plan(self._pen.give_ballast)
+                self._appender.plan(self._writer.give_ballast)
             else:
                 on_error(error)
 

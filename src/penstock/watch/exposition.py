@@ -47,7 +47,7 @@ class Page(Collector):
 
 
 class Exposition:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(
         self, node: Node, front_ends: FrontEnds, firing: Callable[[], Iterable[Alert]] = tuple

@@ -54,8 +54,6 @@ class Curves(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """See the top of this module."""
-
     def __init__(
         self,
         *,

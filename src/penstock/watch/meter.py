@@ -17,8 +17,6 @@ MINUTE_MS = 60_000
 
 
 class Meter:
-    """See the top of this module."""
-
     __slots__ = ("_entries", "_owner", "_width")
 
     def __init__(self, width: int) -> None:

@@ -61,7 +61,6 @@ class QueueMetrics:
         self._last_minute: LastMinute | None = None
 
     async def add(self, page: Families, sample: NodeSample, now: float) -> None:
-        """All of it."""
         if self._last_minute is None:  # Everything was 0 when the node started.
             self._last_minute = LastMinute(now - sample.machine.up_ms / 1_000)
         catalog = self._node.engine.topics.catalog

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watch:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(self, node: Node, settings: AlertSettings | None = None) -> None:
         self._node = node

@@ -136,8 +136,6 @@ def _slow_requests(broker: Broker) -> SlowRequests | None:
 
 
 class _Endpoints:
-    """One method for each path."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

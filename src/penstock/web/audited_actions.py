@@ -1,11 +1,11 @@
-"""Which requests are orders of an operator, and that they leave a line behind.
+"""The audit log of HTTP: which requests are administrative actions, each of which leaves a record.
 
-An order changes a queue, a group, a topic or the cluster; sending, receiving and settling messages
-is work, and is not noted. `ORDERS` has them all. A dry run orders nothing. Refused orders are
-noted, too, with why: somebody who looks for what happened wants to know what was tried.
+An action changes a queue, a group, a topic or the cluster; sending, receiving and settling messages
+is traffic and is not recorded. `ORDERS` lists them all. A dry run is not recorded. Refused actions
+are, with the reason: an investigation asks what was tried, too.
 
-Who gave an order is the address it came from, and whether by a page or by a program; there are no
-users yet.
+An action is attributed to the address it came from, and to a page or a program; there are no users
+yet.
 """
 
 import re

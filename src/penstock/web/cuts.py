@@ -13,8 +13,6 @@ from penstock.web.requests import bounded
 
 
 def cut_routes(broker: Broker) -> list[Route]:
-    """The paths of this module."""
-
     async def cut(_request: Request) -> Response:
         return json_answer(await bounded(node_of(broker).cuts.cut()))
 

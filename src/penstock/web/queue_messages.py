@@ -7,7 +7,7 @@ in a message has an array. So nothing is lost on the way, in either direction.
     {"body": "hello", "key": "k", "headers": {"trace": "7", "raw": {"base64": "/w=="}}}
 
 What a sender says about the handling of a message (`priority`, `delay_ms`, …) becomes the headers
-of `core.card`, as from every other port.
+of `core.delivery_headers`, as from every other port.
 """
 
 from collections.abc import Iterable, Sequence

@@ -79,7 +79,6 @@ class DeadMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def move_routes(broker: Broker) -> Sequence[Route]:
-    """The paths of this module."""
     moves = _Moves(broker)
     one = "/v1/queues/{name}"
     return [
@@ -93,8 +92,6 @@ def move_routes(broker: Broker) -> Sequence[Route]:
 
 
 class _Moves:
-    """One method for each path."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

@@ -108,7 +108,6 @@ class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work_routes(broker: Broker) -> Sequence[Route]:
-    """The paths of this module."""
     work = _Work(broker)
     messages = "/v1/queues/{name}/messages"
     return [
@@ -121,8 +120,6 @@ def work_routes(broker: Broker) -> Sequence[Route]:
 
 
 class _Work:
-    """One method for each path."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

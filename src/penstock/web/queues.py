@@ -93,7 +93,6 @@ class ResetQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def queue_routes(broker: Broker) -> Sequence[Route]:
-    """The paths of this module."""
     queues = _Queues(broker)
     one = "/v1/queues/{name}"
     return [
@@ -110,8 +109,6 @@ def queue_routes(broker: Broker) -> Sequence[Route]:
 
 
 class _Queues:
-    """One method for each path."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

@@ -43,7 +43,6 @@ EVENT_LINES = 200
 
 
 def watch_routes(broker: Broker) -> Sequence[Route]:
-    """The paths of this module."""
     watching = _Watching(broker)
     return [
         Route("/v1/readings", watching.readings),
@@ -55,8 +54,6 @@ def watch_routes(broker: Broker) -> Sequence[Route]:
 
 
 class _Watching:
-    """One method for each path."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

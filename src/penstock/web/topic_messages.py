@@ -99,7 +99,6 @@ class MessageBrowser:
         self._waiting = 0
 
     def routes(self) -> Sequence[Route]:
-        """The paths of this module."""
         return [Route("/v1/topics/{name}/messages", self.answer)]
 
     async def answer(self, request: Request) -> Response:

@@ -62,8 +62,6 @@ def topic_routes(broker: Broker) -> Sequence[Route]:
 
 
 class _Topics:
-    """One method for each path."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

@@ -19,8 +19,6 @@ from penstock.wire.trace_requests import Sighting, TraceInfo
 
 
 class TraceDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer."""
-
     message: str
     sightings: Sequence[Sighting]
 

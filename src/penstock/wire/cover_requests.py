@@ -1,7 +1,7 @@
-"""What a native client may ask who reads a queue's log by offset, and what it is answered.
+"""Cumulative acks: requests of a native client that reads a queue's log by offset.
 
-Such a reader leases nothing. It begins where its work group has something left to do, and says
-afterwards what it has dealt with:
+Such a reader leases nothing. It starts at the position of its work group, and acknowledges ranges
+of offsets afterwards:
 
     BeginWork     let a work group begin somewhere      → Done
     AskStanding   where it stands in one partition      → Standing

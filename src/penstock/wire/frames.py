@@ -4,16 +4,17 @@
     frame      length u32 | kind u8 | 3 × 0 | id u32 | head length u32 | head | payload
 
 The length counts everything after itself. The head is one MessagePack value: a request, an answer
-or a failure. The payload is record batches as they are stored, which nobody between the sender's
-builder and the reader's decoder looks into; most requests have none.
+or a failure. The payload is record batches as they are stored, which are opened only by the
+sender's builder and the reader's decoder; most requests have none.
 
-A client may have many requests under way; each has an id, and answers come in any order. A request
-whose caller has gone away is withdrawn: a long poll ends, and what it would have leased goes back.
+Requests are multiplexed: a client may have many under way; each has an id, and answers come in any
+order. A request whose caller has gone away is withdrawn: a long poll ends, and messages that it
+would have leased are released.
 
 It shares the port of the Kafka protocol. No Kafka request begins with these eight bytes: as a
 length they would stand for 1.3 GB.
 
-Every length is checked before it is believed. Whoever reads says how long a frame may be.
+Every length is checked before it is trusted. The reader sets how long a frame may be.
 """
 
 import struct

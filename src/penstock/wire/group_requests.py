@@ -176,8 +176,6 @@ class GroupRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupRows(Answer, frozen=True, tag="groups"):
-    """By name."""
-
     rows: tuple[GroupRow, ...]
 
 

@@ -99,8 +99,6 @@ class AskTopics(Request, frozen=True, tag="topics"):
 
 
 class TopicRow(msgspec.Struct, frozen=True, array_like=True):
-    """One of them."""
-
     name: str
     topic_id: bytes
     partitions: int
@@ -108,8 +106,6 @@ class TopicRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicRows(Answer, frozen=True, tag="topics"):
-    """By name."""
-
     rows: tuple[TopicRow, ...]
 
 
@@ -280,8 +276,6 @@ class AskWorkGroups(Request, frozen=True, tag="work_groups"):
 
 
 class WorkGroups(Answer, frozen=True, tag="work_groups"):
-    """By name."""
-
     names: tuple[str, ...]
 
 

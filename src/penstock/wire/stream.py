@@ -30,7 +30,7 @@ class Frame(NamedTuple):
 
 
 class FrameStream:
-    """See the top of this module. Raises `InvalidFrame`; after that the stream is useless."""
+    """Raises `InvalidFrame`; after that the stream is useless."""
 
     __slots__ = (
         "_expected",

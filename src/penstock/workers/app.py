@@ -66,7 +66,7 @@ R = TypeVar("R")
 
 
 class App:
-    """See the top of this module."""
+    """An application: worker functions, the address of their broker, and how to run them."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""One message from the moment a worker has it in its hand to the verdict.
+"""One attempt at a message: from the moment a worker takes it to the verdict.
 
     judge it          poison is rejected; a suspect is worked on alone
     read its body     what cannot be read is rejected with the reason
     call              the function, with a bound on its time
-    say what became   ack, release with a delay, reject with a reason, or give back
+    settle            ack, release with a delay, reject with a reason, or release uncounted
 
-Guarantees differ in when the broker is told:
+Guarantees differ in when the message is acknowledged:
 
     at most once      acknowledged before the call: an error, or a crash, loses the message
     at least once     acknowledged after the call: a crash in between repeats it
@@ -15,7 +15,7 @@ Guarantees differ in when the broker is told:
 Time. An async function that takes longer than its `timeout` is cancelled, and the `TimeoutError` is
 the retry policy's business. A thread cannot be cancelled: one that takes too long is reported, its
 lease is no longer extended, so that the message can be tried elsewhere, and what it says in the end
-counts if nobody else has the message by then.
+counts if no other worker has the message by then.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import InvalidBody, PenstockError
 from penstock.workers.breaker import CircuitOpen, Permit
 from penstock.workers.exclusive_slot import ExclusiveSlot
-from penstock.workers.poison import PoisonWatch, Suspicion, poison_reason
+from penstock.workers.poison import PoisonVerdict, PoisonWatch, poison_reason
 from penstock.workers.retry import Again, Refused, Retry, reason_of
 from penstock.workers.source import Source
 from penstock.workers.statistics import Tally
@@ -50,23 +50,23 @@ class Outcome(Enum):
     """What became of a message, as far as whoever has the next one needs to know."""
 
     SETTLED = "settled"
-    """Done or dead: the next one of its lane may begin."""
+    """Done or dead: the next one of its group may begin."""
     BACK = "back"
-    """It will be delivered again: the rest of its lane must wait behind it."""
+    """It will be delivered again: the rest of its group must wait behind it."""
     CIRCUIT_OPEN = "circuit open"
     """The same, and its dependency does not want to be asked now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttemptResult:
     """An outcome, and how long to leave the dependency alone."""
 
     outcome: Outcome
     retry_after: float = 0.0
 
 
-SETTLED = Ended(Outcome.SETTLED)
-BACK = Ended(Outcome.BACK)
+SETTLED = AttemptResult(Outcome.SETTLED)
+BACK = AttemptResult(Outcome.BACK)
 
 
 class Attempt:
@@ -77,23 +77,23 @@ class Attempt:
         task: Task[Callable[..., object]],
         *,
         threads: Executor | None,
-        solitude: ExclusiveSlot,
+        exclusive_slot: ExclusiveSlot,
         retry: Retry,
         chance: Random,
         clock: Clock,
     ) -> None:
         self._task = task
         self._threads = threads
-        self._solitude = solitude
+        self._exclusive_slot = exclusive_slot
         self._retry = retry
         self._chance = chance
         self._clock = clock
         self._watch = PoisonWatch(task.options.poison_after)
 
-    def suspicion(self, message: Message[Any], source: Source) -> Suspicion:
+    def poison_verdict(self, message: Message[Any], source: Source) -> PoisonVerdict:
         """How a message is to be treated that was just received."""
         if message.deliveries == 1:
-            return Suspicion.NONE
+            return PoisonVerdict.NONE
         age = self._clock.wall_ms() / 1_000 - message.first_received_at.timestamp()
         return self._watch.judge(
             message.id, message.deliveries, age=age, lease=source.lease_seconds
@@ -101,15 +101,19 @@ class Attempt:
 
     async def perform(
         self, message: Message[Any], source: Source, tally: Tally, permit: Permit | None
-    ) -> Ended:
+    ) -> AttemptResult:
         """Work on a message; raises nothing but `CancelledError`, when there is no time left."""
-        suspicion = self.suspicion(message, source)
-        alone = suspicion is Suspicion.ALONE
+        poison_verdict = self.poison_verdict(message, source)
+        alone = poison_verdict is PoisonVerdict.ALONE
         try:
-            if suspicion is Suspicion.POISON:
+            if poison_verdict is PoisonVerdict.POISON:
                 tally.poisoned += 1
                 return await self._reject(message, poison_reason(message.deliveries), tally)
-            async with self._solitude.alone() if alone else self._solitude.together() as granted:
+            async with (
+                self._exclusive_slot.alone()
+                if alone
+                else self._exclusive_slot.together() as granted
+            ):
                 if granted:
                     ended = await self._attempt(message, source, tally, permit)
                     if alone:
@@ -127,7 +131,7 @@ class Attempt:
 
     async def _attempt(
         self, message: Message[Any], source: Source, tally: Tally, permit: Permit | None
-    ) -> Ended:
+    ) -> AttemptResult:
         try:
             self._task.signature.arguments(message, None)
         except InvalidBody as problem:
@@ -221,11 +225,11 @@ class Attempt:
         tally: Tally,
         *,
         settled: bool,
-    ) -> Ended:
+    ) -> AttemptResult:
         if isinstance(error, CircuitOpen) and not settled:
             await source.give_back([message])
             tally.returned += 1
-            return Ended(Outcome.CIRCUIT_OPEN, error.retry_after)
+            return AttemptResult(Outcome.CIRCUIT_OPEN, error.retry_after)
         tally.failed += 1
         self._tell(message, error)
         if settled:
@@ -240,7 +244,7 @@ class Attempt:
                     tally.retried += 1
                 return BACK
 
-    async def _reject(self, message: Message[Any], reason: str, tally: Tally) -> Ended:
+    async def _reject(self, message: Message[Any], reason: str, tally: Tally) -> AttemptResult:
         _log.warning("message %s of %s is rejected: %s", message.id, message.queue, reason)
         if not await self._settle(lambda: message.reject(reason=reason), tally):
             return BACK

@@ -1,23 +1,24 @@
-"""All workers of one task in this process, and what keeps them busy.
+"""All workers of one task in this process (a worker pool), and what keeps them busy.
 
-    queue ──► feeder ──► shares ──► workers ──► verdicts
-                ▲                      │
-                └──── room ────────────┘
+    queue ──► feeder ──► steal queues ──► workers ──► verdicts
+                ▲                            │
+                └──── capacity ──────────────┘
 
-One feeder per queue leases messages for all workers together and lays them into their shares (see
-`shares`), as long as there is room. A worker takes the next one, works on it (see `performance`)
-and says what became of it. Nothing is ever in the crew but in a share or in a hand, so nothing can
-be forgotten: what is in a share goes back uncounted when the crew pauses or ends.
+One feeder per queue leases messages for all workers together and puts them into the workers' queues
+(see `steal_queues`), as long as there is capacity. A worker takes the next one, works on it (see
+`attempt`) and settles it. Every message of the crew is in a steal queue or with a worker, so none
+can be forgotten: those in a queue are released uncounted when the crew pauses or ends.
 
-Order. In a FIFO queue the messages of a message group are a lane: one hand at a time, in order. If
-one of them fails, those behind it go back too, uncounted, and wait behind it in the queue.
+Order. In a FIFO queue the messages of a message group are worked on by one worker at a time, in
+order. If one of them fails, those behind it are released too, uncounted, and wait behind it.
 
-Pauses. While the task's circuit is open nothing is taken, and what lies in the shares goes back; a
-half-open circuit gets as many messages as it lets through.
+Pauses. While the task's circuit is open no message is received, and those in the steal queues are
+released; a half-open circuit gets as many messages as it lets through.
 
-Ending. `stop` ends feeding and gives the shares back; workers finish what is in their hands. Those
-that have not finished when the grace is over are cancelled, and their messages go back uncounted,
-but for threads, which nobody can stop: their messages come again when the lease runs out.
+Ending. `stop` ends feeding and releases what is in the steal queues; workers finish the message
+they have. Workers that have not finished when the grace is over are cancelled, and their messages
+are released uncounted, but for threads, which cannot be stopped: their messages are delivered again
+when the lease ends.
 """
 
 import asyncio
@@ -32,12 +33,12 @@ from penstock.client.client import Client
 from penstock.client.message import Message
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
-from penstock.workers.attempt import Attempt, Ended, Outcome
+from penstock.workers.attempt import Attempt, AttemptResult, Outcome
 from penstock.workers.breaker import State
 from penstock.workers.exclusive_slot import ExclusiveSlot
 from penstock.workers.options import POOL, PREFETCH_PER_WORKER
 from penstock.workers.pauses import Item, Pauses
-from penstock.workers.poison import Suspicion
+from penstock.workers.poison import PoisonVerdict
 from penstock.workers.pools import SUSPECTS, level_of
 from penstock.workers.retry import Retry, broker
 from penstock.workers.scale import Gauge, Scaler
@@ -72,29 +73,27 @@ class _Worker:
 
 
 class Crew:
-    """See the top of this module."""
-
     def __init__(
         self,
         task: Task[Callable[..., object]],
         client: Client,
         *,
-        solitude: ExclusiveSlot,
+        exclusive_slot: ExclusiveSlot,
         clock: Clock,
         chance: Random,
     ) -> None:
         self.task = task
         self._options = task.options
         self._clock = clock
-        self._solitude = solitude
+        self._exclusive_slot = exclusive_slot
         self._chance = chance
         self._layout = self._options.layout()
         self._sources = [Source(client, queue, task) for queue in self._options.queues]
         self._threads = None
         if not task.is_async:
             self._threads = ThreadPoolExecutor(self._options.workers_max, f"penstock-{task.name}")
-        self._performance: Attempt | None = None
-        self._shares: StealQueues[Item] = StealQueues()
+        self._attempts: Attempt | None = None
+        self._steal_queues: StealQueues[Item] = StealQueues()
         self._workers: dict[int, _Worker] = {}
         self._retired: list[WorkerStatistics] = []
         self._numbers = count(1)
@@ -102,9 +101,9 @@ class Crew:
         """All workers are there."""
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._stop_now = asyncio.Event()
         self._grace = 0.0
-        self._pauses = Pauses(self._sources, self._shares, self._wake_all)
+        self._pauses = Pauses(self._sources, self._steal_queues, self._wake_all)
         self._failure: BaseException | None = None
         self.abandoned = 0
         """Threads that were still at work when the grace was over."""
@@ -116,7 +115,7 @@ class Crew:
         try:
             for source in self._sources:
                 await source.open()
-            self._solitude.join(self._pauses.clear, self._pauses.end_clearing)
+            self._exclusive_slot.join(self._pauses.clear, self._pauses.end_clearing)
             await self._work_until_stopped()
         finally:
             for source in self._sources:
@@ -125,10 +124,10 @@ class Crew:
                 self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _work_until_stopped(self) -> None:
-        self._performance = Attempt(
+        self._attempts = Attempt(
             self.task,
             threads=self._threads,
-            solitude=self._solitude,
+            exclusive_slot=self._exclusive_slot,
             retry=self._retry(),
             chance=self._chance,
             clock=self._clock,
@@ -159,19 +158,19 @@ class Crew:
         """Take nothing more, and finish what is in hand within so many seconds. Said again, with
         less, it counts anew."""
         if self._stopping.is_set():
-            self._hurry.set()
+            self._stop_now.set()
         self._grace = grace
         self._stopping.set()
 
     async def _finish(self) -> None:
         self._wake_all()
         tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
-        hurry = asyncio.create_task(self._hurry.wait())
+        stop_now = asyncio.create_task(self._stop_now.wait())
         everybody = asyncio.create_task(_all_done(tasks))
         await asyncio.wait(
-            [everybody, hurry], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
+            [everybody, stop_now], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
         )
-        await _end([hurry, everybody, *tasks])
+        await _end([stop_now, everybody, *tasks])
         for worker in self._workers.values():
             if worker.held is None or worker.held.message.settled:
                 continue
@@ -199,7 +198,7 @@ class Crew:
         number = next(self._numbers)
         worker = _Worker(number, pool, Tally(self.task.queue, f"{self.task.name}-{number}"))
         self._workers[number] = worker
-        self._shares.join(number, lambda level: self._layout.accepts(pool, level))
+        self._steal_queues.join(number, lambda level: self._layout.accepts(pool, level))
         worker.task = asyncio.create_task(self._work(worker))
         worker.task.add_done_callback(self._ended)
         self._room.set()
@@ -211,7 +210,7 @@ class Crew:
             self._stopping.set()
 
     def _retire(self, worker: _Worker) -> None:
-        for heir in self._shares.leave(worker.number):
+        for heir in self._steal_queues.leave(worker.number):
             self._workers[heir].wake.set()
         del self._workers[worker.number]
         self._retired = [add_up([*self._retired, worker.tally.statistics()], "retired")]
@@ -226,7 +225,7 @@ class Crew:
             if worker.retires:
                 self._retire(worker)
                 return
-            taken = None if self._pauses.holds else self._shares.take(worker.number)
+            taken = None if self._pauses.holds else self._steal_queues.take(worker.number)
             if taken is None:
                 await worker.wake.wait()
                 worker.wake.clear()
@@ -237,25 +236,25 @@ class Crew:
             await self._perform(worker, taken)
 
     async def _perform(self, worker: _Worker, taken: Stolen[Item]) -> None:
-        assert self._performance is not None, "the crew is at work"
+        assert self._attempts is not None, "the crew is at work"
         message, source = taken.item
         breaker = self._options.breaker
         permit = None if breaker is None else breaker.permit()
         if breaker is not None and permit is None:
             worker.tally.returned += await self._pauses.give_back([taken.item])
             seconds = breaker.retry_after() or HALF_OPEN_SECONDS
-            ended = Ended(Outcome.CIRCUIT_OPEN, seconds)
+            ended = AttemptResult(Outcome.CIRCUIT_OPEN, seconds)
         else:
-            ended = await self._performance.perform(message, source, worker.tally, permit)
+            ended = await self._attempts.perform(message, source, worker.tally, permit)
         worker.held = None
-        if taken.lane is not None and ended.outcome is not Outcome.SETTLED:
-            # What is behind it in the lane goes back too, and waits behind it in the queue.
-            rest = self._shares.take_lane(taken.lane)
+        if taken.message_group is not None and ended.outcome is not Outcome.SETTLED:
+            # What is behind it in the group goes back too, and waits behind it in the queue.
+            rest = self._steal_queues.take_message_group(taken.message_group)
             worker.tally.returned += await self._pauses.give_back(rest)
             self._room.set()
-        self._shares.finish(worker.number)
+        self._steal_queues.finish(worker.number)
         if breaker is not None and breaker.state is State.OPEN:
-            ended = Ended(Outcome.CIRCUIT_OPEN, breaker.retry_after())
+            ended = AttemptResult(Outcome.CIRCUIT_OPEN, breaker.retry_after())
         if ended.outcome is Outcome.CIRCUIT_OPEN:
             await self._pauses.pause(ended.retry_after)
 
@@ -303,7 +302,7 @@ class Crew:
         most = count * PREFETCH_PER_WORKER
         if self._options.prefetch is not None:
             most = max(1, self._options.prefetch * count // max(1, len(self._workers)))
-        room = most - self._shares.waiting(lambda level: self._layout.home_of(level) == pool)
+        room = most - self._steal_queues.waiting(lambda level: self._layout.home_of(level) == pool)
         return room if room * 2 >= most else 0
 
     def _place(
@@ -314,24 +313,24 @@ class Crew:
         barred: set[object] = set()
         for message in messages:
             level = self._level(index, source, message)
-            lane = source.lane_of(message)
+            message_group = source.message_group_of(message)
             item = Item(message, source)
             # Whoever stands behind somebody who was sent back goes back too: order is order.
-            if self._pauses.holds or self._layout.home_of(level) in full or lane in barred:
+            if self._pauses.holds or self._layout.home_of(level) in full or message_group in barred:
                 surplus.append(item)
-                if lane is not None:
-                    barred.add(lane)
+                if message_group is not None:
+                    barred.add(message_group)
                 continue
-            woken = self._shares.put(item, level=level, lane=lane)
+            woken = self._steal_queues.put(item, level=level, message_group=message_group)
             if woken is not None:
                 self._workers[woken].wake.set()
         return surplus
 
     def _level(self, index: int, source: Source, message: Message[Any]) -> int:
         """By queue and priority; suspects go before everybody, so that they do not lie about."""
-        assert self._performance is not None, "the crew is at work"
+        assert self._attempts is not None, "the crew is at work"
         if message.deliveries > 1:
-            if self._performance.suspicion(message, source) is not Suspicion.NONE:
+            if self._attempts.poison_verdict(message, source) is not PoisonVerdict.NONE:
                 return SUSPECTS
         return level_of(index, message.priority)
 
@@ -349,7 +348,7 @@ class Crew:
                     loop.time(),
                     sent=sum(one.sent for one in stats),
                     service_seconds=add_up(self.statistics()).mean_seconds,
-                    backlog=sum(one.ready for one in stats) + self._shares.waiting(),
+                    backlog=sum(one.ready for one in stats) + self._steal_queues.waiting(),
                     oldest_seconds=max((one.oldest_age or 0.0 for one in stats), default=None),
                 )
                 if load is not None:

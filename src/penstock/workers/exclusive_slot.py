@@ -1,12 +1,14 @@
-"""Working alone: all ordinary work may be in hand at once, a suspect's only by itself.
+"""A shared/exclusive lock without waiting: ordinary messages are worked on side by side, a suspect
+alone.
 
-Whatever a process holds when it dies has been delivered in vain once more, whether it was worked on
-or only waited. So whoever works on a suspect must hold nothing else: the crews of the process give
-back what lies ready (`clear`) and take nothing until it is over (`resume`), and what is in hand is
-finished first, unless that takes longer than half a minute: a suspect does not stop a queue.
+Every message that a process holds when it dies has been delivered in vain, whether a worker had it
+or not. So a process that works on a suspect must hold nothing else: the crews of the process
+release their queued messages (`clear`) and receive nothing until it is over (`resume`), and
+messages that workers have are finished first, unless that takes longer than half a minute: a
+suspect does not stop a queue.
 
-Nobody waits for leave, because whoever waits holds a message: it is granted at once, or it is not,
-and then the message goes back too, before the context is left.
+A request for the slot never waits, because a waiter would hold a message: it is granted at once or
+refused, and then the message is released, too, before the context is left.
 """
 
 import asyncio

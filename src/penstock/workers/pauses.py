@@ -1,9 +1,8 @@
-"""When a crew takes nothing, and how what it holds goes back.
+"""When a crew receives nothing, and how the messages it holds are released.
 
-There are two reasons to take nothing: a dependency is not to be asked until some time (`pause`),
-and somebody in this process has to work alone (`clear`). In both cases what lies in shares goes
-back to its queue uncounted: it would only wait here, on leases, while other processes might want
-it.
+There are two reasons: a dependency must not be called until some time (`pause`), and another worker
+of this process needs the exclusive slot (`clear`). In both cases messages in the steal queues are
+released uncounted: they would only wait here, on leases, while other processes could take them.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Messages that kill whoever works on them.
+"""Poison messages: messages that kill the process that works on them.
 
 A message that fails with an error is the retry policy's business. A poisonous one leaves no error
 behind: the process dies (out of memory, a crash in native code), its lease runs out, the next
-process gets it and dies too. All that is left is a delivery count that grows without anybody having
-reported a failure. Such deliveries are *silent*, and they are counted:
+process gets it and dies too. All that is left is a delivery count that grows without a reported
+failure. Such deliveries are *silent*, and they are counted:
 
     silent = deliveries before this one, if no failure of the message was reported here,
              and no more than leases can have run out since the first delivery
@@ -13,7 +13,7 @@ reported a failure. Such deliveries are *silent*, and they are counted:
     silent ≥ after         rejected, with a reason that begins with "poison"
 
 Alone, because whatever the process held beside the poison has silent deliveries too; so it gives
-back everything else before (see `solitude`). An innocent message is done when it is worked on
+back everything else before (see `exclusive_slot`). An innocent message is done when it is worked on
 alone, and only the guilty one comes back again. So one bad message costs `after` processes, and
 never the queue, nor its neighbours.
 
@@ -38,7 +38,7 @@ INNOCENT_ENOUGH = 5
 """After so many innocent suspects a process trusts the next ones."""
 
 
-class Suspicion(Enum):
+class PoisonVerdict(Enum):
     """How a message is to be treated."""
 
     NONE = "ordinary"
@@ -74,19 +74,19 @@ class PoisonWatch:
         """A suspect was worked on alone, and here we are."""
         self._innocent += 1
 
-    def judge(self, message_id: str, deliveries: int, *, age: float, lease: float) -> Suspicion:
+    def judge(self, message_id: str, deliveries: int, *, age: float, lease: float) -> PoisonVerdict:
         """How to treat a message that was just received. `age` is the time since it was first."""
         if self.after is None or deliveries == 1 or message_id in self._reported:
-            return Suspicion.NONE
+            return PoisonVerdict.NONE
         silent = deliveries - 1
         if lease > 0:
             silent = min(silent, int(age / lease))
         trusts = self._innocent >= INNOCENT_ENOUGH
         if silent >= self.after:
-            return Suspicion.ALONE if trusts else Suspicion.POISON
+            return PoisonVerdict.ALONE if trusts else PoisonVerdict.POISON
         if silent == 0 or silent < self.after - 1 or trusts:
-            return Suspicion.NONE
-        return Suspicion.ALONE
+            return PoisonVerdict.NONE
+        return PoisonVerdict.ALONE
 
 
 def poison_reason(deliveries: int) -> str:

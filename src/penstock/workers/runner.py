@@ -42,7 +42,7 @@ class AppStatistics:
 
 
 class Running:
-    """See the top of this module; made by `App.run`, for one run."""
+    """Made by `App.run`, for one run."""
 
     def __init__(self, client: Client, *, clock: Clock, chance: Random) -> None:
         self.loop = asyncio.get_running_loop()
@@ -60,9 +60,15 @@ class Running:
         for task in tasks:
             if task.options.create is not None:
                 await self._create(task, task.options.create)
-        solitude = ExclusiveSlot()
+        exclusive_slot = ExclusiveSlot()
         self._crews = [
-            Crew(task, self._client, solitude=solitude, clock=self._clock, chance=self._chance)
+            Crew(
+                task,
+                self._client,
+                exclusive_slot=exclusive_slot,
+                clock=self._clock,
+                chance=self._chance,
+            )
             for task in tasks
         ]
         crews = [asyncio.create_task(crew.run(), name=str(crew.task)) for crew in self._crews]

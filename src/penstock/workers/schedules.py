@@ -1,7 +1,7 @@
 """When periodic tasks are due, as pure arithmetic.
 
 A schedule answers one question: the first tick after a time. Ticks belong to the calendar and not
-to a process: `Every(30)` ticks at every full half minute, whoever asks and since when. So all
+to a process: `Every(30)` ticks at every full half minute, in every process. So all
 processes of an application agree on which ticks there are, and the name of a tick is the same
 everywhere; that is what makes it fire once (see `penstock.workers.ticker`).
 """

@@ -1,13 +1,13 @@
 """One queue as a crew sees it: messages come when they are asked for, and their leases last.
 
-Nothing is fetched behind the crew's back. A consumer that fetches ahead would hold messages the
-crew does not know of, and whoever has to work alone, or in order, must know of every message this
-process has (see `solitude`); what waits for workers lies in their shares. So messages are asked for
-when there is room, by one request at a time, and `hold` withdraws it.
+Nothing is prefetched. A consumer that fetches ahead would hold messages the crew does not know of,
+and work that runs alone, or in order, must know of every message this process has (see
+`exclusive_slot`); messages that no worker has begun lie in the steal queues. So messages are
+requested when there is capacity, by one request at a time, and `hold` withdraws it.
 
-Lanes. In a FIFO queue a message's lane is its message group, or else its key, as at the broker. All
-leased messages of a lane came in one answer, because the broker gives no more of a lane while one
-of its messages is leased.
+Message groups. In a FIFO queue a message's group is its message group id, or else its key, as at
+the broker. All leased messages of a group came in one answer, because the broker delivers no more
+of a group while one of its messages is leased.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Source:
         codec: Codec[Any] | type[Any] | None = task.codec  # type: ignore[assignment]
         self._queue: Queue[Any] = client.queue(name, codec=codec, group=task.options.group)
         self._keeper: LeaseKeeper | None = None
-        self._asking: asyncio.Future[list[Message[Any]]] | None = None
+        self._router: asyncio.Future[list[Message[Any]]] | None = None
         self._quiet = asyncio.Event()
         """No request for messages is under way."""
         self._quiet.set()
@@ -88,19 +88,19 @@ class Source:
         Waits while it is held."""
         await self._open.wait()
         self._quiet.clear()
-        self._asking = asyncio.ensure_future(
+        self._router = asyncio.ensure_future(
             self._queue.receive(most, wait=WAIT_SECONDS, lease=self._lease)
         )
         try:
-            await asyncio.wait([self._asking])
-            if self._asking.cancelled():
+            await asyncio.wait([self._router])
+            if self._router.cancelled():
                 return []
-            messages = self._asking.result()
+            messages = self._router.result()
             if messages:
                 self._keep(messages)
             return messages
         finally:
-            self._asking.cancel()
+            self._router.cancel()
             self._quiet.set()
 
     def _keep(self, messages: Sequence[Message[Any]]) -> None:
@@ -122,8 +122,8 @@ class Source:
         """Ask for nothing more; returns when nothing is being asked for. A request that waits for
         messages is withdrawn, or it would get those that are given back now."""
         self._open.clear()
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._router is not None:
+            self._router.cancel()
         await self._quiet.wait()
 
     def resume(self) -> None:
@@ -139,13 +139,13 @@ class Source:
         """How much there is to do."""
         return await self._queue.stats()
 
-    def lane_of(self, message: Message[Any]) -> object | None:
+    def message_group_of(self, message: Message[Any]) -> object | None:
         """What the message has to stay in order with; None: nothing."""
         if not self.is_fifo:
             return None
         group = message.message_group
-        lane = group.encode() if group is not None else (message.key or b"")
-        return (self.name, message.partition, lane)
+        message_group = group.encode() if group is not None else (message.key or b"")
+        return (self.name, message.partition, message_group)
 
 
 def _settler(message: Message[Any]) -> Settler:

@@ -1,24 +1,24 @@
-"""Who works on what: every worker has a share of its own, and an idle one steals.
+"""Work-stealing queues: every worker has a queue of its own, and an idle worker steals.
 
-Messages that were received together lie in the shares of the workers, a small deque each. A worker
-takes from the front of its own share; one whose share is empty steals from the back of the longest.
-So a slow message holds up nobody but the worker that has it: what lies behind it is stolen by those
-who are faster. Nothing here waits or knows the loop; whoever puts something in is told whom to
-wake.
+Messages that were received together are spread over the queues of the workers, a small deque each.
+A worker takes from the front of its own queue; a worker whose queue is empty steals from the back
+of the longest one. So a slow message delays only the worker that has it: the messages behind it are
+stolen by workers that are faster. Nothing here waits or knows the event loop; `put` returns which
+worker to wake.
 
-    put ──► idle worker's share, or the next one's in turn
-    take ◄── own share first, else the end of the longest that one may take from
+    put ──► idle worker's queue, or the next one's in turn
+    take ◄── own queue first, else the end of the longest that the worker may take from
 
 Levels. A level is a number, the lower the sooner: of all levels a worker may work on, the lowest
-that has something anywhere counts, before whose share it is in. A reserved worker accepts only some
-levels, and is never busy with others.
+that has a message in any queue comes first. A reserved worker accepts only some levels, and is
+never busy with others.
 
-Lanes. Messages of one lane are never in two hands, and are worked on in the order in which they
-came: they lie together as one parcel, which moves as a whole. While one of a parcel's messages is
-in somebody's hand, the parcel is in no share; afterwards the rest goes to the end of that worker's
-share, so that a long lane does not keep the others waiting. The broker leases the messages of a
-message group to one receiver at a time, but several of them at once: without lanes, stealing would
-put them in two hands.
+Message groups. Messages of one group are never worked on by two workers at once, and are worked on
+in the order in which they came: they lie together as one parcel, which moves as a whole. While a
+worker has one of a parcel's messages, the parcel is in no queue; afterwards the rest goes to the
+end of that worker's queue, so that a long group does not delay the others. The broker leases the
+messages of a message group to one receiver at a time, but several of them at once: without parcels,
+stealing would give them to two workers.
 """
 
 from collections import deque
@@ -35,22 +35,22 @@ class Stolen(NamedTuple, Generic[T]):
 
     item: T
     level: int
-    lane: object | None
+    message_group: object | None
     stolen: bool
 
 
 class _Parcel(Generic[T]):
-    """One message, or those of a lane."""
+    """One message, or those of a group."""
 
-    __slots__ = ("items", "lane", "level")
+    __slots__ = ("items", "level", "message_group")
 
-    def __init__(self, level: int, lane: object | None) -> None:
+    def __init__(self, level: int, message_group: object | None) -> None:
         self.level = level
-        self.lane = lane
+        self.message_group = message_group
         self.items: deque[T] = deque()
 
 
-class _Share(Generic[T]):
+class _WorkerQueue(Generic[T]):
     """What lies ready for one worker, by level."""
 
     __slots__ = ("accepts", "held", "levels", "size")
@@ -60,7 +60,7 @@ class _Share(Generic[T]):
         self.levels: dict[int, deque[_Parcel[T]]] = {}
         self.size = 0
         self.held: _Parcel[T] | None = None
-        """The lane's parcel whose first message is in this worker's hand."""
+        """The group's parcel whose first message is in this worker's hand."""
 
     def add(self, parcel: _Parcel[T]) -> None:
         self.levels.setdefault(parcel.level, deque()).append(parcel)
@@ -76,11 +76,11 @@ class _Share(Generic[T]):
 
 
 class StealQueues(Generic[T]):
-    """See the top of this module. Workers are numbers, given by whoever makes them."""
+    """Workers are numbers, given by whoever makes them."""
 
     def __init__(self) -> None:
-        self._shares: dict[int, _Share[T]] = {}
-        self._lanes: dict[object, _Parcel[T]] = {}
+        self._shares: dict[int, _WorkerQueue[T]] = {}
+        self._message_groups: dict[object, _Parcel[T]] = {}
         self._idle: dict[int, None] = {}
         self._turn = 0
         self._waiting: dict[int, int] = {}
@@ -93,7 +93,7 @@ class StealQueues(Generic[T]):
     def join(self, worker: int, accepts: Accepts = lambda _level: True) -> None:
         """A worker begins, idle."""
         assert worker not in self._shares, f"worker {worker} is here already"
-        self._shares[worker] = _Share(accepts)
+        self._shares[worker] = _WorkerQueue(accepts)
         self._idle[worker] = None
         self._able.clear()
 
@@ -113,9 +113,9 @@ class StealQueues(Generic[T]):
                 woken.append(heir)
         return woken
 
-    def put(self, item: T, *, level: int = 0, lane: object | None = None) -> int | None:
+    def put(self, item: T, *, level: int = 0, message_group: object | None = None) -> int | None:
         """Lay down something to do; returns the worker to wake, or None if nobody need be."""
-        parcel = self._lanes.get(lane) if lane is not None else None
+        parcel = self._message_groups.get(message_group) if message_group is not None else None
         self._waiting[level] = self._waiting.get(level, 0) + 1
         if parcel is not None:
             parcel.items.append(item)
@@ -123,10 +123,10 @@ class StealQueues(Generic[T]):
                 self._waiting[level] -= 1
                 self._waiting[parcel.level] = self._waiting.get(parcel.level, 0) + 1
             return None
-        parcel = _Parcel(level, lane)
+        parcel = _Parcel(level, message_group)
         parcel.items.append(item)
-        if lane is not None:
-            self._lanes[lane] = parcel
+        if message_group is not None:
+            self._message_groups[message_group] = parcel
         worker = self._choose(level)
         assert worker is not None, f"nobody takes messages of level {level}"
         self._add(worker, parcel)
@@ -150,26 +150,26 @@ class StealQueues(Generic[T]):
             parcel = own.pop(level, last=False)
         self._ready[level] -= 1
         self._waiting[level] -= 1
-        if parcel.lane is not None:
+        if parcel.message_group is not None:
             own.held = parcel
-        return Stolen(parcel.items.popleft(), level, parcel.lane, stolen)
+        return Stolen(parcel.items.popleft(), level, parcel.message_group, stolen)
 
     def finish(self, worker: int) -> int | None:
         """A worker has nothing in its hand any more; returns who is to be woken for the rest of
-        the lane, which is the worker itself."""
+        the group, which is the worker itself."""
         share = self._shares[worker]
         parcel, share.held = share.held, None
         if parcel is None:
             return None
         if not parcel.items:
-            del self._lanes[parcel.lane]
+            del self._message_groups[parcel.message_group]
             return None
         self._add(worker, parcel)
         return worker
 
-    def take_lane(self, lane: object) -> list[T]:
-        """Everything of a lane that is in nobody's hand; the lane is empty then."""
-        parcel = self._lanes.get(lane)
+    def take_message_group(self, message_group: object) -> list[T]:
+        """Everything of a group that is in nobody's hand; the group is empty then."""
+        parcel = self._message_groups.get(message_group)
         if parcel is None:
             return []
         items = list(parcel.items)
@@ -183,22 +183,24 @@ class StealQueues(Generic[T]):
                 self._ready[parcel.level] -= 1
                 if not parcels:
                     del share.levels[parcel.level]
-                del self._lanes[lane]
+                del self._message_groups[message_group]
         return items
 
     def take_all(self) -> list[T]:
-        """Everything that is in nobody's hand, in no particular order but that of each lane."""
+        """Everything that is in nobody's hand, in no particular order but that of each group."""
         items = [item for parcel in self._parcels() for item in parcel.items]
         for share in self._shares.values():
             share.levels.clear()
             share.size = 0
         self._waiting.clear()
         self._ready.clear()
-        held = {share.held.lane: share.held for share in self._shares.values() if share.held}
+        held = {
+            share.held.message_group: share.held for share in self._shares.values() if share.held
+        }
         for parcel in held.values():
             items += parcel.items
             parcel.items.clear()
-        self._lanes = held
+        self._message_groups = held
         return items
 
     def waiting(self, accepts: Accepts = lambda _level: True) -> int:

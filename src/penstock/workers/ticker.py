@@ -2,13 +2,13 @@
 
 Every process that runs an application computes the same ticks (see `schedules`) and sends each of
 them to the task's queue, with the id `name@tick`. The queue was made with `deduplication="id"`: the
-first message of an id is stored, the others are recognised and dropped. So nobody has to be elected
-to be the one that sends, and no tick is missed as long as one process runs. Some worker gets the
+first message of an id is stored, the others are recognised and dropped. So no process has to be
+elected as the sender, and no tick is missed as long as one process runs. Some worker gets the
 message and calls the function; if it fails it is retried, as any message.
 
 Which ticks have been sent is what the queue remembers, for longer than the schedule pauses, but for
 seven days at most. A process that starts can therefore ask, by sending it once more, whether the
-latest tick was sent, and that is how `Missed.RUN_ONCE` makes up for one that nobody was there for.
+latest tick was sent, and that is how `Missed.RUN_ONCE` makes up for one that was missed.
 
 A tick that may be skipped expires when the next one is due: if all workers are away for an hour, an
 hour's worth of ticks is not worked off afterwards.

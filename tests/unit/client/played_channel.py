@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from penstock import ClientSettings
 from penstock.client.connection.channel import Buffer, Ended, Late, Make
-from penstock.client.connection.metadata import Directory
+from penstock.client.connection.metadata import Metadata
 from penstock.client.connection.request_router import RequestRouter
 from penstock.wire.requests import (
     Answer,
@@ -56,7 +56,7 @@ class PlayedChannel:
 
 def asking_through(channel: PlayedChannel) -> RequestRouter:
     """What the parts of a client ask with."""
-    return RequestRouter(channel, Directory(channel), ClientSettings(seed=1))
+    return RequestRouter(channel, Metadata(channel), ClientSettings(seed=1))
 
 
 def topic_info(*leaders: int, name: str = "orders", topic_id: bytes = b"1") -> TopicInfo:

@@ -30,16 +30,16 @@ def running_postgresql() -> Iterator[str]:
         pytest.skip("PostgreSQL is not installed")
     # The server refuses to be root, and its user must be able to reach the directory.
     user = "nobody" if os.getuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="penstock-pg-") as directory:
+    with tempfile.TemporaryDirectory(prefix="penstock-pg-") as metadata:
         if user is not None:
-            os.chown(directory, pwd.getpwnam(user).pw_uid, -1)
-        data = f"{directory}/data"
+            os.chown(metadata, pwd.getpwnam(user).pw_uid, -1)
+        data = f"{metadata}/data"
 
         def execute(*command: str) -> None:
             subprocess.run(
                 command,
                 user=user,
-                cwd=directory,
+                cwd=metadata,
                 check=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -48,9 +48,9 @@ def running_postgresql() -> Iterator[str]:
             )
 
         execute(initdb, "-D", data, "-U", "penstock", "--auth=trust", "--no-sync", "-E", "UTF8")
-        options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
-        execute(control, "-D", data, "-w", "-o", options, "-l", f"{directory}/log", "start")
+        options = f"-c listen_addresses= -c unix_socket_directories={metadata} -c fsync=off"
+        execute(control, "-D", data, "-w", "-o", options, "-l", f"{metadata}/log", "start")
         try:
-            yield f"host={directory} user=penstock dbname=postgres"
+            yield f"host={metadata} user=penstock dbname=postgres"
         finally:
             execute(control, "-D", data, "-m", "immediate", "stop")

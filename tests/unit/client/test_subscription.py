@@ -96,11 +96,11 @@ def test_a_broker_that_cannot_be_reached_at_first_is_asked_again() -> None:
         await client.create_topic("orders", partitions=1)
         await fill(client, "orders", range(3))
         subscription = client.subscribe("orders", codec=str)
-        settings = client._core.asking.settings
-        client._core.asking.settings = replace(settings, timeout=1e-9)
+        settings = client._core.router.settings
+        client._core.router.settings = replace(settings, timeout=1e-9)
         with pytest.raises((DeadlinePassed, OutcomeUnknown)):
             await subscription.fetch(3)
-        client._core.asking.settings = settings
+        client._core.router.settings = settings
         assert bodies(await take(subscription, 3)) == [0, 1, 2]
 
     play(scene)
@@ -412,13 +412,13 @@ def test_a_batch_nobody_can_read_is_told_of_and_can_be_passed() -> None:
         await client.create_topic("orders", partitions=1)
         await fill(client, "orders", range(3))
         bad = with_bytes(build_batch(2), BATCH_HEADER_BYTES, b"\xff\xff")
-        asking = client._core.asking
-        await asking.ask_leader(
+        router = client._core.router
+        await router.ask_leader(
             "orders",
             0,
             lambda info: (Append(info.topic_id, 0), bad),
             Appended,
-            deadline=asking.deadline(None),
+            deadline=router.deadline(None),
         )
         await fill(client, "orders", range(5, 7))
         async with client.subscribe("orders", codec=str) as subscription:
@@ -471,14 +471,14 @@ def test_whoever_is_cancelled_while_he_waits_loses_nothing(is_compressed: bool) 
         offsets: list[int] = []
         async with client.subscribe("orders", codec=str) as subscription:
             for turn in count():
-                asking = asyncio.ensure_future(anext(subscription))
+                router = asyncio.ensure_future(anext(subscription))
                 for _ in range(turn % 5):
                     await asyncio.sleep(0)
                 if turn % 7:
-                    asking.cancel()
-                await asyncio.wait([asking])
-                if not asking.cancelled():
-                    offsets.append(asking.result().offset)
+                    router.cancel()
+                await asyncio.wait([router])
+                if not router.cancelled():
+                    offsets.append(router.result().offset)
                 if len(offsets) == 300:
                     break
         assert offsets == list(range(300))

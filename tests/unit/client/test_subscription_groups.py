@@ -331,7 +331,7 @@ def test_a_member_that_was_thrown_out_comes_back() -> None:
             assert await subscription.commit()
             membership = subscription._reader.membership
             assert membership is not None
-            link = GroupLink(client._core.asking, "g")
+            link = GroupLink(client._core.router, "g")
             former = membership.member
             await link.ask(LeaveGroup("g", former), Done)
             await until(lambda: membership.member not in ("", former))

@@ -13,7 +13,7 @@ from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.embedded.channel import EmbeddedChannel
 from penstock.wire.requests import Append, Appended, AskCluster, Count, Take
-from tests.unit.embedded.asking import GROUP, Asker
+from tests.unit.embedded.router import GROUP, Asker
 
 
 def play(story: Callable[[Asker], Awaitable[None]]) -> None:

@@ -31,7 +31,7 @@ from penstock.storage import RealDisk, memory_disk
 from penstock.storage.memory_disk import MemoryDisk, MemoryFile
 from penstock.testing.clock import ManualClock
 from penstock.wire.requests import AskCluster, ClusterInfo, DeleteTopic, Send
-from tests.unit.embedded.asking import Asker
+from tests.unit.embedded.router import Asker
 
 MIB = 1 << 20
 HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from penstock.embedded.channel import EmbeddedChannel
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.embedded.open_engines import OpenEngines
 from penstock.testing.clock import ManualClock
-from tests.unit.embedded.asking import Asker
+from tests.unit.embedded.router import Asker
 
 HOLDER = """
 import asyncio, sys

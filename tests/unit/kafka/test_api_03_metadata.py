@@ -101,7 +101,7 @@ def test_operations_are_told_when_asked_for(ask: Asker) -> None:
 def test_answers_are_kept_until_something_changes(ask: Asker) -> None:
     ask.create_topic("meta-kept")
     wanted = {"topics": [{"name": "meta-kept"}]}
-    cache = ask.broker.listener._board.metadata_cache
+    cache = ask.broker.listener._port_state.metadata_cache
     first = ask(3, 7, wanted)
     held = cache._held_bytes
     assert held > 0

@@ -287,8 +287,8 @@ def test_what_a_member_had_that_left_is_released(ask: Asker, broker: ThreadedBro
     assert one.heartbeat(epoch=-1).error_code == 0
 
     async def sweep() -> None:
-        board = ask.broker.listener._board
-        board.share_sessions.sweep(board.clock.monotonic_ms() + LEAVE_MS)
+        port_state = ask.broker.listener._port_state
+        port_state.share_sessions.sweep(port_state.clock.monotonic_ms() + LEAVE_MS)
 
     broker.call(sweep())
     assert acquired(rows_of(two.fetch(wait_ms=FETCH_MS))[here]) == [(0, 2, 2)]

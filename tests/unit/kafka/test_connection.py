@@ -283,7 +283,7 @@ def test_a_client_that_goes_away_ends_what_it_waits_for(run: Run) -> None:
                 place.gates = {"a": asyncio.Event()}
                 client.send(11, 0, {"group_id": "a"})
                 (context,) = await heartbeats(place, client, 1)
-                context.on_hurry = lambda: hurried.append(context.abandoned)
+                context.on_cancel = lambda: hurried.append(context.abandoned)
             await until(lambda: place.listener.statistics().connections == 0)
             assert hurried == [True]
             context.answer({})  # Nobody is there to get it.
@@ -395,7 +395,7 @@ def test_a_request_that_stays_incomplete_is_given_up(run: Run) -> None:
                 async with wire_client(place.host, place.port) as client:
                     await heartbeats(place, client, 1)  # Waiting for an answer is no excuse.
                     client.writer.write(beginning)
-                    (connection,) = place.listener._board.connections
+                    (connection,) = place.listener._port_state.connections
                     await until(partial(is_half_told, connection))
                     place.listener.sweep()
                     place.clock.advance(limits.KAFKA_FRAME_MS_MAX - 1)
@@ -465,7 +465,7 @@ def test_closing_lets_requests_finish(run_on_each: Run) -> None:
     async def scenario() -> None:
         async with open_place() as place, wire_client(place.host, place.port) as client:
             contexts = await heartbeats(place, client, 2)
-            contexts[1].on_hurry = lambda: contexts[1].answer({"error_code": 1})
+            contexts[1].on_cancel = lambda: contexts[1].answer({"error_code": 1})
             closing = asyncio.create_task(place.listener.close(grace_seconds=20.0))
             await asyncio.sleep(0)
             client.send(HEARTBEAT, 0, {})
@@ -494,11 +494,11 @@ def test_closing_does_not_wait_for_ever(run_on_each: Run) -> None:
 def test_lines_about_bad_clients_are_bounded(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with open_place() as place:
-            board = place.listener._board
+            port_state = place.listener._port_state
             for number in range(100):
-                board.complain(f"line {number}")
+                port_state.warn(f"line {number}")
             place.clock.advance(1_000)
-            board.complain("another second")
+            port_state.warn("another second")
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
@@ -512,7 +512,7 @@ def test_names_that_clients_choose_cannot_forge_lines(
 ) -> None:
     async def scenario() -> None:
         async with open_place() as place:
-            place.listener._board.complain("one\nanother \x1b[31m" + "x" * 5_000)
+            place.listener._port_state.warn("one\nanother \x1b[31m" + "x" * 5_000)
 
     with caplog.at_level(logging.WARNING):
         run(scenario())

@@ -32,13 +32,13 @@ def url() -> Iterator[str]:
 
 async def append(client: Client, batch: bytearray) -> None:
     """What a client of any kind may send: the broker does not look into it."""
-    asking = client._core.asking
-    await asking.ask_leader(
+    router = client._core.router
+    await router.ask_leader(
         "orders",
         0,
         lambda info: (Append(info.topic_id, 0), batch),
         Appended,
-        deadline=asking.deadline(None),
+        deadline=router.deadline(None),
     )
 
 

@@ -7,14 +7,14 @@ from penstock.workers.exclusive_slot import ExclusiveSlot
 
 
 async def play() -> list[str]:
-    solitude = ExclusiveSlot()
+    exclusive_slot = ExclusiveSlot()
     told: list[str] = []
     gates: dict[str, asyncio.Event] = {}
 
     async def clear() -> None:
         told.append("everything else goes back")
 
-    solitude.join(clear, lambda: told.append("and is taken again"))
+    exclusive_slot.join(clear, lambda: told.append("and is taken again"))
 
     async def work(name: str, place: AbstractAsyncContextManager[bool]) -> None:
         gates[name] = asyncio.Event()
@@ -30,13 +30,13 @@ async def play() -> list[str]:
 
     tasks = []
     for name, alone in (("a", False), ("b", False), ("suspect", True), ("c", False), ("d", True)):
-        place = solitude.alone() if alone else solitude.together()
+        place = exclusive_slot.alone() if alone else exclusive_slot.together()
         tasks.append(asyncio.create_task(work(name, place)))
         await turn()
     for name in ("b", "a", "suspect"):
         gates[name].set()
         await turn()
-    tasks.append(asyncio.create_task(work("e", solitude.together())))
+    tasks.append(asyncio.create_task(work("e", exclusive_slot.together())))
     await turn()
     gates["e"].set()
     await asyncio.gather(*tasks)

@@ -86,7 +86,7 @@ def test_a_lane_is_never_in_two_hands() -> None:
     shares.join(0)
     shares.join(1)
     for number in (1, 2, 3):
-        shares.put(f"x{number}", lane="x")
+        shares.put(f"x{number}", message_group="x")
     first = shares.take(0)
     assert first is not None
     assert first.item == "x1"
@@ -96,27 +96,29 @@ def test_a_lane_is_never_in_two_hands() -> None:
     assert second is not None
     assert (second.item, second.stolen) == ("x2", True)
     assert shares.take(0) is None
-    shares.put("x4", lane="x")
+    shares.put("x4", message_group="x")
     assert shares.take(0) is None, "what comes later joins its lane"
     shares.finish(1)
     assert shares.take(1).item == "x3"  # type: ignore[union-attr]
     shares.finish(1)
     assert shares.take(0).item == "x4"  # type: ignore[union-attr]
     assert shares.finish(0) is None
-    assert shares.put("x5", lane="x") is not None, "the lane was forgotten and begins anew"
+    assert shares.put("x5", message_group="x") is not None, (
+        "the group was forgotten and starts again"
+    )
 
 
 def test_the_rest_of_a_lane_can_be_taken_away() -> None:
     shares: StealQueues[str] = StealQueues()
     shares.join(0)
     for item in ("x1", "x2", "x3"):
-        shares.put(item, lane="x")
-    shares.put("y1", lane="y")
+        shares.put(item, message_group="x")
+    shares.put("y1", message_group="y")
     assert shares.take(0).item == "x1"  # type: ignore[union-attr]
-    assert shares.take_lane("x") == ["x2", "x3"]
+    assert shares.take_message_group("x") == ["x2", "x3"]
     assert shares.finish(0) is None
-    assert shares.take_lane("y") == ["y1"]
-    assert shares.take_lane("z") == []
+    assert shares.take_message_group("y") == ["y1"]
+    assert shares.take_message_group("z") == []
     assert shares.take(0) is None
     assert shares.waiting() == 0
 
@@ -135,12 +137,12 @@ def test_everything_can_be_taken_back_but_what_is_in_hand() -> None:
     shares.join(0)
     shares.join(1)
     for item in ("x1", "x2", "x3"):
-        shares.put(item, lane="x")
+        shares.put(item, message_group="x")
     shares.put("a")
     assert shares.take(0).item == "x1"  # type: ignore[union-attr]
     assert sorted(shares.take_all()) == ["a", "x2", "x3"]
     assert shares.waiting() == 0
-    shares.put("x4", lane="x")
+    shares.put("x4", message_group="x")
     assert shares.take(1) is None, "x1 is still in a hand"
     shares.finish(0)
     assert shares.take(1).item == "x4"  # type: ignore[union-attr]
@@ -160,15 +162,17 @@ def test_nothing_is_lost_and_lanes_keep_their_order(seed: int) -> None:
     for _ in range(600):
         match chance.randrange(6):
             case 0 | 1:
-                lane = chance.choice([None, "a", "b", "c"])
-                shares.put((lane, number), level=chance.randrange(3), lane=lane)
+                message_group = chance.choice([None, "a", "b", "c"])
+                shares.put(
+                    (message_group, number), level=chance.randrange(3), message_group=message_group
+                )
                 number += 1
             case 2 | 3:
                 worker = chance.choice(workers)
                 if worker not in busy and (taken := shares.take(worker)) is not None:
-                    lane, _ = taken.item
-                    assert lane is None or lane not in busy.values(), "two hands"
-                    busy[worker] = lane
+                    message_group, _ = taken.item
+                    assert message_group is None or message_group not in busy.values(), "two hands"
+                    busy[worker] = message_group
                     done.append(taken.item)
             case 4:
                 if busy:
@@ -187,6 +191,6 @@ def test_nothing_is_lost_and_lanes_keep_their_order(seed: int) -> None:
     assert shares.waiting() == number - len(done)
     rest = shares.take_all()
     assert sorted(item for _, item in [*done, *rest]) == list(range(number))
-    for lane in "abc":
-        of_lane = [item for name, item in done if name == lane]
+    for message_group in "abc":
+        of_lane = [item for name, item in done if name == message_group]
         assert of_lane == sorted(of_lane)

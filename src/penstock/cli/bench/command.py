@@ -57,7 +57,7 @@ MESSAGES = 100_000
 LATENCY_SECONDS = 5.0
 """If nothing else is said."""
 
-app = App(name="bench", help="Put a load on a broker, and tell who was the limit.")
+app = App(name="bench", help="Load test a broker, and find the bottleneck.")
 
 
 @app.command

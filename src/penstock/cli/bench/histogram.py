@@ -34,8 +34,6 @@ class Row(NamedTuple):
 
 
 class LatencyHistogram:
-    """See the top of this module."""
-
     __slots__ = ("count", "counts", "least", "most", "sum", "sum_of_squares")
 
     def __init__(self) -> None:

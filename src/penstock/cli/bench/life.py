@@ -4,7 +4,7 @@ Some clients send while others receive, work, and acknowledge; a share of the me
 first delivery and is delivered again. Every message carries who sent it and its number, so that in
 the end each one can be accounted for:
 
-    token   lane    number   due                  lane: which sender, of all processes
+    token   sender  number   due                  sender: which one, of all processes
     u32     u32     u64      f64, perf_counter    number: 0, 1, 2 … of that sender
 
 A sender waits for each call, so what is acknowledged of its messages is a run from 0 on; the call
@@ -36,18 +36,18 @@ class Book:
     """What became of the messages of some senders; processes' books are added up."""
 
     stored: dict[int, int] = field(default_factory=dict)
-    """By lane, how many were acknowledged to the sender: the first so many."""
+    """By sender, how many were acknowledged to it: the first so many."""
     doubtful: int = 0
     """Sent, and no answer came."""
     done: dict[int, bytearray] = field(default_factory=dict)
-    """By lane and number, how often it was acknowledged by a receiver."""
+    """By sender and number, how often it was acknowledged by a receiver."""
     redelivered: int = 0
     failed: int = 0
     """Released by a receiver, as it was told to."""
 
-    def note_done(self, lane: int, number: int) -> None:
+    def note_done(self, sender: int, number: int) -> None:
         """A message was received and acknowledged."""
-        times = self.done.setdefault(lane, bytearray())
+        times = self.done.setdefault(sender, bytearray())
         if number >= len(times):
             times.extend(bytes(max(number + 1, 2 * len(times)) - len(times)))
         times[number] = min(_OFTEN, times[number] + 1)
@@ -58,8 +58,8 @@ class Book:
         self.doubtful += other.doubtful
         self.redelivered += other.redelivered
         self.failed += other.failed
-        for lane, times in other.done.items():
-            mine = self.done.setdefault(lane, bytearray())
+        for sender, times in other.done.items():
+            mine = self.done.setdefault(sender, bytearray())
             mine.extend(bytes(max(0, len(times) - len(mine))))
             for number, count in enumerate(times):
                 if count:
@@ -74,8 +74,8 @@ class Book:
     def undone(self) -> int:
         """Acknowledged to a sender, and not by any receiver."""
         missing = 0
-        for lane, count in self.stored.items():
-            times = self.done.get(lane, b"")
+        for sender, count in self.stored.items():
+            times = self.done.get(sender, b"")
             missing += count - min(count, len(times)) + times[:count].count(0)
         return missing
 
@@ -100,7 +100,7 @@ async def live(
 
     async def send(index: int, queue: Queue[bytes]) -> None:
         nonlocal left, sending
-        lane = load.first_lane + index
+        sender = load.first_sender + index
         schedule = Schedule(load, tally, number=index)
         filling = os.urandom(max(0, load.size_bytes - LIFE_STAMP_BYTES))
         number = 0
@@ -112,14 +112,14 @@ async def live(
             if left is not None and tally.counts(due):
                 left -= count
             bodies = [
-                _STAMP.pack(load.token, lane, each, due) + filling
+                _STAMP.pack(load.token, sender, each, due) + filling
                 for each in range(number, number + count)
             ]
             book.doubtful += count
             await queue.send_many(bodies)
             book.doubtful -= count
             number += count
-            book.stored[lane] = number
+            book.stored[sender] = number
             tally.sent_all += count
             tally.time("send", due, tally.now())
         sending -= 1
@@ -130,9 +130,9 @@ async def live(
     await drive(work, tally)
 
 
-def fails(lane: int, number: int, share: float) -> bool:
+def fails(sender: int, number: int, share: float) -> bool:
     """Whether a message is one of those that fail at first: spread evenly, the same every time."""
-    return ((lane + number) * 2_654_435_761 & 0xFFFF_FFFF) < share * 2**32
+    return ((sender + number) * 2_654_435_761 & 0xFFFF_FFFF) < share * 2**32
 
 
 class _Receiver:
@@ -176,8 +176,8 @@ class _Receiver:
         share = self._load.fail_share
         bad = [
             one
-            for one, (_, lane, number, _) in zip(own, stamps, strict=True)
-            if one.deliveries == 1 and fails(lane, number, share)
+            for one, (_, sender, number, _) in zip(own, stamps, strict=True)
+            if one.deliveries == 1 and fails(sender, number, share)
         ]
         if bad:
             await queue.release(bad, 0)
@@ -187,8 +187,8 @@ class _Receiver:
         if good:
             await queue.ack(good)
         ended = self._tally.now()
-        for one, (_, lane, number, due) in zip(own, stamps, strict=True):
+        for one, (_, sender, number, due) in zip(own, stamps, strict=True):
             if id(one) not in failed and one.settled:
-                self._book.note_done(lane, number)
+                self._book.note_done(sender, number)
                 self._tally.time("done", due, ended)
                 self._tally.done(due, ended, 1)

@@ -48,7 +48,7 @@ class Load:
     fail_share: float = 0.0
     offset_seconds: float = 0.0
     """So much later than the start of the load the first message is due."""
-    first_lane: int = 0
+    first_sender: int = 0
     """The number of the first sender, among those of all processes."""
     token: int = 0
     """By which a load knows its own messages."""
@@ -68,7 +68,7 @@ class Load:
                     messages=messages,
                     rate=self.rate / processes if self.rate else None,
                     offset_seconds=lead,
-                    first_lane=number * self.clients,
+                    first_sender=number * self.clients,
                 )
             )
         return shares

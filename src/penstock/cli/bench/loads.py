@@ -109,7 +109,7 @@ async def latency(queues: Queues, load: Load, tally: Tally) -> None:
 
     async def send_all() -> None:
         nonlocal missing
-        async with _Crowd(UNDER_WAY_MAX) as crowd:
+        async with _ManyClients(UNDER_WAY_MAX) as crowd:
             for number in range(total):
                 due = tally.start + load.offset_seconds + number / rate
                 await wait_until(due, tally.now)
@@ -121,7 +121,7 @@ async def latency(queues: Queues, load: Load, tally: Tally) -> None:
     async def receive() -> None:
         nonlocal missing
         silent_since = tally.now()
-        async with _Crowd(ACKS_MAX) as acks:
+        async with _ManyClients(ACKS_MAX) as acks:
             while missing > 0:
                 found = await receiver.receive(LATENCY_RECEIVE, wait=RECEIVE_WAIT_SECONDS)
                 arrived = tally.now()
@@ -182,7 +182,7 @@ async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
     await asyncio.gather(*every, return_exceptions=True)
 
 
-class _Crowd:
+class _ManyClients:
     """Tasks that do not wait for each other, so many at a time; the first that fails ends all."""
 
     def __init__(self, most: int) -> None:
@@ -205,7 +205,7 @@ class _Crowd:
         if not task.cancelled() and self._problem is None:
             self._problem = task.exception()
 
-    async def __aenter__(self) -> "_Crowd":
+    async def __aenter__(self) -> "_ManyClients":
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:

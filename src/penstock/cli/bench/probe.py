@@ -184,8 +184,8 @@ class Probe:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _read(self, addresses: Sequence[Address], accept: str) -> dict[Address, NodeReading]:
-        asking = (asyncio.to_thread(_ask, one, accept) for one in addresses)
-        answers = await asyncio.gather(*asking, return_exceptions=True)
+        router = (asyncio.to_thread(_ask, one, accept) for one in addresses)
+        answers = await asyncio.gather(*router, return_exceptions=True)
         found = {}
         self._is_gone = False
         for address, answer in zip(addresses, answers, strict=True):

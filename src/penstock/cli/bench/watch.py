@@ -46,8 +46,6 @@ class Share(Protocol):
 
 
 class Watch:
-    """See the top of this module."""
-
     def __init__(
         self,
         client: Client,

@@ -75,7 +75,7 @@ def check(given: Given) -> None:
 
 @app.command
 def reference() -> None:
-    """Print a penstock.toml with every setting, its default and what it means.
+    """Print a penstock.toml with every setting, its default and its meaning.
 
     Examples
     --------

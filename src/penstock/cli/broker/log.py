@@ -38,7 +38,7 @@ Json = Annotated[
 
 @app.command
 def describe(directory: Directory, /, *, json: Json = False) -> None:
-    """List the files of a log and what they hold. The node may be running.
+    """List the files of a log and their contents. The node may be running.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def repair(
     yes: Annotated[bool, Parameter(negative="", show_default=False, help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a damaged log usable by giving up what cannot be read. The node must be stopped.
+    """Repair a damaged log by dropping what cannot be read. The node must be stopped.
 
     Only for a cluster of one, or when every replica is damaged: otherwise start the node, and it
     repairs itself from the leader without losing anything. Files that are replaced are kept under

@@ -11,7 +11,7 @@ from penstock.cli.table import format_age, print_table
 from penstock.core.decoders import decode_json
 from penstock.watch.alert import Alert, AlertState
 
-app = App(name="alert", help="Look at what is wrong, and try the webhook.")
+app = App(name="alert", help="List alerts, and test the webhook.")
 
 States = Literal["firing", "pending", "resolved"]
 

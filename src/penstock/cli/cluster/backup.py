@@ -143,7 +143,7 @@ def verify(
     *,
     json: Json = False,
 ) -> int:
-    """Read every byte and compare it with its checksum; name each that is not what was written.
+    """Verify the checksum of every byte, and list the files that are damaged.
 
     Nothing is changed. The exit code is 0 if every byte is as it was written, and 1 otherwise.
 

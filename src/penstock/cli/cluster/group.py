@@ -29,9 +29,7 @@ Name = Annotated[str, Parameter(help="The name of the group.")]
 @app.command(name="list")
 def list_groups(
     *,
-    prefix: Annotated[
-        str, Parameter(show_default=False, help="Only names that begin like this.")
-    ] = "",
+    prefix: Annotated[str, Parameter(show_default=False, help="Only names with this prefix.")] = "",
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
@@ -53,7 +51,7 @@ def list_groups(
         rows = [(one.name, one.state, one.coordinator) for one in found]
         print_table(("GROUP", "STATE", "COORDINATOR"), rows)
     else:
-        print("there are no groups; one begins when somebody reads with it", file=sys.stderr)
+        print("there are no groups; one is created by its first consumer", file=sys.stderr)
 
 
 @app.command
@@ -121,7 +119,9 @@ def reset(
     ] = (),
     dry_run: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Show what would happen, change nothing."),
+        Parameter(
+            negative="", show_default=False, help="Show the effect without changing anything."
+        ),
     ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
@@ -161,7 +161,7 @@ def reset(
 
 @app.command
 def delete(name: Name, /, *, yes: Yes = False, url: Url = DEFAULT_URL, json: Json = False) -> None:
-    """Forget a group and how far it had got; whoever reads with it next begins anew.
+    """Delete a group and its committed offsets.
 
     Examples
     --------

@@ -113,7 +113,7 @@ def top(
         Parameter(negative="", show_default=False, help="Show one frame and end."),
     ] = False,
     prefix: Annotated[
-        str, Parameter(show_default=False, help="Only queues whose names begin like this.")
+        str, Parameter(show_default=False, help="Only queues with this prefix.")
     ] = "",
     sort: Annotated[Sorting, Parameter(help="Which queues come first.")] = "trouble",
     http: Http = DEFAULT_HTTP,

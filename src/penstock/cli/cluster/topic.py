@@ -73,9 +73,7 @@ def create(
 @app.command(name="list")
 def list_topics(
     *,
-    prefix: Annotated[
-        str, Parameter(show_default=False, help="Only names that begin like this.")
-    ] = "",
+    prefix: Annotated[str, Parameter(show_default=False, help="Only names with this prefix.")] = "",
     internal: Annotated[
         bool,
         Parameter(
@@ -120,7 +118,7 @@ def list_topics(
 
 @app.command
 def describe(name: Name, /, *, url: Url = DEFAULT_URL, json: Json = False) -> None:
-    """Show a topic's partitions, who leads them, where they begin and end, and its configs.
+    """Show a topic's partitions with their leaders and offsets, and its configs.
 
     Examples
     --------
@@ -168,7 +166,7 @@ def config(
     ] = (),
     partitions: Annotated[
         int | None,
-        Parameter(help="So many partitions in all; keys then go to other ones than before."),
+        Parameter(help="Total number of partitions; keys map to other partitions than before."),
     ] = None,
     url: Url = DEFAULT_URL,
     json: Json = False,

@@ -31,7 +31,7 @@ def check_http(address: str, *, now: float, wanted: bool) -> Iterator[Finding]:
     try:
         status, date, body = _get(address, "/readyz")
     except (OSError, http.client.HTTPException) as error:
-        told = f"nobody answers at http://{address}: {getattr(error, 'strerror', '') or error}"
+        told = f"no answer from http://{address}: {getattr(error, 'strerror', '') or error}"
         advice = "start a broker with `penstock dev`, or say where it is with --http HOST:PORT"
         yield Finding("http", "fail" if wanted else "warn", told, advice)
         return
@@ -63,7 +63,7 @@ def _ready(address: str, status: int, body: bytes) -> Finding:
     except msgspec.DecodeError:
         problems = ""
     told = f"http://{address} answers {status}" + (f": {problems}" if problems else "")
-    return Finding("http", "fail", told, "see the broker's log; it tells why")
+    return Finding("http", "fail", told, "see the broker's log for the reason")
 
 
 def _skew(seconds: float) -> Finding:
@@ -86,7 +86,9 @@ def _cluster(status: ClusterStatus) -> Finding:
         advice = f"free some space: shards {', '.join(full)} take no messages"
         return Finding("cluster", "fail", told, advice)
     if alive < len(status.nodes):
-        return Finding("cluster", "warn", told, "see `penstock cluster status` for who is missing")
+        return Finding(
+            "cluster", "warn", told, "see `penstock cluster status` for the missing nodes"
+        )
     return Finding("cluster", "ok", told)
 
 

@@ -139,11 +139,11 @@ def _errors(facts: Facts) -> tuple[Verdict, str, str]:
 def _dead_letter_alerts(facts: Facts) -> tuple[Verdict, str, str]:
     dead = facts.readings.totals.dead_letters
     if not facts.webhook:
-        found = f"{dead:,} dead letters, and alerts are told to nobody"
+        found = f"{dead:,} dead letters, and no webhook receives alerts"
         return "warn", found, "set alerts.webhook, or load `penstock generate prometheus`"
     if dead:
         return "warn", f"{dead:,} dead letters", "look at them, then `penstock redrive`"
-    return "ok", "no dead letters, and a webhook is told of new ones", ""
+    return "ok", "no dead letters, and a webhook receives new ones", ""
 
 
 def _shutdown(facts: Facts) -> tuple[Verdict, str, str]:

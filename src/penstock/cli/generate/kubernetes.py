@@ -179,7 +179,7 @@ spec:
 def kubernetes(
     *,
     nodes: Annotated[int, Parameter(metavar="COUNT", help="How many nodes found the cluster.")] = 3,
-    name: Annotated[str, Parameter(metavar="NAME", help="What everything is called.")] = "penstock",
+    name: Annotated[str, Parameter(metavar="NAME", help="Name of all resources.")] = "penstock",
     storage: Annotated[
         str, Parameter(metavar="SIZE", help="The disk of each node, as Kubernetes writes it.")
     ] = "20Gi",

@@ -25,7 +25,8 @@ Partitions = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, Parameter(name=["--limit", "-n"], metavar="N", help="End after so many.")
+    int | None,
+    Parameter(name=["--limit", "-n"], metavar="N", help="Stop after this many messages."),
 ]
 Follow = Annotated[
     bool,

@@ -56,7 +56,7 @@ async def print_group(
     place: Place,
     follow: bool,
 ) -> None:
-    """Print what a consumer group has not read yet; what was printed is committed."""
+    """Print messages that a consumer group has not read yet, and commit their offsets."""
     start = start_of(topic, place)
     async with client.subscribe(
         topic.name, group=group, start=start, codec=bytes, auto_commit=False

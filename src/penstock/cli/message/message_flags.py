@@ -47,7 +47,8 @@ class Handling:
         None
     )
     message_group: Annotated[
-        str | None, Parameter(metavar="NAME", help="Whose messages it must keep its order with.")
+        str | None,
+        Parameter(metavar="NAME", help="Message group: messages of one group keep their order."),
     ] = None
     dedup_id: Annotated[
         str | None,

@@ -58,7 +58,7 @@ KeyDelimiter = Annotated[
     Parameter(
         name=["--key-delimiter", "-K"],
         metavar="TEXT",
-        help="What stands before this in a line is its key; \\t is a tab.",
+        help="Separator between key and value in a line; \\t is a tab.",
     ),
 ]
 JsonLines = Annotated[
@@ -71,8 +71,8 @@ JsonLines = Annotated[
         " message_group, dedup_id.",
     ),
 ]
-Count = Annotated[int, Parameter(name=["--count", "-n"], help="Send each message so many times.")]
-Rate = Annotated[float | None, Parameter(metavar="N", help="At most so many messages each second.")]
+Count = Annotated[int, Parameter(name=["--count", "-n"], help="Send each message this many times.")]
+Rate = Annotated[float | None, Parameter(metavar="N", help="Maximum rate, messages a second.")]
 Create = Annotated[
     Literal["topic", "queue"] | None, Parameter(help="Make it first if it is not there.")
 ]

@@ -34,5 +34,4 @@ class StoredCodec:
         return value.data, value.headers
 
     def decode(self, data: bytes, headers: Sequence[Header]) -> Stored:
-        """All of it."""
         return Stored(data, tuple(headers))

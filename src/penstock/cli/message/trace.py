@@ -57,7 +57,7 @@ def trace(
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Tell what became of one message: when it was sent, where it stands in the log and on which
+    """Show the history of one message: when it was sent, where it is in the log and on which
     nodes, who had it and what they said, how it died, where it was moved to.
 
     The id is the one that senders and workers get; SQS shows the same. A dead letter keeps its id;

@@ -162,8 +162,6 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All of it."""
-
     demand: Demand
     tier: Tier
     in_flight: float
@@ -307,18 +305,18 @@ def _resources(demand: Demand, staffing: Staffing) -> Resources:
 def _problems(demand: Demand) -> list[str]:
     """What no number of workers mends."""
     found = []
-    lanes = {"total": 1, "key": demand.keys}.get(demand.order)
-    if lanes is not None and demand.offered >= lanes:
-        limit = lanes / demand.service_seconds
+    keys = {"total": 1, "key": demand.keys}.get(demand.order)
+    if keys is not None and demand.offered >= keys:
+        limit = keys / demand.service_seconds
         what = (
             "In total order one message is handled at a time"
             if demand.order == "total"
-            else f"With {lanes:,} keys at most {lanes:,} messages are handled at a time"
+            else f"With {keys:,} keys at most {keys:,} messages are handled at a time"
         )
         found.append(
             f"{what}: {limit:,.4g} messages/s at {demand.service_seconds:g} s each, and"
             f" {demand.attempts_per_second:,.4g} come. Shorten the work to below"
-            f" {lanes / demand.attempts_per_second * 1e3:.3g} ms, or order by a key with more"
+            f" {keys / demand.attempts_per_second * 1e3:.3g} ms, or order by a key with more"
             " values."
         )
     if demand.target_delay_seconds < measured.SEND_TO_RECEIVE_P50_SECONDS:

@@ -95,9 +95,7 @@ def create(
 @app.command(name="list")
 def list_queues(
     *,
-    prefix: Annotated[
-        str, Parameter(show_default=False, help="Only names that begin like this.")
-    ] = "",
+    prefix: Annotated[str, Parameter(show_default=False, help="Only names with this prefix.")] = "",
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
@@ -122,7 +120,7 @@ def list_queues(
 
 @app.command
 def describe(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-    """Show how a queue is set, how many messages are in which state, and what is being moved.
+    """Show the settings of a queue, its messages by state, and its moves.
 
     Examples
     --------
@@ -188,7 +186,7 @@ def configure(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Change settings of a queue. They count for what happens from then on.
+    """Change settings of a queue. They apply from then on.
 
     Examples
     --------
@@ -302,13 +300,15 @@ def reset(
     partition: Annotated[int | None, Parameter(help="Only this one.")] = None,
     dry_run: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Show what would happen, change nothing."),
+        Parameter(
+            negative="", show_default=False, help="Show the effect without changing anything."
+        ),
     ] = False,
     yes: Yes = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Let a work group go on from another place: leases end, and what lies ahead is delivered.
+    """Reset a work group to another offset: leases end, and messages from there on are delivered.
 
     Examples
     --------

@@ -96,8 +96,10 @@ def peek(
             help="Only ready, leased, delayed or dead ones.",
         ),
     ] = None,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 20,
-    partition: Annotated[int | None, Parameter(help="Only of this one.")] = None,
+    limit: Annotated[
+        int, Parameter(name=["--limit", "-n"], help="Maximum number of messages.")
+    ] = 20,
+    partition: Annotated[int | None, Parameter(help="Only this partition.")] = None,
     start: Annotated[
         str | None, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")
     ] = None,
@@ -167,7 +169,8 @@ def send(
         str | None, Parameter(metavar="DURATION", help="Do not deliver after this.")
     ] = None,
     message_group: Annotated[
-        str | None, Parameter(metavar="NAME", help="Whose messages it must keep its order with.")
+        str | None,
+        Parameter(metavar="NAME", help="Message group: messages of one group keep their order."),
     ] = None,
     deduplication_id: Annotated[
         str | None, Parameter(metavar="ID", help="A second message with this id is dropped.")
@@ -210,12 +213,15 @@ def receive(
     name: Name,
     /,
     *,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 1,
+    limit: Annotated[
+        int, Parameter(name=["--limit", "-n"], help="Maximum number of messages.")
+    ] = 1,
     wait: Annotated[
         str | None, Parameter(metavar="DURATION", help="Wait this long for the first one.")
     ] = None,
     lease: Annotated[
-        str | None, Parameter(metavar="DURATION", help="How long nobody else gets them.")
+        str | None,
+        Parameter(metavar="DURATION", help="Lease (visibility timeout) of the messages."),
     ] = None,
     ack: Annotated[
         bool, Parameter(negative="", show_default=False, help="Say that they are done.")

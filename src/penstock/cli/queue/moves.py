@@ -140,7 +140,8 @@ def moves(
     /,
     *,
     cancel: Annotated[
-        str | None, Parameter(metavar="ID", help="Stop this one; what was moved stays moved.")
+        str | None,
+        Parameter(metavar="ID", help="Cancel this move; messages already moved stay moved."),
     ] = None,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
@@ -171,7 +172,7 @@ def dead(
     name: Name,
     verb: Annotated[
         Literal["revive", "discard", "archive"],
-        Parameter(help="Deliver anew, drop, or keep here instead of moving."),
+        Parameter(help="Redeliver, delete, or keep here instead of moving."),
     ],
     /,
     *,
@@ -202,7 +203,7 @@ def dead(
         print_json(answer)
         return
     done = {
-        "revive": "are delivered anew",
+        "revive": "are delivered again",
         "discard": "are dropped",
         "archive": "stay where they are",
     }

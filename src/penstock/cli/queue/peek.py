@@ -25,9 +25,11 @@ def peek(
         str | None,
         Parameter(metavar="STATE,...", help="Only ready, leased, delayed or dead ones."),
     ] = None,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 20,
+    limit: Annotated[
+        int, Parameter(name=["--limit", "-n"], help="Maximum number of messages.")
+    ] = 20,
     partition: Annotated[
-        int | None, Parameter(name=["--partition", "-p"], help="Only of this one.")
+        int | None, Parameter(name=["--partition", "-p"], help="Only this partition.")
     ] = None,
     start: Annotated[
         int, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")

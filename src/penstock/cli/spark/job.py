@@ -85,7 +85,7 @@ Key = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    Parameter(metavar="N", show_default=False, help="At most so many messages a second."),
+    Parameter(metavar="N", show_default=False, help="Maximum rate, messages a second."),
 ]
 Switch = Parameter(negative="", show_default=False)
 
@@ -183,7 +183,7 @@ def compact(
         str,
         Parameter(
             metavar="TIME",
-            help="For how long old files are kept, for those who are reading them.",
+            help="How long replaced files are kept for readers that still use them.",
         ),
     ] = "1h",
     orphans: Annotated[
@@ -196,7 +196,7 @@ def compact(
     master: Master = "local[*]",
     json: Json = False,
 ) -> None:
-    """Rewrite the small files of each day into large ones, and remove what nobody reads.
+    """Compact the small files of each day into large ones, and remove unused files.
 
     Readers and archive jobs may be at work meanwhile.
 
@@ -226,7 +226,7 @@ def compact(
         f"{done.files_before} files became {done.files_after}: {done.rewritten} small ones,"
         f" {show_size(done.rewritten_bytes)}, were rewritten"
     )
-    print(f"{done.swept} files that nobody reads were removed, {show_size(done.swept_bytes)}")
+    print(f"{done.swept} unused files were removed, {show_size(done.swept_bytes)}")
 
 
 @app.command
@@ -297,7 +297,7 @@ def replay(
     /,
     *,
     name: Annotated[
-        str, Parameter(metavar="NAME", help="What this replay is called: it happens once.")
+        str, Parameter(metavar="NAME", help="Name of this replay; a replay of one name runs once.")
     ],
     lake: Lake = None,
     since: Since = None,

@@ -29,10 +29,13 @@ Master = Annotated[
 
 
 def dead_letters(
-    *queues: Annotated[str, Parameter(metavar="QUEUE", help="Those whose dead are meant: all.")],
+    *queues: Annotated[
+        str,
+        Parameter(metavar="QUEUE", help="Source queues of the dead letters; all if none is given."),
+    ],
     redrive: Annotated[
         str | None,
-        Parameter(metavar="SQL", help="Deliver those anew that this predicate holds for."),
+        Parameter(metavar="SQL", help="Redrive the dead letters that match this predicate."),
     ] = None,
     yes: Annotated[
         bool, Parameter(negative="", show_default=False, help="Do it; without, only count them.")
@@ -171,19 +174,20 @@ def join(
         Path | None, Parameter(metavar="DIRECTORY", help="Or this, as Parquet files.")
     ] = None,
     name: Annotated[
-        str | None, Parameter(metavar="FIELD", help="What the row becomes: the table's name.")
+        str | None,
+        Parameter(metavar="FIELD", help="Field that gets the row; by default the table's name."),
     ] = None,
     column: Annotated[
         str | None, Parameter(metavar="NAME", help="The table's, if it is not called as FIELD.")
     ] = None,
     missing: Annotated[
-        Literal["keep", "drop", "dead"], Parameter(help="What becomes of messages without a row.")
+        Literal["keep", "drop", "dead"], Parameter(help="How messages without a row are handled.")
     ] = "keep",
     checkpoint: Annotated[
         Path | None, Parameter(metavar="DIRECTORY", help="Where it keeps how far it is.")
     ] = None,
     follow: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Go on with what comes.")
+        bool, Parameter(negative="", show_default=False, help="Continue with new messages.")
     ] = False,
     master: Master = DEFAULT_MASTER,
     url: Url = DEFAULT_URL,

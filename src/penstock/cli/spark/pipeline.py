@@ -41,7 +41,7 @@ Url = Annotated[
         name=["--url", "-u"],
         metavar="URL",
         show_default=False,
-        help="Where the broker is, over what the file, PENSTOCK_URL and the context say.",
+        help="Address of the broker; overrides the file, PENSTOCK_URL and the context.",
     ),
 ]
 State = Annotated[
@@ -66,7 +66,9 @@ def run(
     master: Master = "local[*]",
     once: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Do what there is, and end."),
+        Parameter(
+            negative="", show_default=False, help="Process the messages that are there, and end."
+        ),
     ] = False,
     fresh: Annotated[
         bool,
@@ -139,7 +141,7 @@ def check(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Say whether a pipeline could run, and what its stages give, without running it.
+    """Check a pipeline and the schemas of its stages without running it.
 
     Keys, names and durations are checked first; then Spark reads the tables, imports the functions
     and tries every expression against the columns there are. No broker is asked.
@@ -222,7 +224,7 @@ def status(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Show what pipelines have last reported, stage by stage.
+    """Show the last reports of pipelines, stage by stage.
 
     The cluster keeps the last report of each, also of one that has ended; the dashboard shows the
     same. One that runs and has not reported for half a minute is silent.

@@ -323,7 +323,7 @@ class BlockingClient(ClientLifecycle):
         self._thread.run(self._inner.delete_topic(name))
 
     def delete_queue(self, name: str) -> None:
-        """The same."""
+        """Delete a queue and its messages."""
         self._thread.run(self._inner.delete_queue(name))
 
     def cluster(self) -> ClusterDescription:

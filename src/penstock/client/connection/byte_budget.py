@@ -1,11 +1,13 @@
-"""A bounded number of bytes that several may fill: who finds no room waits for it, in order."""
+"""Back-pressure: a byte budget that several senders share; a sender that finds none left waits for
+it, in order of arrival (a fair semaphore counted in bytes).
+"""
 
 import asyncio
 from collections import deque
 
 
 class ByteBudget:
-    """See the top of this module. One that is larger than everything gets in when it is empty."""
+    """One that is larger than everything gets in when it is empty."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

@@ -23,11 +23,11 @@ from penstock.wire.requests import Answer
 class Coalescer(ABC):
     """See the top of this module; for one partition."""
 
-    def __init__(self, name: str, index: int, asking: RequestRouter) -> None:
+    def __init__(self, name: str, index: int, router: RequestRouter) -> None:
         self._name = name
         self._index = index
-        self._asking = asking
-        self._loop = asking.loop
+        self._router = router
+        self._loop = router.loop
         self._lingers = False
         """Nothing leaves by itself: more may come, and a task waits for it."""
         self._was_alone = False
@@ -85,7 +85,7 @@ class Coalescer(ABC):
     def _begin(self, *, at_once: bool) -> None:
         """Let the next request be made when it leaves, or else by a task."""
         self._begun = True
-        if self._lingers or not self._asking.begin(
+        if self._lingers or not self._router.begin(
             self._name, self._index, self._make, self._ended, at_once=at_once
         ):
             self._begun = False

@@ -5,9 +5,9 @@ from typing import Protocol
 from weakref import WeakSet
 
 from penstock.client.connection.channel import Channel
-from penstock.client.connection.metadata import Directory
+from penstock.client.connection.metadata import Metadata
 from penstock.client.connection.request_router import RequestRouter
-from penstock.client.producer.sender import Lanes
+from penstock.client.producer.sender import PartitionSenders
 from penstock.client.settings import ClientSettings
 from penstock.client.statistics import Counters
 from penstock.client.worker.settler import RETURN, Settler
@@ -32,10 +32,10 @@ class ClientCore:
         self.settings = settings
         self.clock = clock
         self.counters = Counters()
-        self.directory = Directory(channel)
-        self.asking = RequestRouter(channel, self.directory, settings)
-        self.lanes = Lanes(self.asking, clock, self.counters)
-        self.settler = Settler(self.asking, self.counters)
+        self.metadata = Metadata(channel)
+        self.router = RequestRouter(channel, self.metadata, settings)
+        self.senders = PartitionSenders(self.router, clock, self.counters)
+        self.settler = Settler(self.router, self.counters)
         self.readers: WeakSet[Closeable] = WeakSet()
         """Consumers and subscriptions that have to be closed with the client; those that were
         closed before are forgotten by themselves."""
@@ -67,12 +67,12 @@ class ClientCore:
             async with asyncio.timeout(CLOSE_SECONDS):
                 closing = (reader.close() for reader in list(self.readers))
                 await asyncio.gather(*closing, return_exceptions=True)
-                await self.lanes.flush()
+                await self.senders.flush()
                 await self.settler.flush()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         except TimeoutError:
             pass  # Whoever waits is told that the client is closed.
-        await self.lanes.close()
+        await self.senders.close()
         await self.settler.close()
         for task in list(self._tasks):
             task.cancel()

@@ -26,18 +26,18 @@ A = TypeVar("A", bound=Answer)
 
 
 class GroupLink:
-    """See the top of this module; one for each group."""
+    """One for each group."""
 
-    def __init__(self, asking: RequestRouter, group: str) -> None:
+    def __init__(self, router: RequestRouter, group: str) -> None:
         self.group = group
-        self.asking = asking
+        self.router = router
         self._node = 0
 
     async def ask(self, request: Request, kind: type[A], *, seconds: float = ASK_SECONDS) -> A:
         """Ask the coordinator once. Whoever asks knows best whether to ask again, and when."""
         node = self._node or await self._find(seconds)
         try:
-            answer, _ = await self.asking.ask_node(node, request, kind, seconds)
+            answer, _ = await self.router.ask_node(node, request, kind, seconds)
         except RebalanceInProgress:
             raise
         except NotCoordinator as error:
@@ -52,7 +52,7 @@ class GroupLink:
     async def ask_until(self, request: Request, kind: type[A], *, deadline: float) -> A:
         """Ask until somebody answers, for what may be asked twice; `DeadlinePassed` in the end."""
         loop = asyncio.get_running_loop()
-        backoff = Backoff(random=self.asking.random)
+        backoff = Backoff(random=self.router.random)
         while True:
             left = deadline - loop.time()
             try:
@@ -68,8 +68,8 @@ class GroupLink:
                 await asyncio.sleep(wait)
 
     async def _find(self, seconds: float) -> int:
-        found = await self.asking.ask(
-            AskCoordinator(self.group), CoordinatorInfo, deadline=self.asking.deadline(seconds)
+        found = await self.router.ask(
+            AskCoordinator(self.group), CoordinatorInfo, deadline=self.router.deadline(seconds)
         )
         if not found.node:
             raise Unavailable(f"group {self.group} has no coordinator at the moment")
@@ -79,6 +79,6 @@ class GroupLink:
     async def _look_around(self, seconds: float) -> None:
         """Nodes may have moved, or nobody has said yet where this one is."""
         try:
-            await self.asking.directory.cluster(min(seconds, ASK_SECONDS))
+            await self.router.metadata.cluster(min(seconds, ASK_SECONDS))
         except (Unavailable, OutcomeUnknown):
             return

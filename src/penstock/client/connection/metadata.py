@@ -17,16 +17,14 @@ TOPICS_KEPT_MAX = 10_000
 T = TypeVar("T")
 
 
-class Directory:
-    """See the top of this module."""
-
+class Metadata:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._topics: dict[str, TopicInfo] = {}
         self.known: Callable[[str], TopicInfo | None] = self._topics.get
         """What is known of a topic."""
         self._cluster: ClusterInfo | None = None
-        self._asking: dict[str, asyncio.Task[object]] = {}
+        self._router: dict[str, asyncio.Task[object]] = {}
 
     @property
     def version(self) -> str:
@@ -75,16 +73,16 @@ class Directory:
             self._cluster = None
 
     def _answered(self, key: str, task: "asyncio.Task[object]") -> None:
-        self._asking.pop(key, None)
+        self._router.pop(key, None)
         if not task.cancelled():
             task.exception()  # Whoever asked may have gone.
 
     async def _once(self, key: str, ask: Callable[[], Coroutine[object, object, T]]) -> T:
         """Everybody who asks the same at the same time gets the same answer."""
-        task = self._asking.get(key)
+        task = self._router.get(key)
         if task is None:
             task = asyncio.create_task(ask())
-            self._asking[key] = task
+            self._router[key] = task
             task.add_done_callback(lambda task: self._answered(key, task))
         result: T = await asyncio.shield(task)  # type: ignore[arg-type]
         return result

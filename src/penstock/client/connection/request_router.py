@@ -1,7 +1,8 @@
-"""Asking until there is an answer, or the deadline has passed.
+"""Routes requests to the node that leads, and retries them until there is an answer or the deadline
+has passed. This is what a client does during a failover.
 
-    Unavailable      nothing has happened: asked again, after a while, of whoever leads by then
-    OutcomeUnknown   it may have happened: asked again only if doing it twice is harmless
+    Unavailable      nothing has happened: retried after a pause, at the leader of that time
+    OutcomeUnknown   it may have happened: retried only if executing it twice is harmless
     anything else    is the answer
 
 When the deadline passes, the caller learns which of the two it is: `DeadlinePassed`, nothing has
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.channel import Buffer, Channel, Ended, Make
-from penstock.client.connection.metadata import Directory
+from penstock.client.connection.metadata import Metadata
 from penstock.client.connection.timer import fresh_time
 from penstock.client.settings import ClientSettings
 from penstock.client.tracer import Tracing
@@ -40,12 +41,12 @@ GONE_TRIES_MAX = 20
 
 
 class RequestRouter:
-    """See the top of this module; one per client."""
+    """One per client."""
 
-    def __init__(self, channel: Channel, directory: Directory, settings: ClientSettings) -> None:
+    def __init__(self, channel: Channel, metadata: Metadata, settings: ClientSettings) -> None:
         self._channel = channel
         self.loop = asyncio.get_running_loop()
-        self.directory = directory
+        self.metadata = metadata
         self.settings = settings
         self.tracing = Tracing(settings.client_id)
         self.random = Random(settings.seed)  # noqa: S311 - jitter.
@@ -54,7 +55,7 @@ class RequestRouter:
     def begin(self, name: str, index: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
         """Ask the leader of a partition without a task that waits, if it is known and can be asked
         at once; see `Channel.begin`. If it ends badly, `ask_leader` goes on from there."""
-        info = self.directory.known(name)
+        info = self.metadata.known(name)
         node = 0 if info is None or index >= len(info.leaders) else info.leaders[index]
         return node != 0 and self._channel.begin(node, make, ended, at_once=at_once)
 
@@ -77,26 +78,26 @@ class RequestRouter:
         seconds: float | None = None,
     ) -> A:
         """Ask any node; `seconds` is how long an attempt may take, if not as long as usual."""
-        trying = _Trying(self, deadline or self.deadline(None), harmless, request)
+        tries = _Deadline(self, deadline or self.deadline(None), harmless, request)
         while True:
             try:
-                answer, _ = await self._channel.ask(None, request, timeout=trying.attempt(seconds))
+                answer, _ = await self._channel.ask(None, request, timeout=tries.attempt(seconds))
                 return expect(answer, kind)
             except (Unavailable, OutcomeUnknown) as error:
-                await trying.wait_after(error)
+                await tries.wait_after(error)
 
     async def find(self, name: str, create: str, deadline: float) -> TopicInfo:
         """A topic by name."""
-        known = self.directory.known(name)
+        known = self.metadata.known(name)
         if known is not None:
             return known
         create = create if self.settings.auto_create else NOTHING
-        trying = _Trying(self, deadline, True, None)
+        tries = _Deadline(self, deadline, True, None)
         while True:
             try:
-                return await self.directory.topic(name, create, trying.attempt())
+                return await self.metadata.topic(name, create, tries.attempt())
             except (Unavailable, OutcomeUnknown) as error:
-                await trying.wait_after(error)
+                await tries.wait_after(error)
 
     async def ask_leader(
         self,
@@ -114,9 +115,9 @@ class RequestRouter:
         """Ask the node that leads a partition, whoever that is by then. `make` is called for each
         attempt; `seconds` is how long one may take, if not as long as usual; `failed` is how one
         ended that was made before, and whom that asked."""
-        trying = _Trying(self, deadline, harmless, None)
+        tries = _Deadline(self, deadline, harmless, None)
         if failed is not None:
-            await self._fail_attempt(trying, name, index, *failed)
+            await self._fail_attempt(tries, name, index, *failed)
         while True:
             info = await self.find(name, create, deadline)
             try:
@@ -129,25 +130,25 @@ class RequestRouter:
                     raise NotLeader(f"partition {index} of {name} has no leader now")
                 request, payload = make(info)
                 answer, extra = await self._channel.ask(
-                    node, request, payload, timeout=trying.attempt(seconds)
+                    node, request, payload, timeout=tries.attempt(seconds)
                 )
                 return expect(answer, kind), extra
             except PenstockError as error:
-                await self._fail_attempt(trying, name, index, info, error)
+                await self._fail_attempt(tries, name, index, info, error)
 
     async def _fail_attempt(
-        self, trying: "_Trying", name: str, index: int, info: TopicInfo, error: PenstockError
+        self, tries: "_Deadline", name: str, index: int, info: TopicInfo, error: PenstockError
     ) -> None:
         """Wait for the next attempt, of whoever leads by then; or raise, if this is the answer."""
         if isinstance(error, StorageFull):
             raise error
         if isinstance(error, Unavailable | OutcomeUnknown):
-            self.directory.forget(name, info)
-            await trying.wait_after(error)
+            self.metadata.forget(name, info)
+            await tries.wait_after(error)
         elif isinstance(error, UnknownPartition) and index < len(info.leaders):
             # Of a topic that was made a moment ago: its id, or a partition in its shard.
-            self.directory.forget(name, info)
-            await trying.wait_for_topic(error)
+            self.metadata.forget(name, info)
+            await tries.wait_for_topic(error)
         else:
             raise error
 
@@ -161,23 +162,23 @@ class RequestRouter:
         raise problem_of(answer, kind)
 
 
-class _Trying:
+class _Deadline:
     """The attempts of one call."""
 
     def __init__(
-        self, asking: RequestRouter, deadline: float, harmless: bool, request: Request | None
+        self, router: RequestRouter, deadline: float, harmless: bool, request: Request | None
     ) -> None:
-        self._asking = asking
+        self._router = router
         self._deadline = deadline
         self._harmless = harmless
         self._what = "" if request is None else f" {type(request).__name__}"
-        self._backoff = Backoff(random=asking.random)
+        self._backoff = Backoff(random=router.random)
         self._unknown: OutcomeUnknown | None = None
         self._gone = 0
 
     def attempt(self, seconds: float | None = None) -> float:
         """How long the next attempt may take."""
-        most = self._asking.settings.attempt_timeout if seconds is None else seconds
+        most = self._router.settings.attempt_timeout if seconds is None else seconds
         left = self._deadline - fresh_time()
         return max(0.001, min(most, left))
 
@@ -195,7 +196,7 @@ class _Trying:
                     f" {self._unknown}"
                 ) from error
             raise DeadlinePassed(f"nothing has happened within the deadline: {error}") from error
-        self._asking.retries += 1
+        self._router.retries += 1
         await asyncio.sleep(pause)
 
     async def wait_for_topic(self, error: PenstockError) -> None:

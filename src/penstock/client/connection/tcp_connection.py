@@ -1,15 +1,15 @@
-"""One connection to a node: many requests under way, answers matched by their ids.
+"""One connection to a node, multiplexed: many requests under way, answers matched by their ids.
 
-What is asked in one turn of the loop leaves at its end, in one piece: every write is a call of the
-system and wakes the node, and whoever receives acks what came before while it asks for more. So a
-request is encoded when it leaves, or just before.
+Requests that are made in one turn of the event loop are written together at its end: every write is
+a system call and wakes the node, and a receiver acks the last messages while it asks for more. So a
+request is encoded when it is written, or just before.
 
-Every request has a deadline, and one timer looks after all of them. Whoever gives up, or is
-cancelled, withdraws its request, so that the node does not work for nobody; if the answer was under
-way by then, somebody is told, for it may have leased messages. A node from which nothing at all has
-come since it was asked hangs, or has lost its network: it loses its connection. When a connection
-breaks, every request under way ends with `OutcomeUnknown`: whether it was carried out, nobody here
-can say.
+Every request has a deadline, and one timer serves all of them. A caller that gives up or is
+cancelled withdraws its request, so that the node does not work in vain; if the answer was under way
+by then, `on_late` is called, because the answer may have leased messages. A node from which nothing
+at all has come since the request hangs, or has lost its network: its connection is closed. When a
+connection breaks, every request under way ends with `OutcomeUnknown`: the client cannot know
+whether it was executed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _UnderWay = tuple[Request, Ended, float, float]
 
 
 class TcpConnection(asyncio.BufferedProtocol):
-    """See the top of this module; made by `open_connection`."""
+    """Made by `open_connection`."""
 
     def __init__(self, name: str, on_late: Callable[[Request, Answer], None]) -> None:
         self._name = name

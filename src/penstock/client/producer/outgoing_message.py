@@ -1,7 +1,8 @@
 """A message on its way out: its body and everything a sender may say about it.
 
-What a queue has to know about a message travels as headers (`core.card`), so any protocol's reader
-and writer can take part. They are made here out of the words of Python: seconds, dates, texts.
+What a queue has to know about a message travels as headers (`core.delivery_headers`), so any
+protocol's reader and writer can take part. They are made here out of the words of Python: seconds,
+dates, texts.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ reported to callers: that it is stored, or, when their deadline has passed, that
 it is not known.
 
 A batch that is given up on while nobody knows whether it is stored leaves a hole in the numbering,
-and the lane goes on with a new producer's id.
+and the sender goes on with a new producer's id.
 
 Messages that have ids of their own (`dedup_id`) go one by one by name: the broker says which of
 them it knew already.
@@ -106,7 +106,6 @@ class Lone(NamedTuple):
     total: int = 1
 
     def frame(self, producer_id: int, sequence: int) -> bytes:
-        """The batch."""
         return frame_lone(self.body, self.time_ms, (producer_id, 0, sequence))
 
 
@@ -120,7 +119,6 @@ class Packed(NamedTuple):
     codec: int
 
     def frame(self, producer_id: int, sequence: int) -> bytearray:
-        """The batch."""
         return frame_records(
             self.records,
             self.total,
@@ -136,20 +134,18 @@ Failed = tuple[Lone | Packed, TopicInfo, PenstockError]
 
 
 class PartitionSender(Coalescer):
-    """See the top of this module."""
-
     def __init__(
         self,
         name: str,
         index: int,
-        asking: RequestRouter,
-        room: ByteBudget,
+        router: RequestRouter,
+        budget: ByteBudget,
         clock: Clock,
         create: str,
         counters: Counters,
     ) -> None:
-        super().__init__(name, index, asking)
-        self._room = room
+        super().__init__(name, index, router)
+        self._budget = budget
         self._clock = clock
         self._create = create
         self._counters = counters
@@ -160,8 +156,8 @@ class PartitionSender(Coalescer):
         """The batch under way, if no task looks after it."""
         self._producer: tuple[bytes, int, int] | None = None
         """The topic's id, the producer's id, and the next sequence number."""
-        self._compressor = Compressor(asking.settings.compression)
-        self._batching = asking.settings.batching
+        self._compressor = Compressor(router.settings.compression)
+        self._batching = router.settings.batching
         self._lingers = self._batching.linger > 0
         self._alarm = Alarm(self._loop, self._expire)
 
@@ -175,7 +171,7 @@ class PartitionSender(Coalescer):
         """Nobody waits for it any more: it is not sent, if there is still time."""
         if not entry.attempted and entry in self._entries:
             self._entries.remove(entry)
-            self._room.leave(entry.size)
+            self._budget.leave(entry.size)
 
     def _expire(self, now: float) -> float:
         """Tell those whose deadline has passed; the earliest one of the others."""
@@ -217,7 +213,7 @@ class PartitionSender(Coalescer):
         if not entries:
             self._rest()
             return None
-        info, producer = self._asking.directory.known(self._name), self._producer
+        info, producer = self._router.metadata.known(self._name), self._producer
         if (
             info is None
             or producer is None
@@ -228,13 +224,13 @@ class PartitionSender(Coalescer):
             self._work_on(self._send(entries))
             return None
         self._attempt = packed, info
-        deadline = self._asking.attempt_deadline(_latest(entries))
+        deadline = self._router.attempt_deadline(_latest(entries))
         return Append(info.topic_id, self._index), packed.frame(*producer[1:]), deadline
 
     def _gather(self) -> list[Entry]:
         """The entries of the next batch: those that fit and are of one kind."""
         settings = self._batching
-        info = self._asking.directory.known(self._name)
+        info = self._router.metadata.known(self._name)
         bytes_max = settings.bytes_max
         if info is not None:
             bytes_max = min(bytes_max, info.batch_bytes_max)
@@ -263,7 +259,7 @@ class PartitionSender(Coalescer):
             self._begun = False
             self._work_on(self._work())
         elif attempt is None:
-            return  # The lane was closed meanwhile.
+            return  # The sender was closed meanwhile.
         elif isinstance(outcome, Appended):
             self._stored(self._leaving, self._count_on(*attempt, outcome))
             self._go_on()
@@ -303,7 +299,7 @@ class PartitionSender(Coalescer):
 
     def _leave(self, entries: list[Entry], size: int) -> None:
         """They are over, one way or the other."""
-        self._room.leave(size)
+        self._budget.leave(size)
         if len(entries) == len(self._leaving):
             self._leaving = []
         else:
@@ -369,7 +365,7 @@ class PartitionSender(Coalescer):
         while True:
             before: tuple[TopicInfo, PenstockError] | None = None
             if failed is None:
-                info = await self._asking.find(self._name, self._create, deadline)
+                info = await self._router.find(self._name, self._create, deadline)
             else:
                 before, failed = failed[1:], None
                 info = before[0]
@@ -389,7 +385,7 @@ class PartitionSender(Coalescer):
                 return Append(topic_id, self._index), packed.frame(producer_id, sequence)
 
             try:
-                answer, _ = await self._asking.ask_leader(
+                answer, _ = await self._router.ask_leader(
                     self._name,
                     self._index,
                     make,
@@ -415,7 +411,7 @@ class PartitionSender(Coalescer):
     async def _numbered(self, info: TopicInfo, deadline: float) -> tuple[bytes, int, int]:
         producer = self._producer
         if producer is None or producer[0] != info.topic_id:
-            answer = await self._asking.ask(AskProducer(), ProducerInfo, deadline=deadline)
+            answer = await self._router.ask(AskProducer(), ProducerInfo, deadline=deadline)
             producer = self._producer = info.topic_id, answer.producer_id, 0
         return producer
 
@@ -433,7 +429,7 @@ class PartitionSender(Coalescer):
                 )
             return Send(topic_id, self._index, messages), b""
 
-        answer, _ = await self._asking.ask_leader(
+        answer, _ = await self._router.ask_leader(
             self._name, self._index, make, SentOnes, deadline=deadline, create=self._create
         )
         duplicates = frozenset(

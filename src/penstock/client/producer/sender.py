@@ -1,6 +1,6 @@
 """Sending to one queue or topic: which partition, which batch, and not more than there is room for.
 
-Every partition has a lane (see `lane`). What waits in all lanes of a client together is bounded;
+Every partition has a sender (`PartitionSender`). What waits in all of them together is bounded;
 above the bound senders wait, in the order in which they came. That is back-pressure: a program
 cannot fill its memory with messages that the broker is too slow to take.
 
@@ -29,7 +29,7 @@ from penstock.wire.requests import TopicInfo
 
 T = TypeVar("T")
 
-LANES_KEPT_MAX: Final = 10_000
+SENDERS_KEPT_MAX: Final = 10_000
 _ONLY_BYTES: Final = frozenset({bytes})
 
 
@@ -41,22 +41,22 @@ class Sender(Generic[T]):
         name: str,
         codec: Codec[T],
         partitioner: Partitioner,
-        lanes: "Lanes",
+        senders: "PartitionSenders",
         create: str,
     ) -> None:
         self._name = name
         self._codec = codec
         self._partitioner = partitioner
-        self._lanes = lanes
+        self._senders = senders
         self._create = create
 
     async def send_body(self, body: T, timeout: float | None) -> Sent:
         """Send a message of which nothing is said but its body."""
-        asking = self._lanes.asking
-        info = asking.directory.known(self._name)
-        if info is None or info.fifo or asking.tracing.on() is not None:
+        router = self._senders.router
+        info = router.metadata.known(self._name)
+        if info is None or info.fifo or router.tracing.on() is not None:
             return await self.send(Outgoing(body), timeout)
-        deadline = asking.deadline(timeout)
+        deadline = router.deadline(timeout)
         value, headers = self._codec.encode(body)
         if headers or value is None:
             entry = _entry([NewMessage(value, None, headers)], deadline, False)
@@ -68,7 +68,7 @@ class Sender(Generic[T]):
 
     async def send(self, outgoing: Outgoing[T], timeout: float | None) -> Sent:
         """Send one message; returns when it is stored."""
-        spans = self._lanes.asking.tracing.on()
+        spans = self._senders.router.tracing.on()
         if spans is None:
             return await self._send(outgoing, timeout)
         with spans.sending(self._name, None) as span:
@@ -77,30 +77,30 @@ class Sender(Generic[T]):
             return sent
 
     async def _send(self, outgoing: Outgoing[T], timeout: float | None) -> Sent:
-        asking = self._lanes.asking
-        deadline = asking.deadline(timeout)
+        router = self._senders.router
+        deadline = router.deadline(timeout)
         message = outgoing.encode(self._codec)
-        info = asking.directory.known(self._name)
+        info = router.metadata.known(self._name)
         if info is None:
-            info = await asking.find(self._name, self._create, deadline)
+            info = await router.find(self._name, self._create, deadline)
         index = self._choose(outgoing, info)
         entry = _entry([message], deadline, outgoing.dedup_id is not None)
         return await self._deliver(entry, index, info)
 
     async def _deliver(self, entry: Entry, index: int, info: TopicInfo) -> Sent:
-        """Put a message into its lane and wait until it is stored."""
-        lanes = self._lanes
+        """Put a message into its partition's sender and wait until it is stored."""
+        senders = self._senders
         size = entry.size
         if size > info.batch_bytes_max:
             _check_size(size, info)
-        if not lanes.room.enter_nowait(size):
-            await lanes.enter(entry)
-        lane = lanes.lane(self._name, index, self._create)
-        lane.put(entry)
+        if not senders.budget.enter_nowait(size):
+            await senders.enter(entry)
+        sender = senders.sender(self._name, index, self._create)
+        sender.put(entry)
         try:
             offsets, duplicates, topic_id = await entry.done
         except asyncio.CancelledError:
-            lane.withdraw(entry)
+            sender.withdraw(entry)
             raise
         self._partitioner.batch_full(index)
         return Sent(self._name, index, offsets[0], bool(duplicates), topic_id)
@@ -110,7 +110,7 @@ class Sender(Generic[T]):
     ) -> SentMany:
         """Send many messages; returns when all are stored."""
         given = bodies if isinstance(bodies, list | tuple) else list(bodies)
-        spans = self._lanes.asking.tracing.on()
+        spans = self._senders.router.tracing.on()
         if spans is None:
             return await self._send_many(given, options, timeout)
         with spans.sending(self._name, len(given)):
@@ -120,25 +120,25 @@ class Sender(Generic[T]):
     async def _send_many(
         self, given: Sequence[T | Outgoing[T]], options: Outgoing[Any], timeout: float | None
     ) -> SentMany:
-        asking = self._lanes.asking
-        deadline = asking.deadline(timeout)
-        info = await asking.find(self._name, self._create, deadline)
+        router = self._senders.router
+        deadline = router.deadline(timeout)
+        info = await router.find(self._name, self._create, deadline)
         work: list[tuple[Sequence[int], PartitionSender, Entry, int]] = []
         try:
             try:
                 for numbers, index, entry in self.divide(given, options, info, deadline):
                     _check_size(entry.size, info)
-                    if not self._lanes.room.enter_nowait(entry.size):
-                        await self._lanes.enter(entry)
-                    lane = self._lanes.lane(self._name, index, self._create)
-                    lane.put(entry)
-                    work.append((numbers, lane, entry, index))
+                    if not self._senders.budget.enter_nowait(entry.size):
+                        await self._senders.enter(entry)
+                    sender = self._senders.sender(self._name, index, self._create)
+                    sender.put(entry)
+                    work.append((numbers, sender, entry, index))
             finally:
                 # One that failed says so when its turn comes: the others are waited for.
                 await asyncio.gather(*(one[2].done for one in work), return_exceptions=True)
         except asyncio.CancelledError:
-            for _, lane, entry, _ in work:
-                lane.withdraw(entry)
+            for _, sender, entry, _ in work:
+                sender.withdraw(entry)
             raise
         runs: list[SentRun] = []
         topic_id = info.topic_id
@@ -207,16 +207,16 @@ class Sender(Generic[T]):
             return outgoing.partition
         if partitions == 1:
             return 0
-        lane = outgoing.lane
-        if lane is None and outgoing.dedup_id is not None:
+        key = outgoing.lane
+        if key is None and outgoing.dedup_id is not None:
             # An id is remembered by its partition: sent again, it must come to the same one.
             return partition_of(outgoing.dedup_id.encode(), partitions)
-        if lane is None and info.fifo:
-            lane = b""
-        return self._partitioner.choose(lane, partitions)
+        if key is None and info.fifo:
+            key = b""
+        return self._partitioner.choose(key, partitions)
 
     def _limits(self, info: TopicInfo) -> tuple[int, int]:
-        batching = self._lanes.asking.settings.batching
+        batching = self._senders.router.settings.batching
         room = min(batching.bytes_max, info.batch_bytes_max) - BATCH_HEADER_BYTES
         return max(1, room), batching.messages_max
 
@@ -262,24 +262,26 @@ class _Numbered(NamedTuple):
     has_id: bool
 
 
-class Lanes:
-    """All lanes of a client, and the room they share."""
+class PartitionSenders:
+    """The senders of all partitions, and the byte budget they share."""
 
-    def __init__(self, asking: RequestRouter, clock: Clock, counters: Counters) -> None:
-        self.asking = asking
-        self.room = ByteBudget(asking.settings.buffer_bytes_max)
+    def __init__(self, router: RequestRouter, clock: Clock, counters: Counters) -> None:
+        self.router = router
+        self.budget = ByteBudget(router.settings.buffer_bytes_max)
         self._clock = clock
         self._counters = counters
-        self._lanes: dict[tuple[str, int], PartitionSender] = {}
+        self._senders: dict[tuple[str, int], PartitionSender] = {}
 
-    def lane(self, name: str, index: int, create: str) -> PartitionSender:
-        """The lane of a partition."""
-        found = self._lanes.get((name, index))
+    def sender(self, name: str, index: int, create: str) -> PartitionSender:
+        """The sender of a partition."""
+        found = self._senders.get((name, index))
         if found is None:
-            if len(self._lanes) >= LANES_KEPT_MAX:
-                self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
-            found = self._lanes[name, index] = PartitionSender(
-                name, index, self.asking, self.room, self._clock, create, self._counters
+            if len(self._senders) >= SENDERS_KEPT_MAX:
+                self._senders = {
+                    key: sender for key, sender in self._senders.items() if not sender.is_idle
+                }
+            found = self._senders[name, index] = PartitionSender(
+                name, index, self.router, self.budget, self._clock, create, self._counters
             )
         return found
 
@@ -287,20 +289,20 @@ class Lanes:
         """Wait for room, at most until the entry's deadline."""
         try:
             async with asyncio.timeout_at(entry.deadline):
-                await self.room.enter(entry.size)
+                await self.budget.enter(entry.size)
         except TimeoutError:
             raise DeadlinePassed(
-                f"{self.room.taken} bytes wait to be sent, which is as many as may be; nothing of"
+                f"{self.budget.taken} bytes wait to be sent, which is as many as may be; nothing of"
                 " this message was sent within the deadline"
             ) from None
 
     async def flush(self) -> None:
         """Wait until everything is sent or given up."""
-        await asyncio.gather(*(lane.drain() for lane in self._lanes.values()))
+        await asyncio.gather(*(sender.drain() for sender in self._senders.values()))
 
     async def close(self) -> None:
         """Stop at once."""
-        await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
+        await asyncio.gather(*(sender.close() for sender in self._senders.values()))
 
 
 def _entry(messages: Sequence[NewMessage], deadline: float, has_ids: bool) -> Entry:

@@ -54,37 +54,35 @@ _CLOSING: Final[set[asyncio.Task[None]]] = set()
 
 
 class LogReader(Generic[T]):
-    """See the top of this module."""
-
     def __init__(
-        self, asking: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
+        self, router: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
     ) -> None:
-        self.asking = asking
+        self.router = router
         self.options = options
         patience = 2 * options.seconds("topics_interval")
-        self.watch = TopicWatch(asking, topics, patience=patience)
+        self.watch = TopicWatch(router, topics, patience=patience)
         self.places: dict[TopicPartition, Place] = {}
         self._at_most_once = options.guarantee is Guarantee.AT_MOST_ONCE
         self._commits_by_itself = options.auto_commit or self._at_most_once
         self.out: HandOut[T] = HandOut(codec, done_at_once=self._at_most_once)
-        self.link = None if options.group is None else GroupLink(asking, options.group)
-        self._starting = Starting(asking, StartRule(options.start), self.link)
+        self.link = None if options.group is None else GroupLink(router, options.group)
+        self._starting = Starting(router, StartRule(options.start), self.link)
         self.prefetch = Prefetch(
-            asking,
+            router,
             self.places,
             settle=self._starting.settle,
             on_news=self.note,
             on_out_of_range=self._on_out_of_range,
             on_failed=self.failed,
             messages_max=options.prefetch,
-            bytes_max=options.prefetch_bytes or asking.settings.prefetch_bytes_max,
+            bytes_max=options.prefetch_bytes or router.settings.prefetch_bytes_max,
             wait_seconds=options.seconds("fetch_wait"),
         )
         self.membership: Membership | None = None
         self.committing: Committing | None = None
         if self.link is not None:
             settings = options.membership()
-            self.membership = Membership(self.link, self, settings, random=asking.random)
+            self.membership = Membership(self.link, self, settings, random=router.random)
             self.committing = Committing(self.link, self.membership, self.places)
         self.paused: set[TopicPartition] = set()
         self._news = asyncio.Event()
@@ -118,7 +116,7 @@ class LogReader(Generic[T]):
             raise problem
 
     async def _open(self) -> None:
-        deadline = self.asking.deadline(None)
+        deadline = self.router.deadline(None)
         if not self._is_started:
             await self._start(deadline)
         await self._wait_settled(deadline)
@@ -284,7 +282,7 @@ class LogReader(Generic[T]):
         try:
             while not is_committed and place.version == version and not self._is_closed:
                 try:
-                    deadline = self.asking.deadline(None)
+                    deadline = self.router.deadline(None)
                     offsets = {place: batch.end_offset}
                     is_committed = await self.committing.commit(offsets, deadline=deadline)
                 except DeadlinePassed as error:
@@ -304,11 +302,11 @@ class LogReader(Generic[T]):
 
     async def topics(self) -> frozenset[str]:
         """What to read now."""
-        return await self.watch.names(self.asking.deadline(None))
+        return await self.watch.names(self.router.deadline(None))
 
     async def counts(self, topics: Iterable[str]) -> Mapping[str, int]:
         """How many partitions these topics have."""
-        sights = await self.watch.look_at(topics, self.asking.deadline(None))
+        sights = await self.watch.look_at(topics, self.router.deadline(None))
         return {name: sight.partitions for name, sight in sights.items()}
 
     async def revoke(self) -> None:
@@ -360,7 +358,7 @@ class LogReader(Generic[T]):
         while True:
             await asyncio.sleep(min(MISSING_SECONDS, interval) if self._is_missing else interval)
             try:
-                await self._look_at_topics(self.asking.deadline(None))
+                await self._look_at_topics(self.router.deadline(None))
             except ClientClosed:
                 return
             except (Unavailable, OutcomeUnknown) as error:

@@ -33,7 +33,7 @@ _MOVED_ON: Final = (RebalanceInProgress, IllegalGeneration, UnknownMember, Fence
 
 
 class Committing:
-    """See the top of this module. `places` are the owner's: those the member has now."""
+    """`places` are the owner's: those the member has now."""
 
     def __init__(
         self, link: GroupLink, membership: Membership, places: Mapping[TopicPartition, Place]
@@ -82,7 +82,7 @@ class Committing:
         self, choose: Callable[[], dict[Place, int]], deadline: float, *, patient: bool
     ) -> bool:
         loop = asyncio.get_running_loop()
-        backoff = Backoff(random=self._link.asking.random)
+        backoff = Backoff(random=self._link.router.random)
         async with self._lock:
             while True:
                 # What is ours may have changed since the last attempt.

@@ -37,15 +37,15 @@ partition that was made a moment ago may not be in its shard yet."""
 
 
 async def find_offsets(
-    asking: RequestRouter, asked: Mapping[TopicPartition, int], *, deadline: float
+    router: RequestRouter, asked: Mapping[TopicPartition, int], *, deadline: float
 ) -> dict[TopicPartition, int]:
     """The offset for each partition's time in milliseconds, `LATEST` or `EARLIEST`."""
     loop = asyncio.get_running_loop()
-    backoff = Backoff(random=asking.random)
+    backoff = Backoff(random=router.random)
     left = dict(asked)
     found: dict[TopicPartition, int] = {}
     while True:
-        problem = await _ask_once(asking, left, found, deadline)
+        problem = await _ask_once(router, left, found, deadline)
         left = {part: time_ms for part, time_ms in left.items() if part not in found}
         if not left:
             return found
@@ -56,17 +56,17 @@ async def find_offsets(
 
 
 async def ends_of(
-    asking: RequestRouter, parts: Iterable[TopicPartition], *, deadline: float
+    router: RequestRouter, parts: Iterable[TopicPartition], *, deadline: float
 ) -> dict[TopicPartition, int]:
     """Behind the last message of each partition."""
-    return await find_offsets(asking, dict.fromkeys(parts, LATEST), deadline=deadline)
+    return await find_offsets(router, dict.fromkeys(parts, LATEST), deadline=deadline)
 
 
 async def starts_of(
-    asking: RequestRouter, parts: Iterable[TopicPartition], *, deadline: float
+    router: RequestRouter, parts: Iterable[TopicPartition], *, deadline: float
 ) -> dict[TopicPartition, int]:
     """The first message of each partition."""
-    return await find_offsets(asking, dict.fromkeys(parts, EARLIEST), deadline=deadline)
+    return await find_offsets(router, dict.fromkeys(parts, EARLIEST), deadline=deadline)
 
 
 def milliseconds_of(when: datetime) -> int:
@@ -79,7 +79,7 @@ def milliseconds_of(when: datetime) -> int:
 
 
 async def _ask_once(
-    asking: RequestRouter,
+    router: RequestRouter,
     left: Mapping[TopicPartition, int],
     found: dict[TopicPartition, int],
     deadline: float,
@@ -88,7 +88,7 @@ async def _ask_once(
     by_node: dict[int, list[tuple[TopicPartition, bytes]]] = {}
     problem: PenstockError | None = None
     for part in left:
-        info = await asking.find(part.topic, NOTHING, deadline)
+        info = await router.find(part.topic, NOTHING, deadline)
         if not 0 <= part.partition < len(info.leaders):
             raise UnknownPartition(
                 f"{part.topic} has partitions 0 to {len(info.leaders) - 1}, not {part.partition}"
@@ -98,24 +98,24 @@ async def _ask_once(
             by_node.setdefault(node, []).append((part, info.topic_id))
         else:
             problem = NotLeader(f"partition {part.partition} of {part.topic} has no leader now")
-            asking.directory.forget(part.topic, info)
+            router.metadata.forget(part.topic, info)
     portions = [
         (node, rows[first : first + FETCH_PARTS_MAX])
         for node, rows in by_node.items()
         for first in range(0, len(rows), FETCH_PARTS_MAX)
     ]
     seconds = min(
-        asking.settings.attempt_timeout,
+        router.settings.attempt_timeout,
         max(0.001, deadline - asyncio.get_running_loop().time()),
     )
     problems = await asyncio.gather(
-        *(_ask_node(asking, node, rows, left, found, seconds) for node, rows in portions)
+        *(_ask_node(router, node, rows, left, found, seconds) for node, rows in portions)
     )
     return next((one for one in problems if one is not None), problem)
 
 
 async def _ask_node(
-    asking: RequestRouter,
+    router: RequestRouter,
     node: int,
     rows: list[tuple[TopicPartition, bytes]],
     left: Mapping[TopicPartition, int],
@@ -124,10 +124,10 @@ async def _ask_node(
 ) -> PenstockError | None:
     asked = tuple(AskOffset(topic_id, part.partition, left[part]) for part, topic_id in rows)
     try:
-        answer, _ = await asking.ask_node(node, AskOffsets(asked), OffsetsFound, seconds)
+        answer, _ = await router.ask_node(node, AskOffsets(asked), OffsetsFound, seconds)
     except _PASSES as error:
         for part, _ in rows:
-            asking.directory.forget(part.topic)
+            router.metadata.forget(part.topic)
         return error
     problem: PenstockError | None = None
     for (part, _), row in zip(rows, answer.parts, strict=True):
@@ -137,7 +137,7 @@ async def _ask_node(
         problem = remake_error(row.failure)
         if not isinstance(problem, _PASSES):
             raise problem
-        asking.directory.forget(part.topic)
+        router.metadata.forget(part.topic)
     return problem
 
 

@@ -99,7 +99,7 @@ class Place:
         self.version += 1
 
     def move(self, offset: int) -> None:
-        """Go on from elsewhere. The new place is to be committed, even if it lies further back."""
+        """Reset offsets. The new place is to be committed, even if it lies further back."""
         self.position = self.done = offset
         self.committed = None
         self.version += 1

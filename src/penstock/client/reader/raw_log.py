@@ -47,32 +47,32 @@ OTHER_TRIES_MAX: Final = 4
 
 
 class RawLog:
-    """See the top of this module; made by `Client.raw_log`."""
+    """Made by `Client.raw_log`."""
 
-    def __init__(self, asking: RequestRouter) -> None:
-        self._asking = asking
+    def __init__(self, router: RequestRouter) -> None:
+        self._router = router
 
     def watch(self, topics: Topics, *, patience: float = 0.0) -> TopicWatch:
         """Which of these topics there are; one that was there is gone after so many seconds."""
-        return TopicWatch(self._asking, topics, patience=patience)
+        return TopicWatch(self._router, topics, patience=patience)
 
     def deadline(self, timeout: float | None = None) -> float:
         """The loop's time by which a call must be over, as `TopicWatch` wants it."""
-        return self._asking.deadline(timeout)
+        return self._router.deadline(timeout)
 
     async def find_offsets(
         self, asked: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset for each partition's time in milliseconds, `LATEST` or `EARLIEST`."""
-        return await find_offsets(self._asking, asked, deadline=self._asking.deadline(timeout))
+        return await find_offsets(self._router, asked, deadline=self._router.deadline(timeout))
 
     async def wait_for_growth(self, ends: Mapping[TopicPartition, int], *, seconds: float) -> None:
         """Return when one of these partitions has grown beyond this end, or when the time is up.
         Nothing is promised: whoever has waited looks again."""
         by_node: dict[int, list[FetchPart]] = {}
-        deadline = self._asking.deadline(None)
+        deadline = self._router.deadline(None)
         for part, end in ends.items():
-            info = await self._asking.find(part.topic, NOTHING, deadline)
+            info = await self._router.find(part.topic, NOTHING, deadline)
             node = info.leaders[part.partition] if part.partition < len(info.leaders) else 0
             if node:
                 by_node.setdefault(node, []).append(FetchPart(info.topic_id, part.partition, end))
@@ -93,8 +93,8 @@ class RawLog:
     async def _wait_at(self, node: int, parts: tuple[FetchPart, ...], seconds: float) -> None:
         request = Fetch(parts, 0, int(seconds * 1_000))
         try:
-            timeout = seconds + self._asking.settings.attempt_timeout
-            await self._asking.ask_node(node, request, Fetched, timeout)
+            timeout = seconds + self._router.settings.attempt_timeout
+            await self._router.ask_node(node, request, Fetched, timeout)
         except (Unavailable, OutcomeUnknown):
             await asyncio.sleep(seconds)  # It is looked for when somebody asks for more.
 
@@ -111,7 +111,7 @@ class RawLog:
         """Reads a partition from `start` up to `end`. With an id, only of the topic that has it;
         `timeout` is for each fetch, retries included."""
         return RangeReader(
-            self._asking, part, start, end, topic_id=topic_id, bytes_max=bytes_max, timeout=timeout
+            self._router, part, start, end, topic_id=topic_id, bytes_max=bytes_max, timeout=timeout
         )
 
 
@@ -120,7 +120,7 @@ class RangeReader:
 
     def __init__(
         self,
-        asking: RequestRouter,
+        router: RequestRouter,
         part: TopicPartition,
         start: int,
         end: int,
@@ -129,10 +129,10 @@ class RangeReader:
         bytes_max: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._asking = asking
+        self._router = router
         self._part = part
         self._end = end
-        self._bytes_max = bytes_max or asking.settings.receive_bytes_max
+        self._bytes_max = bytes_max or router.settings.receive_bytes_max
         self._timeout = timeout
         self._ahead: asyncio.Task[Buffer] | None = None
         self.position = start
@@ -155,7 +155,7 @@ class RangeReader:
         return data
 
     async def move(self, offset: int) -> None:
-        """Go on from elsewhere."""
+        """Reset offsets."""
         await self.close()
         self.position = offset
 
@@ -169,13 +169,13 @@ class RangeReader:
     async def _fetch(self, offset: int) -> Buffer:
         """At least one batch from this offset on, from whoever leads; nothing if there is none any
         more: the last messages before the end may have been compacted away."""
-        asking, part = self._asking, self._part
+        router, part = self._router, self._part
         loop = asyncio.get_running_loop()
-        deadline = asking.deadline(self._timeout)
-        backoff = Backoff(random=asking.random)
+        deadline = router.deadline(self._timeout)
+        backoff = Backoff(random=router.random)
         gone = 0
         while True:
-            info = await asking.find(part.topic, NOTHING, deadline)
+            info = await router.find(part.topic, NOTHING, deadline)
             try:
                 self._check(info)
                 payload, has_all = await self._fetch_once(info, offset)
@@ -185,7 +185,7 @@ class RangeReader:
                     "the leader has not got it yet"
                 )
             except (Unavailable, OutcomeUnknown) as error:
-                asking.directory.forget(part.topic, info)
+                router.metadata.forget(part.topic, info)
                 problem = error
             except UnknownPartition as error:
                 # What is known here of the topic may be old, and a node that has just begun may
@@ -194,7 +194,7 @@ class RangeReader:
                 most = GONE_TRIES_MAX if info.topic_id == self.topic_id else OTHER_TRIES_MAX
                 if gone >= most:
                     raise
-                asking.directory.forget(part.topic, info)
+                router.metadata.forget(part.topic, info)
                 problem = error
             pause = backoff.next(problem)
             if loop.time() + pause >= deadline:
@@ -222,8 +222,8 @@ class RangeReader:
         request = Fetch(
             (FetchPart(info.topic_id, index, offset),), self._bytes_max, int(WAIT_SECONDS * 1_000)
         )
-        seconds = WAIT_SECONDS + self._asking.settings.attempt_timeout
-        answer, payload = await self._asking.ask_node(node, request, Fetched, seconds)
+        seconds = WAIT_SECONDS + self._router.settings.attempt_timeout
+        answer, payload = await self._router.ask_node(node, request, Fetched, seconds)
         (row,) = answer.parts
         if row.failure is not None:
             raise remake_error(row.failure)

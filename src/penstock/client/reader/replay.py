@@ -38,7 +38,7 @@ class _Stretch:
 
 
 async def read_records(
-    asking: RequestRouter,
+    router: RequestRouter,
     topic: str,
     *,
     codec: Codec[T],
@@ -48,8 +48,8 @@ async def read_records(
 ) -> AsyncIterator[Record[T]]:
     """The records of a topic from `start` up to `end`, which is not included; without one, up to
     the end of the log as it is now."""
-    for stretch in await _plan(asking, topic, start, end, partitions):
-        reader = _PartitionReader(asking, stretch)
+    for stretch in await _plan(router, topic, start, end, partitions):
+        reader = _PartitionReader(router, stretch)
         try:
             async for record in reader.records(codec):
                 yield record
@@ -58,14 +58,14 @@ async def read_records(
 
 
 async def _plan(
-    asking: RequestRouter,
+    router: RequestRouter,
     topic: str,
     start: Start,
     end: Start | None,
     partitions: Iterable[int] | None,
 ) -> list[_Stretch]:
-    deadline = asking.deadline(None)
-    info = await asking.find(topic, NOTHING, deadline)
+    deadline = router.deadline(None)
+    info = await router.find(topic, NOTHING, deadline)
     indexes = range(len(info.leaders)) if partitions is None else sorted(set(partitions))
     parts = [TopicPartition(topic, index) for index in indexes]
     strangers = [part.partition for part in parts if not 0 <= part.partition < len(info.leaders)]
@@ -74,12 +74,12 @@ async def _plan(
             f"{topic} has partitions 0 to {len(info.leaders) - 1}, not {strangers[0]}"
         )
     first = StartRule(start)
-    starts = await _offsets(asking, parts, first, deadline)
-    ends = await ends_of(asking, parts, deadline=deadline)
+    starts = await _offsets(router, parts, first, deadline)
+    ends = await ends_of(router, parts, deadline=deadline)
     if end is not None:
         last = StartRule(end)
         bounded = [one for one in parts if last.offsets is None or last.offset_of(one) is not None]
-        wanted = await _offsets(asking, bounded, last, deadline)
+        wanted = await _offsets(router, bounded, last, deadline)
         ends |= {part: min(ends[part], wanted[part]) for part in bounded}
     return [
         _Stretch(part, starts[part], ends[part], first.offset_of(part) is not None)
@@ -88,20 +88,20 @@ async def _plan(
 
 
 async def _offsets(
-    asking: RequestRouter, parts: Iterable[TopicPartition], rule: StartRule, deadline: float
+    router: RequestRouter, parts: Iterable[TopicPartition], rule: StartRule, deadline: float
 ) -> Mapping[TopicPartition, int]:
     given = {part: offset for part in parts if (offset := rule.offset_of(part)) is not None}
     asked = {part: rule.time_ms for part in parts if part not in given}
-    return given | await find_offsets(asking, asked, deadline=deadline)
+    return given | await find_offsets(router, asked, deadline=deadline)
 
 
 class _PartitionReader:
     """Reads one stretch."""
 
-    def __init__(self, asking: RequestRouter, stretch: _Stretch) -> None:
-        self._asking = asking
+    def __init__(self, router: RequestRouter, stretch: _Stretch) -> None:
+        self._router = router
         self._stretch = stretch
-        self._reader = RangeReader(asking, stretch.part, stretch.start, stretch.end)
+        self._reader = RangeReader(router, stretch.part, stretch.start, stretch.end)
 
     async def records(self, codec: Codec[T]) -> AsyncIterator[Record[T]]:
         """All of them, in order."""
@@ -139,7 +139,7 @@ class _PartitionReader:
                 if self._stretch.is_exact:
                     raise
                 # It was deleted while it was read; what is left begins here.
-                deadline = self._asking.deadline(None)
-                offset = (await starts_of(self._asking, [part], deadline=deadline))[part]
+                deadline = self._router.deadline(None)
+                offset = (await starts_of(self._router, [part], deadline=deadline))[part]
                 log.warning("%s was deleted up to offset %d while it was read", part, offset)
                 await self._reader.move(offset)

@@ -60,8 +60,8 @@ class StartRule:
 class Starting:
     """Finds out where places begin."""
 
-    def __init__(self, asking: RequestRouter, rule: StartRule, link: GroupLink | None) -> None:
-        self._asking = asking
+    def __init__(self, router: RequestRouter, rule: StartRule, link: GroupLink | None) -> None:
+        self._router = router
         self._rule = rule
         self._link = link
         self.known: dict[str, int] = {}
@@ -72,10 +72,10 @@ class Starting:
         versions = [place.version for place in places]
         ids: dict[str, bytes] = {}
         for place in places:
-            info = await self._asking.find(place.part.topic, NOTHING, deadline)
+            info = await self._router.find(place.part.topic, NOTHING, deadline)
             ids[place.part.topic] = info.topic_id
             if place.part.partition >= len(info.leaders):
-                self._asking.directory.forget(place.part.topic, info)
+                self._router.metadata.forget(place.part.topic, info)
                 raise UnknownPartition(f"{place.part} is not there yet")
         committed = await self._committed(places, ids, deadline)
         asked: dict[TopicPartition, int] = {}
@@ -89,7 +89,7 @@ class Starting:
                 offsets[part] = given
             else:
                 asked[part] = self._time_for(place)
-        offsets |= await find_offsets(self._asking, asked, deadline=deadline)
+        offsets |= await find_offsets(self._router, asked, deadline=deadline)
         for place, version in zip(places, versions, strict=True):
             if place.version == version:
                 part = place.part

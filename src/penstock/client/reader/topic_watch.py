@@ -33,11 +33,9 @@ class TopicSight(NamedTuple):
 
 
 class TopicWatch:
-    """See the top of this module."""
-
-    def __init__(self, asking: RequestRouter, topics: Topics, *, patience: float) -> None:
+    def __init__(self, router: RequestRouter, topics: Topics, *, patience: float) -> None:
         """`patience`: for how many seconds a topic must be missing to be gone."""
-        self._asking = asking
+        self._router = router
         self._patience = patience
         self._seen: dict[str, tuple[TopicSight, float]] = {}
         """What there was, and when it was last there."""
@@ -76,11 +74,11 @@ class TopicWatch:
         found = {}
         for name in names:
             try:
-                info = await self._asking.ask(AskTopic(name), TopicInfo, deadline=deadline)
+                info = await self._router.ask(AskTopic(name), TopicInfo, deadline=deadline)
             except UnknownTopic:
-                self._asking.directory.forget(name)
+                self._router.metadata.forget(name)
                 continue
-            self._asking.directory.note(info)
+            self._router.metadata.note(info)
             found[name] = TopicSight(info.topic_id, len(info.leaders))
         return self._believe(found, set(names))
 
@@ -95,7 +93,7 @@ class TopicWatch:
         return self._believe(found, {name for name in self._seen if self._pattern.fullmatch(name)})
 
     async def _rows(self, deadline: float) -> tuple[TopicRow, ...]:
-        return (await self._asking.ask(AskTopics(), TopicRows, deadline=deadline)).rows
+        return (await self._router.ask(AskTopics(), TopicRows, deadline=deadline)).rows
 
     def _believe(self, found: dict[str, TopicSight], names: set[str]) -> dict[str, TopicSight]:
         """What a node has said of topics, and what was known of these before."""

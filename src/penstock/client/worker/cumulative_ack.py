@@ -1,8 +1,8 @@
-"""A work group whose messages are read by offset, and covered instead of acked.
+"""Cumulative ack: a work group that is read by offset and acknowledged by range, without leases.
 
-Whoever can read again what was read, as a Spark stream can, needs no leases: it begins where its
-work group stands, reads the log from there, and says afterwards which range it has dealt with and
-which messages failed. Everything here may be asked twice.
+A consumer that can read the same messages again, as a Spark stream can, needs no leases: it starts
+at the work group's position, reads the log from there, and afterwards acknowledges a range and
+names the messages in it that failed. Every request here may be repeated.
 """
 
 import asyncio
@@ -37,23 +37,23 @@ class WorkStanding:
     above all; some of them, the others are told when these are done."""
 
 
-async def begin_work(asking: RequestRouter, name: str, group: str, start: Beginning) -> None:
+async def begin_work(router: RequestRouter, name: str, group: str, start: Beginning) -> None:
     """Let a work group begin; one that has begun stays where it is."""
     if start not in _STARTS:
         raise InvalidRequest(f"a work group begins at earliest or latest, not at {start!r}")
-    await asking.ask(BeginWork(name, group, _STARTS[start]), Done)
+    await router.ask(BeginWork(name, group, _STARTS[start]), Done)
 
 
 async def standings(
-    asking: RequestRouter, name: str, group: str, offsets: Mapping[int, int]
+    router: RequestRouter, name: str, group: str, offsets: Mapping[int, int]
 ) -> dict[int, WorkStanding]:
     """By partition; `offsets` are those from which somebody means to read, 0 if not named."""
-    deadline = asking.deadline(None)
-    info = await asking.ask(AskTopic(name), TopicInfo, deadline=deadline)  # It may have grown.
-    asking.directory.note(info)
+    deadline = router.deadline(None)
+    info = await router.ask(AskTopic(name), TopicInfo, deadline=deadline)  # It may have grown.
+    router.metadata.note(info)
 
     async def ask(index: int) -> WorkStanding:
-        answer, _ = await asking.ask_leader(
+        answer, _ = await router.ask_leader(
             name,
             index,
             lambda found: (
@@ -73,7 +73,7 @@ async def standings(
 
 
 async def cover_range(
-    asking: RequestRouter,
+    router: RequestRouter,
     name: str,
     group: str,
     partition: int,
@@ -89,12 +89,12 @@ async def cover_range(
         raise InvalidRequest(f"offsets {first} to {end} are no range of messages")
     if dead and min(dead) < 0:
         raise InvalidRequest(f"there is no message {min(dead)}")
-    deadline = asking.deadline(None)
+    deadline = router.deadline(None)
     named = tuple(sorted(dead.items()))
     dying = [named[at : at + COVER_DEAD_MAX] for at in range(0, len(named) or 1, COVER_DEAD_MAX)]
 
     async def ask(start: int, stop: int, die: Dying, name_it: str) -> Covered:
-        answer, _ = await asking.ask_leader(
+        answer, _ = await router.ask_leader(
             name,
             partition,
             lambda found: (

@@ -43,11 +43,11 @@ Settle = Callable[[Sequence[Place], float], Coroutine[object, object, None]]
 
 
 class Prefetch:
-    """See the top of this module. `places` belongs to the owner, who calls `wake` after changes."""
+    """`places` belongs to the owner, who calls `wake` after changes."""
 
     def __init__(
         self,
-        asking: RequestRouter,
+        router: RequestRouter,
         places: dict[TopicPartition, Place],
         *,
         settle: Settle,
@@ -58,7 +58,7 @@ class Prefetch:
         bytes_max: int,
         wait_seconds: float,
     ) -> None:
-        self._asking = asking
+        self._router = router
         self._places = places
         self._settle = settle
         self._on_news = on_news
@@ -161,7 +161,7 @@ class Prefetch:
 
     def _leader(self, place: Place) -> int:
         """The node to ask; 0 if it is not known, and then it is being asked for."""
-        info = self._asking.directory.known(place.part.topic)
+        info = self._router.metadata.known(place.part.topic)
         if info is None or place.part.partition >= len(info.leaders):
             self._send_off([place], self._find(place))
             return 0
@@ -211,7 +211,7 @@ class Prefetch:
     # Doing.
 
     async def _settle_places(self, places: Sequence[Place]) -> None:
-        await self._settle(places, self._asking.deadline(FIND_SECONDS))
+        await self._settle(places, self._router.deadline(FIND_SECONDS))
         self._succeed(places)
         for place in places:
             self._on_news(place)
@@ -219,10 +219,10 @@ class Prefetch:
     async def _find(self, place: Place) -> None:
         """Ask who leads."""
         name = place.part.topic
-        known = self._asking.directory.known(name)
+        known = self._router.metadata.known(name)
         if known is not None and place.part.partition >= len(known.leaders):
-            self._asking.directory.forget(name, known)
-        await self._asking.find(name, NOTHING, self._asking.deadline(FIND_SECONDS))
+            self._router.metadata.forget(name, known)
+        await self._router.find(name, NOTHING, self._router.deadline(FIND_SECONDS))
 
     async def _fetch(self, node: int, places: Sequence[Place]) -> None:
         versions = [place.fetch_version for place in places]
@@ -230,9 +230,9 @@ class Prefetch:
             FetchPart(place.topic_id, place.part.partition, place.fetched) for place in places
         )
         request = Fetch(parts, self._fetch_bytes(), int(self._wait_seconds * 1_000))
-        seconds = self._wait_seconds + self._asking.settings.attempt_timeout
+        seconds = self._wait_seconds + self._router.settings.attempt_timeout
         self.fetches += 1
-        answer, payload = await self._asking.ask_node(node, request, Fetched, seconds)
+        answer, payload = await self._router.ask_node(node, request, Fetched, seconds)
         self._take(places, versions, answer, payload)
 
     def _fetch_bytes(self) -> int:
@@ -241,7 +241,7 @@ class Prefetch:
         room = self._bytes_max - sum(place.buffered_bytes for place in places)
         messages = self._messages_max - sum(place.buffered_messages for place in places)
         room = min(room, int(messages * self._message_bytes))
-        return max(FETCH_BYTES_MIN, min(room, self._asking.settings.receive_bytes_max))
+        return max(FETCH_BYTES_MIN, min(room, self._router.settings.receive_bytes_max))
 
     def _take(
         self, places: Sequence[Place], versions: Sequence[int], answer: Fetched, payload: Buffer
@@ -286,10 +286,10 @@ class Prefetch:
         for place in places:
             backoff = self._backoffs.get(place)
             if backoff is None:
-                backoff = Backoff(random=self._asking.random, cap=REST_SECONDS_MAX)
+                backoff = Backoff(random=self._router.random, cap=REST_SECONDS_MAX)
                 self._backoffs[place] = backoff
             self._resting[place] = now + backoff.next(error)
-            self._asking.directory.forget(place.part.topic)
+            self._router.metadata.forget(place.part.topic)
         log.debug("%d partitions rest: %s", len(places), error)
 
     def _succeed(self, places: Sequence[Place]) -> None:

@@ -66,7 +66,7 @@ class Receiver(Generic[T]):
         queue: str,
         group: str,
         codec: Codec[T],
-        asking: RequestRouter,
+        router: RequestRouter,
         settler: Settler,
         counters: Counters,
         clock: Clock,
@@ -75,7 +75,7 @@ class Receiver(Generic[T]):
         self.queue = queue
         self.group = group
         self._codec: Codec[Any] = codec
-        self._asking = asking
+        self._router = router
         self._settler = settler
         self._counters = counters
         self._turn = 0
@@ -92,17 +92,17 @@ class Receiver(Generic[T]):
         lease_ms = -1 if lease is None else to_milliseconds(lease, "lease")
         if lease_ms > LEASE_MS_MAX:
             raise InvalidRequest(f"a lease lasts at most {LEASE_MS_MAX // 1_000} seconds.")
-        asking = self._asking
-        settings = asking.settings
+        router = self._router
+        settings = router.settings
         wait_until = fresh_time() + wait
         deadline = wait_until + settings.timeout
-        spans = asking.tracing.on()
+        spans = router.tracing.on()
         began_ns = 0 if spans is None else spans.now_ns()
         backoff: Backoff | None = None
         while True:
-            info = asking.directory.known(self.queue)
+            info = router.metadata.known(self.queue)
             if info is None:
-                info = await asking.find(self.queue, QUEUE, deadline)
+                info = await router.find(self.queue, QUEUE, deadline)
             left = min(max(0.0, wait_until - fresh_time()), WAIT_SECONDS_AT_ONCE)
             request = Take(
                 info.topic_id,
@@ -117,14 +117,14 @@ class Receiver(Generic[T]):
                 found = await self._take(info, request, left)
             except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 # Nothing was leased, or it comes back by itself.
-                asking.directory.forget(self.queue, info)
-                backoff = backoff or Backoff(random=asking.random)
+                router.metadata.forget(self.queue, info)
+                backoff = backoff or Backoff(random=router.random)
                 pause = backoff.next(error)
                 if fresh_time() + pause >= deadline:
                     raise DeadlinePassed(
                         f"{self.queue} could not be asked within the deadline: {error}"
                     ) from error
-                asking.retries += 1
+                router.retries += 1
                 await asyncio.sleep(pause)
                 continue
             if found and spans is not None:
@@ -133,14 +133,14 @@ class Receiver(Generic[T]):
                 return found
             if not self._knows(info):
                 # Leadership has moved; while it moves, not everybody knows where to.
-                backoff = backoff or Backoff(random=asking.random)
+                backoff = backoff or Backoff(random=router.random)
                 await asyncio.sleep(min(backoff.next(), max(0.0, wait_until - fresh_time())))
 
     # Asking.
 
     def _knows(self, info: TopicInfo) -> bool:
         """Whether it is still believed who leads the queue."""
-        return self._asking.directory.known(self.queue) is info
+        return self._router.metadata.known(self.queue) is info
 
     def _leaders(self, info: TopicInfo) -> dict[int, int]:
         """The nodes that lead partitions, each with the mark of those it leads."""
@@ -161,7 +161,7 @@ class Receiver(Generic[T]):
         if len(nodes) == 1:
             found = await self._ask(nodes[0], info, request, wait)
             if 0 in info.leaders:
-                self._asking.directory.forget(self.queue, info)
+                self._router.metadata.forget(self.queue, info)
             return found
         self._turn += 1
         turn = self._turn % len(nodes)
@@ -176,7 +176,7 @@ class Receiver(Generic[T]):
                 continue
             if found:
                 if problems:
-                    self._asking.directory.forget(self.queue, info)
+                    self._router.metadata.forget(self.queue, info)
                 return found
         if problems:
             raise problems[0]
@@ -216,11 +216,11 @@ class Receiver(Generic[T]):
     ) -> list[Message[T]]:
         clock = self._clock
         began_ms = clock.monotonic_ms()
-        seconds = wait + self._asking.settings.attempt_timeout
+        seconds = wait + self._router.settings.attempt_timeout
         request = msgspec.structs.replace(request, led=self._leaders(info)[node])
-        answer, payload = await self._asking.ask_node(node, request, Taken, seconds)
+        answer, payload = await self._router.ask_node(node, request, Taken, seconds)
         if answer.moved:
-            self._asking.directory.forget(self.queue, info)
+            self._router.metadata.forget(self.queue, info)
         if not answer.parts:
             return []
         found: list[Message[T]] = []

@@ -38,7 +38,7 @@ _UNTOLD: Final[AbstractContextManager[None]] = nullcontext()
 DONE: Final = 0
 GONE: Final = 2
 SETTLEMENTS_AT_ONCE: Final = 5_000
-LANES_KEPT_MAX: Final = 10_000
+COALESCERS_KEPT_MAX: Final = 10_000
 BY_POLICY: Final = -1
 
 Place = tuple[str, bytes, int, str]
@@ -60,15 +60,15 @@ class _Attempt(NamedTuple):
 class Settler:
     """Carries the verdicts of one client; see the top of this module."""
 
-    def __init__(self, asking: RequestRouter, counters: Counters) -> None:
-        self._asking = asking
+    def __init__(self, router: RequestRouter, counters: Counters) -> None:
+        self._router = router
         self._counters = counters
-        self._lanes: dict[Place, _SettleLane] = {}
+        self._coalescers: dict[Place, _SettleCoalescer] = {}
 
     @property
     def tracing(self) -> Tracing:
         """Whether what is done to messages is told of in spans."""
-        return self._asking.tracing
+        return self._router.tracing
 
     async def ack(self, messages: Sequence[Message[Any]]) -> int:
         """They are done."""
@@ -121,11 +121,11 @@ class Settler:
         reason: str = "",
     ) -> int:
         """Give one verdict on messages; returns on how many it counted."""
-        deadline = self._asking.deadline(None)
+        deadline = self._router.deadline(None)
         messages = [message for message in messages if not message.settled]
         if not messages:
             return 0
-        spans = self._asking.tracing.on() if verdict in _NAMES else None
+        spans = self._router.tracing.on() if verdict in _NAMES else None
         with _UNTOLD if spans is None else spans.settling(_NAMES[verdict], messages):
             work = [
                 self._settle_run(messages[start:end], (verdict, delay_ms, reason), deadline)
@@ -140,15 +140,15 @@ class Settler:
     ) -> int:
         """Neighbours of one lease count as a whole; if they do not, each is asked for itself."""
         lease, first, end = run[0].lease, run[0].offset, run[-1].offset + 1
-        lane = self._lane(lease)
-        if await lane.put(first, end, lease.epoch, verdict, deadline):
+        coalescer = self._coalescer(lease)
+        if await coalescer.put(first, end, lease.epoch, verdict, deadline):
             counted: Sequence[Message[Any]] = run
         elif len(run) == 1:
             return 0
         else:
             outcomes = await asyncio.gather(
                 *(
-                    lane.put(one.offset, one.offset + 1, lease.epoch, verdict, deadline)
+                    coalescer.put(one.offset, one.offset + 1, lease.epoch, verdict, deadline)
                     for one in run
                 )
             )
@@ -164,40 +164,42 @@ class Settler:
         self, lease: Lease, ranges: Sequence[tuple[int, int]], verdict: int, delay_ms: int
     ) -> int:
         """Give one verdict on offsets of one lease; returns on how many ranges it counted."""
-        deadline = self._asking.deadline(None)
-        lane = self._lane(lease)
+        deadline = self._router.deadline(None)
+        coalescer = self._coalescer(lease)
         counted = await asyncio.gather(
             *(
-                lane.put(first, end, lease.epoch, (verdict, delay_ms, ""), deadline)
+                coalescer.put(first, end, lease.epoch, (verdict, delay_ms, ""), deadline)
                 for first, end in ranges
             )
         )
         return sum(counted)
 
-    def _lane(self, lease: Lease) -> "_SettleLane":
+    def _coalescer(self, lease: Lease) -> "_SettleCoalescer":
         place = lease.queue, lease.topic_id, lease.index, lease.group
-        lane = self._lanes.get(place)
-        if lane is None:
-            if len(self._lanes) >= LANES_KEPT_MAX:
-                self._lanes = {key: one for key, one in self._lanes.items() if not one.is_idle}
-            lane = self._lanes[place] = _SettleLane(place, self._asking)
-        return lane
+        coalescer = self._coalescers.get(place)
+        if coalescer is None:
+            if len(self._coalescers) >= COALESCERS_KEPT_MAX:
+                self._coalescers = {
+                    key: one for key, one in self._coalescers.items() if not one.is_idle
+                }
+            coalescer = self._coalescers[place] = _SettleCoalescer(place, self._router)
+        return coalescer
 
     async def flush(self) -> None:
         """Wait until all verdicts are given."""
-        await asyncio.gather(*(lane.drain() for lane in list(self._lanes.values())))
+        await asyncio.gather(*(coalescer.drain() for coalescer in list(self._coalescers.values())))
 
     async def close(self) -> None:
         """Stop at once."""
-        await asyncio.gather(*(lane.close() for lane in list(self._lanes.values())))
+        await asyncio.gather(*(coalescer.close() for coalescer in list(self._coalescers.values())))
 
 
-class _SettleLane(Coalescer):
+class _SettleCoalescer(Coalescer):
     """The verdicts on messages of one partition and work group; one request at a time."""
 
-    def __init__(self, place: Place, asking: RequestRouter) -> None:
+    def __init__(self, place: Place, router: RequestRouter) -> None:
         queue, self._topic_id, index, self._group = place
-        super().__init__(queue, index, asking)
+        super().__init__(queue, index, router)
         self._waiting: list[Waiting] = []
         self._leaving: list[Waiting] = []
         self._attempt: _Attempt | None = None
@@ -228,7 +230,7 @@ class _SettleLane(Coalescer):
     def _make(self) -> Made | None:
         self._begun = False
         waiting = self._gather()
-        info = self._asking.directory.known(self._name)
+        info = self._router.metadata.known(self._name)
         if not waiting:
             self._go_on()
         elif info is None:
@@ -236,7 +238,7 @@ class _SettleLane(Coalescer):
         else:
             joined = _join(waiting)
             self._attempt = _Attempt(joined, info)
-            deadline = self._asking.attempt_deadline(_latest(joined))
+            deadline = self._router.attempt_deadline(_latest(joined))
             return self._request(joined), b"", deadline
         return None
 
@@ -297,7 +299,7 @@ class _SettleLane(Coalescer):
             return request, b""
 
         try:
-            answer, _ = await self._asking.ask_leader(
+            answer, _ = await self._router.ask_leader(
                 self._name, self._index, make, Settled, deadline=_latest(joined), failed=failed
             )
         except UnknownTopic:  # Deleted, and the messages with it.

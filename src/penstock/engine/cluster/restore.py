@@ -53,8 +53,6 @@ _STAGED_BYTES_MAX = 8 << 20
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
-
     cluster_id: str
     nodes: tuple[NodeId, ...]
     directories: tuple[str, ...]

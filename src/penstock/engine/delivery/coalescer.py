@@ -143,7 +143,7 @@ class _Batch(Generic[Item, Outcome]):
 
 
 class Coalescer(Generic[Item, Outcome]):
-    """See the top of this module; one for each kind of request."""
+    """One for each kind of request."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""Who changed what by hand: a line in the log, and a record that every node can show.
+"""The audit log: administrative actions as lines in the node's log and as records of the cluster.
 
-What operators do to queues, groups and the cluster is noted when it is done: which address it came
-from, what was asked, and how it ended. Traffic is not: nobody would find anything in it.
+Actions on queues, groups and the cluster are recorded when they are done: the address they came
+from, the request, and its outcome. Traffic is not recorded: nothing could be found in it.
 
 A record is a JSON message of the internal topic `__audit`, which keeps 90 days. The line is in the
 log of the node that was asked at once; the record follows as soon as the topic's leader takes it,
-and is given up after a minute: an order must not wait for its own record. A node that holds a
+and is given up after a minute: an action must not wait for its own record. A node that holds a
 replica reads records there; others ask the leader.
 """
 

@@ -65,7 +65,7 @@ TRACE_PLACE = RemoteCall("trace_place", AskedPlace, Known, TRACE_CALL_SECONDS)
 
 
 class MessageFacts:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(self, topics: Topics, shards: LocalShards) -> None:
         self._topics = topics

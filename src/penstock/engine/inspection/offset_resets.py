@@ -41,8 +41,6 @@ class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupResets:
-    """See the top of this module."""
-
     def __init__(
         self, topics: Topics, lag: Lag, survey: TopicSurvey, forwarding: Forwarding
     ) -> None:

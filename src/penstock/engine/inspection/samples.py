@@ -99,8 +99,6 @@ class MachineSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeSample(msgspec.Struct, frozen=True, array_like=True):
-    """All of it."""
-
     node: NodeId
     life: str
     """Another one after every start."""

@@ -78,7 +78,7 @@ _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
 
 
 class Traces:
-    """See the top of this module; one per node."""
+    """One per node."""
 
     def __init__(
         self,

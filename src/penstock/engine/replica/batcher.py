@@ -1,4 +1,4 @@
-"""Many small requests become few entries and one disk sync.
+"""Group commit: many small requests become few log entries and one disk sync.
 
 Plans are gathered in the order they were made while a write is under way and are proposed together
 when it ends: the busier the disk, the larger the groups, without a timer and without waiting when

@@ -19,8 +19,6 @@ SLICE_SECONDS = 0.002
 
 
 class TimeSlices:
-    """See the top of this module."""
-
     __slots__ = ("_began", "_worked", "spent_seconds")
 
     def __init__(self) -> None:

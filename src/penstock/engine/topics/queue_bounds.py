@@ -1,4 +1,5 @@
-"""How much a queue may hold before new messages are refused: `queue.length.max`, `queue.bytes.max`.
+"""Back-pressure of a queue: the bounds above which new messages are refused (`queue.length.max`,
+`queue.bytes.max`).
 
 Both bound each partition. Messages are counted exactly, with those under way: a queue never holds
 more than it may. Bytes are those of whole batches, as they are stored, from the first message on

@@ -1,15 +1,14 @@
-"""Not faster than so many each second.
+"""A rate limit: at most so many operations a second.
 
-What was done is paid for afterwards: who has done a hundred at ten each second waits until ten
-seconds have passed since he began. Time in which nothing was done is not saved up.
+Cost is paid afterwards, unlike with a token bucket: a caller that has done a hundred operations at
+a limit of ten a second waits until ten seconds have passed since it began. Idle time earns no
+burst.
 """
 
 _SECOND_US = 1_000_000
 
 
 class RateLimit:
-    """See the top of this module."""
-
     def __init__(self, rate: int) -> None:
         """`rate` is how many each second."""
         assert rate > 0, f"{rate} each second would never end"

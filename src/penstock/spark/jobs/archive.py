@@ -74,8 +74,6 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
-
     rows: int
     files: tuple[LakeFile, ...]
 

@@ -287,7 +287,7 @@ _HEADERS: Final = "array<struct<key: string, value: binary>>"
 
 
 def _death(topic: str) -> "dict[str, Column]":
-    """The headers of a dead letter (see `core.card`)."""
+    """The headers of a dead letter (see `core.delivery_headers`)."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     return {

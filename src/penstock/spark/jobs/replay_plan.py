@@ -49,7 +49,6 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def windows(self) -> int:
-        """How many there are."""
         return -(-self.width // self.step)
 
     def window(self, number: int) -> dict[int, Span]:
@@ -87,7 +86,6 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """All of them."""
         return sum(self.rows.values())
 
     def may_hold(self, first: int, end: int) -> bool:

@@ -1,8 +1,8 @@
 """Judged rows as messages: sound ones for the stage's topic, refused ones for its dead letters.
 
 A dead letter is the message that was read, as it was, with the headers that every dead letter of
-Penstock has (see `core.card`): so `penstock redrive` sends it back to where it died, and it is
-counted and looked at like any other.
+Penstock has (see `core.delivery_headers`): so `penstock redrive` sends it back to where it died,
+and it is counted and looked at like any other.
 """
 
 from collections.abc import Sequence

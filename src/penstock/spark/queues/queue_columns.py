@@ -4,8 +4,8 @@
     groupId    STRING   its message group: in a FIFO queue its line, which is its key if it says
                         nothing; null if there is none
 
-They are what the message says of itself (`core.card`). How often it was delivered is not among
-them: a stream reads the log, and is handed nothing that could be counted.
+They are what the message says of itself (`core.delivery_headers`). How often it was delivered is
+not among them: a stream reads the log, and is handed nothing that could be counted.
 """
 
 from typing import Any, Final

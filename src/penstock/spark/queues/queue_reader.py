@@ -190,7 +190,6 @@ class QueueReader(DataSourceReader):
         self._reading = _Reading(schema, options)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks."""
         found = self._reading.look({}, self._options.beginning)
         starts = {index: one.first for index, one in found.items()}
         ready = starts
@@ -208,8 +207,6 @@ class QueueReader(DataSourceReader):
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the top of this module."""
-
     def __init__(self, schema: StructType, options: QueueOptions) -> None:
         self._options = options
         self._reading = _Reading(schema, options)

@@ -72,7 +72,6 @@ class _StretchReading:
         self._decoder = Decoder(schema, stretch.topic, stretch.partition)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of it."""
         start, end = self._stretch.start, self._stretch.end
         while (data := self._next()) is not None:
             yield from self._decoder.decode(data, start, end, self._on_bad)

@@ -33,15 +33,12 @@ class Task(InputPartition):
 
 
 class PenstockReader(DataSourceReader):
-    """See the top of this module."""
-
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_schema(schema)
         self._schema = arrow_schema(schema)
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks."""
         return [Task(stretches) for stretches in self._split(self._plan())]
 
     def _plan(self) -> list[Stretch]:

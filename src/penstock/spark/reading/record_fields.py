@@ -175,7 +175,6 @@ class _HeaderReading:
         return at + place
 
     def result(self, counts: Numbers) -> HeaderSpans:
-        """All of them."""
         keys = Spans(self._bounds[0], self._bounds[1], None)
         values = Spans(self._bounds[2], self._bounds[3], self._none if self._none.any() else None)
         return HeaderSpans(counts, keys, values)

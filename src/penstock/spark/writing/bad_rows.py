@@ -1,9 +1,9 @@
 """Rows that cannot be written: the error that names the first, or dead letters of all of them.
 
 A dead letter has the row's key, value and headers, and says in the headers of any dead letter where
-it should have gone and why it could not (`core.card`). So it is seen, counted and redriven like any
-other. A value that is too large for its topic is too large for this one as well: it is cut, and the
-reason says so.
+it should have gone and why it could not (`core.delivery_headers`). So it is seen, counted and
+redriven like any other. A value that is too large for its topic is too large for this one as well:
+it is cut, and the reason says so.
 
 Bad rows are few, so they are made one by one.
 """

@@ -16,8 +16,8 @@ from tests.unit.engine.nodes import until
 
 def book_of(stored: dict[int, int], *done: tuple[int, int]) -> Book:
     book = Book(stored=stored)
-    for lane, number in done:
-        book.note_done(lane, number)
+    for sender, number in done:
+        book.note_done(sender, number)
     return book
 
 
@@ -68,7 +68,7 @@ def test_what_a_queue_had_done_before_explains_nothing() -> None:
 
 def test_as_many_fail_as_were_asked_for() -> None:
     for share in (0.0, 0.05, 0.5):
-        count = sum(fails(lane, number, share) for lane in range(2) for number in range(5_000))
+        count = sum(fails(sender, number, share) for sender in range(2) for number in range(5_000))
         assert count == pytest.approx(10_000 * share, rel=0.02)
 
 
@@ -82,7 +82,7 @@ def test_every_message_lives_and_is_accounted_for() -> None:
             clients=2,
             consumers=2,
             fail_share=0.1,
-            first_lane=4,
+            first_sender=4,
             token=9,
         )
         tally, book = Tally(load, start=0.0), Book()
@@ -101,7 +101,9 @@ def test_every_message_lives_and_is_accounted_for() -> None:
     assert tally.counted == tally.histograms["done"].count == 200
     assert tally.histograms["receive"].count == 200, "the first delivery of each"
     wanted = sum(
-        fails(lane, number, 0.1) for lane, count in book.stored.items() for number in range(count)
+        fails(sender, number, 0.1)
+        for sender, count in book.stored.items()
+        for number in range(count)
     )
     assert book.failed == book.redelivered == wanted > 0
     assert (stats.acked, stats.depth) == (200, 0)

@@ -183,6 +183,6 @@ def test_a_load_is_split_without_a_remainder() -> None:
     shares = load.split(3)
     assert [one.messages for one in shares] == [4, 4, 3]
     assert [one.rate for one in shares] == [100.0] * 3
-    assert [one.first_lane for one in shares] == [0, 2, 4]
+    assert [one.first_sender for one in shares] == [0, 2, 4]
     assert [one.offset_seconds for one in shares] == pytest.approx([0, 1 / 30, 2 / 30])
     assert [one.messages for one in Load(kind="queue").split(2)] == [None, None]

@@ -260,7 +260,7 @@ def test_dead_messages_that_stayed(broker: WebBroker, capsys: Captured) -> None:
     rows = said(capsys, "peek", "stay", "--state", "dead").splitlines()
     assert rows[1].endswith("a     never mind")
     told = said(capsys, "dead", "stay", "revive", "--message", "0:1")
-    assert told == "1 dead messages of stay are delivered anew\n"
+    assert told == "1 dead messages of stay are delivered again\n"
     told = said(capsys, "dead", "stay", "archive")
     assert told == "2 dead messages of stay stay where they are\n"
     assert document(capsys, "dead", "stay", "discard", "--yes") == {"messages": 2}

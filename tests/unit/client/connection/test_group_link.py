@@ -78,7 +78,7 @@ def test_one_that_does_not_answer_is_looked_for_anew(trouble: PenstockError) -> 
         channel = Moving(2, 3)
         channel.troubles = [trouble]
         link = GroupLink(asking_through(channel), "g")
-        await link.ask_until(BEAT, Done, deadline=link.asking.deadline(10))
+        await link.ask_until(BEAT, Done, deadline=link.router.deadline(10))
         assert channel.beats() == [2, 3]
         assert channel.count(AskCluster) == 1  # Nodes may have moved, too.
 
@@ -89,11 +89,11 @@ def test_a_group_without_a_coordinator_is_waited_for_until_the_deadline() -> Non
     async def play() -> None:
         channel = Moving(0, 0, 2)
         link = GroupLink(asking_through(channel), "g")
-        await link.ask_until(BEAT, Done, deadline=link.asking.deadline(10))
+        await link.ask_until(BEAT, Done, deadline=link.router.deadline(10))
         assert channel.beats() == [2]
         nobody = GroupLink(asking_through(Moving(0)), "g")
         with pytest.raises(DeadlinePassed, match="coordinator of group g"):
-            await nobody.ask_until(BEAT, Done, deadline=nobody.asking.deadline(0.1))
+            await nobody.ask_until(BEAT, Done, deadline=nobody.router.deadline(0.1))
 
     asyncio.run(play())
 
@@ -104,7 +104,7 @@ def test_a_rebalance_is_an_answer() -> None:
         channel.troubles = [RebalanceInProgress("anew")]
         link = GroupLink(asking_through(channel), "g")
         with pytest.raises(RebalanceInProgress):
-            await link.ask_until(BEAT, Done, deadline=link.asking.deadline(10))
+            await link.ask_until(BEAT, Done, deadline=link.router.deadline(10))
         await link.ask(BEAT, Done)
         assert channel.beats() == [2, 2]
 

@@ -102,7 +102,7 @@ async def turn() -> None:
 def test_what_is_asked_in_one_turn_leaves_together(payload: bytes) -> None:
     async def scene(node: Node) -> None:
         asked = Asked(payload)
-        asking = node.ask()
+        router = node.ask()
         assert node.begin(asked)
         assert not asked.made, "it is made when it leaves"
         await turn()
@@ -111,7 +111,7 @@ def test_what_is_asked_in_one_turn_leaves_together(payload: bytes) -> None:
         for frame in (first, second):
             node.answer(frame, ProducerInfo(7), b"more")
         assert asked.outcomes == [ProducerInfo(7)]
-        assert await asking == (ProducerInfo(7), b"more")
+        assert await router == (ProducerInfo(7), b"more")
         assert node.connection.is_idle
 
     play(scene)
@@ -143,13 +143,13 @@ def test_a_refusal_is_an_end_too() -> None:
     async def scene(node: Node) -> None:
         asked = Asked()
         node.begin(asked, at_once=True)
-        asking = node.ask()
+        router = node.ask()
         await turn()
         for (frame,) in list(node.writes):
             node.refuse(frame, QueueFull("no"))
         assert [type(one) for one in asked.outcomes] == [QueueFull]
         with pytest.raises(QueueFull):
-            await asking
+            await router
 
     play(scene)
 
@@ -159,9 +159,9 @@ def test_a_node_that_says_nothing_in_time_loses_its_connection() -> None:
         asked, patient = Asked(seconds=0.001), Asked()
         node.begin(asked)
         node.begin(patient)
-        asking = node.ask(0.001)
+        router = node.ask(0.001)
         with pytest.raises(OutcomeUnknown, match="did not answer AskProducer"):
-            await asking
+            await router
         assert node.aborted
         assert [type(one) for one in asked.outcomes + patient.outcomes] == [OutcomeUnknown] * 2
         assert not node.begin(Asked())
@@ -195,9 +195,9 @@ def test_what_is_answered_too_late_is_withdrawn_and_told() -> None:
 
 def test_whoever_is_cancelled_withdraws() -> None:
     async def scene(node: Node) -> None:
-        asking = node.ask()
+        router = node.ask()
         await turn()
-        asking.cancel()
+        router.cancel()
         await turn()
         ((request,), (withdrawal,)) = node.writes
         assert (withdrawal.kind, withdrawal.id) == (Kind.WITHDRAWAL, request.id)
@@ -210,15 +210,15 @@ def test_whoever_is_cancelled_withdraws() -> None:
 @pytest.mark.parametrize("cancelled_first", [True, False])
 def test_an_answer_that_comes_as_its_caller_leaves_is_told(cancelled_first: bool) -> None:
     async def scene(node: Node) -> None:
-        asking = node.ask()
+        router = node.ask()
         await turn()
         ((request,),) = node.writes
         if cancelled_first:
-            asking.cancel()
+            router.cancel()
         node.answer(request, ProducerInfo(7))
-        asking.cancel()
+        router.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await router
         assert node.late == [(AskProducer(), ProducerInfo(7))]
 
     play(scene)
@@ -243,13 +243,13 @@ def test_nothing_is_begun_while_the_node_does_not_read() -> None:
     async def scene(node: Node) -> None:
         node.connection.pause_writing()
         assert not node.begin(Asked())
-        asking = node.ask()
+        router = node.ask()
         await turn()
         assert not node.writes
         node.connection.resume_writing()
         assert node.begin(Asked())
         await turn()
         assert sum(map(len, node.writes)) == 2
-        asking.cancel()
+        router.cancel()
 
     play(scene)

@@ -51,15 +51,15 @@ def test_each_leader_is_asked_once_for_all_it_leads() -> None:
     async def play() -> None:
         channel = PlayedChannel(topic_info(1, 2, 1))
         channel.replies[AskOffsets] = answering(lambda _node, _index: None)
-        asking = asking_through(channel)
-        deadline = asking.deadline(10)
-        assert await ends_of(asking, PARTS, deadline=deadline) == dict(
+        router = asking_through(channel)
+        deadline = router.deadline(10)
+        assert await ends_of(router, PARTS, deadline=deadline) == dict(
             zip(PARTS, (101, 211, 121), strict=True)
         )
         asked = [node for node, request in channel.asked if isinstance(request, AskOffsets)]
         assert sorted(filter(None, asked)) == [1, 2]
-        assert await starts_of(asking, PARTS[:1], deadline=deadline) == {PARTS[0]: 100}
-        assert await find_offsets(asking, {}, deadline=deadline) == {}
+        assert await starts_of(router, PARTS[:1], deadline=deadline) == {PARTS[0]: 100}
+        assert await find_offsets(router, {}, deadline=deadline) == {}
 
     asyncio.run(play())
 
@@ -73,9 +73,9 @@ def test_whoever_does_not_lead_any_more_is_not_asked_again() -> None:
             return NotLeader("node 3 leads") if (node, index) == (2, 1) else None
 
         channel.replies[AskOffsets] = answering(trouble)
-        asking = asking_through(channel)
+        router = asking_through(channel)
         found = await find_offsets(
-            asking, dict.fromkeys(PARTS, EARLIEST), deadline=asking.deadline(10)
+            router, dict.fromkeys(PARTS, EARLIEST), deadline=router.deadline(10)
         )
         assert found == dict(zip(PARTS, (100, 310, 320), strict=True))
 
@@ -90,18 +90,18 @@ def test_in_the_end_the_deadline_passes() -> None:
             raise OutcomeUnknown("no answer came")
 
         channel.replies[AskOffsets] = unheard
-        asking = asking_through(channel)
+        router = asking_through(channel)
         with pytest.raises(DeadlinePassed, match="partition 0 of orders and 2 more partitions"):
-            await ends_of(asking, PARTS, deadline=asking.deadline(0.1))
+            await ends_of(router, PARTS, deadline=router.deadline(0.1))
 
     asyncio.run(play())
 
 
 def test_what_does_not_exist_is_told_at_once() -> None:
     async def play() -> None:
-        asking = asking_through(PlayedChannel(topic_info(1)))
+        router = asking_through(PlayedChannel(topic_info(1)))
         with pytest.raises(UnknownPartition, match="partitions 0 to 0, not 1"):
-            await ends_of(asking, PARTS, deadline=asking.deadline(10))
+            await ends_of(router, PARTS, deadline=router.deadline(10))
 
     asyncio.run(play())
 

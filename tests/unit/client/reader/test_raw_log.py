@@ -78,11 +78,11 @@ def test_another_topic_of_the_same_name_is_another_one() -> None:
         with pytest.raises(UnknownTopicId):
             await log.read(PART, 0, 10, topic_id=old.topic_id, timeout=60).next()
         # What this client has known since before is looked up anew.
-        client._core.directory.note(await stale(client, old.topic_id))
+        client._core.metadata.note(await stale(client, old.topic_id))
         assert await offsets(log.read(PART, 0, 20, topic_id=new.topic_id)) == list(range(20))
 
     async def stale(client: Client, topic_id: bytes) -> TopicInfo:
-        info = await client._core.asking.find("orders", "", client.raw_log().deadline())
+        info = await client._core.router.find("orders", "", client.raw_log().deadline())
         return structs.replace(info, topic_id=topic_id)
 
     play(scene)

@@ -43,13 +43,13 @@ def test_a_topic_is_gone_when_it_has_been_missing_for_a_while(patience: float) -
 def test_a_topic_never_shrinks() -> None:
     async def play() -> None:
         channel = PlayedChannel(topic_info(1, 1, 1))
-        asking = asking_through(channel)
-        watch = TopicWatch(asking, ["orders"], patience=0.0)
+        router = asking_through(channel)
+        watch = TopicWatch(router, ["orders"], patience=0.0)
         deadline = asyncio.get_running_loop().time() + 10
         assert await watch.look(deadline) == sight(3)
         channel.topic = topic_info(1, 1)  # Told by a node that has not heard of the third yet.
         assert await watch.look(deadline) == sight(3)
-        known = asking.directory.known("orders")
+        known = router.metadata.known("orders")
         assert known is not None
         assert known.leaders == (1, 1)
 

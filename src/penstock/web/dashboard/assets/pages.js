@@ -60,7 +60,7 @@
       const body = { ...JSON.parse(button.dataset.body), ...fields(button.dataset.fields) };
       const { rate, to, ...counted } = body;
       const { matching } = await send(button.dataset.preview, "POST", { ...counted, dry_run: true });
-      if (!matching) { say("There is nothing to redrive: somebody was faster, or nothing matches.", "bad"); refresh(); return; }
+      if (!matching) { say("Nothing to redrive: no message matches, or they were redriven already.", "bad"); refresh(); return; }
       const single = "single" in button.dataset;
       confirm({
         title: single ? "Redrive this message?" : `Redrive ${plural(matching)}?`,

@@ -20,8 +20,6 @@ LEVELS = ("critical", "warning", "attention")
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them."""
-
     phase: str
     problems: list[str]
     """Sentences; nothing if all is well."""

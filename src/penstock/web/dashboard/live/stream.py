@@ -51,7 +51,6 @@ class Live:
 
     @property
     def listeners(self) -> int:
-        """How many there are."""
         return len(self._listeners)
 
     async def answer(self, request: Request) -> Response:

@@ -13,7 +13,6 @@ RESOLVED_SHOWN = 50
 
 
 async def alerts(broker: Broker, _request: Request) -> View:
-    """All of them."""
     seen = lately(broker)
     active = () if seen.watch is None else seen.watch.alerts.active()
     resolved = () if seen.watch is None else seen.watch.alerts.resolved()

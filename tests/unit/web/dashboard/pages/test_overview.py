@@ -33,7 +33,7 @@ def kill(broker: WebBroker, queue: str) -> None:
 @pytest.mark.slow
 def test_the_queue_that_fails_comes_first(tmp_path: Path) -> None:
     with WebBroker(tmp_path) as broker:
-        assert "The first look is being taken" in page(broker)
+        assert "Collecting the first readings" in page(broker)
         broker.look()
         assert "No queues yet" in page(broker)
         for name in ("a-fine", "b-waits", "c-fails"):
