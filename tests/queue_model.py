@@ -17,7 +17,7 @@ from penstock.core.types import Offset
 from penstock.machines.queue_commands import Outcome, Settlement, Verdict
 from penstock.machines.retry_delay import retry_delay_ms
 from penstock.machines.run import State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 WAITING = (State.READY, State.DELAYED)
 View = dict[int, tuple[State, int, int, int]]
@@ -29,7 +29,7 @@ class One:
     """A message that is not dealt with."""
 
     offset: int
-    lane: bytes | None = None
+    message_group: bytes | None = None
     level: int = DEFAULT_PRIORITY
     expire_ms: int = -1
     state: State = State.READY
@@ -72,14 +72,16 @@ class QueueModel:
             if known is None:
                 continue
             if known.told:
-                known.lane = known.lane if one.lane is None else one.lane
+                known.message_group = (
+                    known.message_group if one.message_group is None else one.message_group
+                )
             else:
                 self.left[one.offset] = one
         self.recalled = self._first_untold(end)
         return True
 
     def _first_untold(self, first: int) -> int:
-        untold = (one.offset for one in self.left.values() if not (one.told and one.lane))
+        untold = (one.offset for one in self.left.values() if not (one.told and one.message_group))
         return min(offset for offset in [*untold, self.recall_end] if offset >= first)
 
     def use_rules(self, rules: QueueRules, end: int, looked_at: Container[int]) -> None:
@@ -97,7 +99,7 @@ class QueueModel:
     def _line_up(self, one: One) -> None:
         """The living stand in a line, if only in the one without a name."""
         if self.rules.fifo and one.state is not State.DEAD:
-            one.lane = one.lane or b""
+            one.message_group = one.message_group or b""
 
     def drop_oldest(self) -> None:
         if self.rules.drops_oldest and self.rules.length_max >= 0:
@@ -176,7 +178,7 @@ class QueueModel:
         del self.left[one.offset]
         self.done[how] += 1
 
-    def cover(
+    def ack_cumulatively(
         self, first: int, end: int, dead: Iterable[int], now_ms: int, by: tuple[str, int]
     ) -> int:
         """A range is done, whoever has it, after these have died; of a stream's batch, once."""
@@ -198,7 +200,7 @@ class QueueModel:
 
     # What people do.
 
-    def bury(self, offsets: Iterable[int], *, discarded: bool) -> int:
+    def remove_dead(self, offsets: Iterable[int], *, discarded: bool) -> int:
         return self._take_out(offsets, (State.DEAD,), "purged" if discarded else "moved")
 
     def cancel(self, offsets: Iterable[int]) -> int:
@@ -208,7 +210,7 @@ class QueueModel:
         self.recalled = self.recall_end
         return self._take_out(list(self.left), tuple(State), "purged")
 
-    def revive(self, offsets: Iterable[int]) -> int:
+    def requeue_dead(self, offsets: Iterable[int]) -> int:
         count = 0
         for offset in list(offsets) or list(self.left):
             one = self.left.get(offset)
@@ -261,24 +263,24 @@ class QueueModel:
         if not self.rules.fifo:
             yield from (one for one in waiting if one.state is State.READY)
             return
-        held = {one.lane or b"" for one in waiting if one.state is State.LEASED}
+        held = {one.message_group or b"" for one in waiting if one.state is State.LEASED}
         for one in waiting:
-            lane = one.lane or b""
-            if one.state is not State.DEAD and lane not in held:
+            message_group = one.message_group or b""
+            if one.state is not State.DEAD and message_group not in held:
                 if one.state is State.READY:
                     yield one
                 else:
-                    held.add(lane)
+                    held.add(message_group)
 
     def _exactly(self, ready: list[One], room: int) -> list[int] | None:
         """The only right order, where there is one."""
         if self.rules.fifo:
             lines: dict[bytes, list[One]] = {}
             for one in ready:
-                lines.setdefault(one.lane or b"", []).append(one)
+                lines.setdefault(one.message_group or b"", []).append(one)
             fronts = sorted(lines.values(), key=lambda line: (-line[0].level, line[0].offset))
             return [one.offset for line in fronts for one in line][:room]
-        if any(one.lane is not None for one in ready):
+        if any(one.message_group is not None for one in ready):
             return None
         return [one.offset for one in sorted(ready, key=lambda one: (-one.level, one.offset))][
             :room
@@ -288,7 +290,9 @@ class QueueModel:
         """Whatever else counts: of one tenant and priority, or of one line, the first is first."""
 
         def place(one: One) -> tuple[bytes | None, int]:
-            return (one.lane or b"", 0) if self.rules.fifo else (one.lane, one.level)
+            return (
+                (one.message_group or b"", 0) if self.rules.fifo else (one.message_group, one.level)
+            )
 
         for where in {place(one) for one in granted}:
             got = [one.offset for one in granted if place(one) == where]
@@ -306,7 +310,7 @@ class QueueModel:
         }
 
 
-def view_of(work: Work, end: int) -> View:
+def view_of(work: WorkGroup, end: int) -> View:
     """What a machine's work group says about every message it has left."""
     found: View = {}
     for run in work.runs_from(Offset(0)):
@@ -320,7 +324,7 @@ def view_of(work: Work, end: int) -> View:
     return found
 
 
-def unconserved(work: Work) -> str:
+def unconserved(work: WorkGroup) -> str:
     """Whatever was offered to a work group is in one place; if not: what does not add up."""
     tally = work.tally
     places = work.ready + work.leased + work.delayed + work.dead + tally.total

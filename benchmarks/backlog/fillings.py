@@ -13,7 +13,7 @@ from random import Random
 
 from benchmarks.broker.clients import connected_producer, flush
 from benchmarks.broker.orders import Moved, Target
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 
 GROUPS = 10_000
 DUE_TOGETHER_OF = 20
@@ -67,13 +67,13 @@ def _plain(_order: Filling, _number: int, _random: Random) -> Composed:
 
 def _delayed(order: Filling, number: int, random: Random) -> Composed:
     if number % DUE_TOGETHER_OF == 0:
-        return None, [(card.DELIVER_AT, b"%d" % order.due_ms)]
-    return None, [(card.DELAY, b"%d" % random.randrange(*DELAY_MS))]
+        return None, [(delivery_headers.DELIVER_AT, b"%d" % order.due_ms)]
+    return None, [(delivery_headers.DELAY, b"%d" % random.randrange(*DELAY_MS))]
 
 
 def _fifo(order: Filling, number: int, random: Random) -> Composed:
     group = b"group-%d" % random.randrange(GROUPS)
-    return group, [(card.DEDUP_ID, b"%d-%d" % (order.seed, number))]
+    return group, [(delivery_headers.DEDUP_ID, b"%d-%d" % (order.seed, number))]
 
 
 _COMPOSERS: dict[str, Callable[[Filling, int, Random], Composed]] = {

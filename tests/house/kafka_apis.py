@@ -36,14 +36,14 @@ def kafka_apis_page() -> str:
         lines.append(f"| {api.key} | [{api.name}](#{api.name.lower()}) | {served} | {advertised} |")
     for api in APIS:
         lines += ["", f"## {api.name}", ""]
-        title, sections = card(api)
+        title, sections = delivery_headers(api)
         lines.append(title)
         for section in SECTIONS[1:]:
             lines += ["", f"**{section}.** {sections[section]}"]
     return "\n".join(lines) + "\n"
 
 
-def card(api: Api) -> tuple[str, dict[str, str]]:
+def delivery_headers(api: Api) -> tuple[str, dict[str, str]]:
     """The sentence and the sections of an API's card."""
     code = api.handle or api.start
     assert code is not None, f"{api.name} has no code"

@@ -29,14 +29,14 @@ from penstock.machines import (
 )
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Purge,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     TurnClock,
@@ -144,12 +144,12 @@ class Play:
         self.do(
             self.random.choice(
                 [
-                    Revive(partition=PARTITION, group=group),
-                    Revive(partition=PARTITION, group=group, offsets=offsets),
-                    Bury(partition=PARTITION, group=group, offsets=self.dead(group)),
-                    Bury(partition=PARTITION, group=group, offsets=self.dead(group)),
+                    RequeueDead(partition=PARTITION, group=group),
+                    RequeueDead(partition=PARTITION, group=group, offsets=offsets),
+                    RemoveDead(partition=PARTITION, group=group, offsets=self.dead(group)),
+                    RemoveDead(partition=PARTITION, group=group, offsets=self.dead(group)),
                     Cancel(partition=PARTITION, group=group, offsets=offsets),
-                    Cover(
+                    CumulativeAck(
                         partition=PARTITION,
                         group=group,
                         first=first,

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidBatch
 from penstock.core.message import Message, NewMessage
-from penstock.core.message_batches import build_messages, has_cards, iter_batches, read_messages
+from penstock.core.message_batches import (
+    build_messages,
+    has_delivery_headers,
+    iter_batches,
+    read_messages,
+)
 from penstock.core.records import BATCH_HEADER_BYTES, check_batch
 from penstock.core.types import Offset
 
@@ -65,7 +70,7 @@ def test_what_is_built_is_what_others_build_and_reads_the_same(messages: list[Ne
     assert [m.offset for m in read] == list(range(len(messages)))
     assert list(iter_batches(batch + batch)) == [batch, batch]
     if any(name.startswith("penstock-") for m in messages for name, _ in m.headers):
-        assert has_cards(batch)
+        assert has_delivery_headers(batch)
 
 
 @REPEATABLE

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, Retry, WorkRules
@@ -21,26 +21,26 @@ from penstock.machines.queue_commands import (
     Acquire,
     Cancel,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Recall,
-    Revive,
+    RequeueDead,
     Settle,
     Settlement,
     TurnClock,
     Verdict,
 )
 from penstock.machines.queues import EARLIEST, Acquired
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from tests.queue_model import unconserved
 from tests.queue_replicas import QueueReplicas
 
 PARTITION, GROUP = PartitionId(1), "a"
 SAID: dict[str, list[bytes | None]] = {
-    card.GROUP: [None, b"g", b"h"],
-    card.PRIORITY: [None, b"2", b"9"],
-    card.DELAY: [None, None, b"5", b"20"],
-    card.TTL: [None, b"10", b"30", b"60"],
+    delivery_headers.GROUP: [None, b"g", b"h"],
+    delivery_headers.PRIORITY: [None, b"2", b"9"],
+    delivery_headers.DELAY: [None, None, b"5", b"20"],
+    delivery_headers.TTL: [None, b"10", b"30", b"60"],
 }
 STEPS = 150
 
@@ -67,7 +67,7 @@ class CoalescingGate:
         self.do(OpenWork(partition=PARTITION, group=GROUP, start=EARLIEST, rules=work))
 
     @property
-    def work(self) -> Work:
+    def work(self) -> WorkGroup:
         work = self.replicas.leader.queues.work(PARTITION, GROUP)
         assert work is not None
         return work
@@ -137,16 +137,18 @@ class CoalescingGate:
             [
                 TurnClock(),
                 TurnClock(),
-                Revive(partition=PARTITION, group=GROUP),
+                RequeueDead(partition=PARTITION, group=GROUP),
                 Cancel(partition=PARTITION, group=GROUP, offsets=(dead,)),
-                Cover(partition=PARTITION, group=GROUP, first=first, end=end, dead=((dead, ""),)),
+                CumulativeAck(
+                    partition=PARTITION, group=GROUP, first=first, end=end, dead=((dead, ""),)
+                ),
                 TrimPartition(partition=PARTITION, before=gone) if gone < first else TurnClock(),
             ]
         )
 
     def configure(self) -> Request:
         rules = QueueRules(
-            cards=True,
+            delivery_headers=True,
             fifo=self.random.random() < 0.3,
             priorities=self.random.choice(list(Priorities)),
             delay_ms=self.random.choice([0, 0, 15]),
@@ -159,9 +161,9 @@ class CoalescingGate:
     def recall(self) -> Request:
         first, work = self.work.recalled, self.work
         end = Offset(min(first + self.random.randrange(1, 9), work.recall_end))
-        lanes = [b"g", b"h", b"k"]
-        cards = tuple(
-            (Offset(one), self.random.choice([2, 4, 9]), self.random.choice(lanes), -1, -1)
+        message_groups = [b"g", b"h", b"k"]
+        delivery_headers = tuple(
+            (Offset(one), self.random.choice([2, 4, 9]), self.random.choice(message_groups), -1, -1)
             for one in range(first, end)
         )
         return Recall(
@@ -169,7 +171,7 @@ class CoalescingGate:
             group=GROUP,
             first=first,
             end=end,
-            cards=cards,
+            delivery_headers=delivery_headers,
             fifo=work.queue.fifo,
         )
 
@@ -178,8 +180,8 @@ class CoalescingGate:
 def test_replicas_stay_equal_when_not_everything_happens_at_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Work.turn, "__defaults__", (2,))
-    monkeypatch.setattr(Work.cover, "__defaults__", (2,))
+    monkeypatch.setattr(WorkGroup.turn, "__defaults__", (2,))
+    monkeypatch.setattr(WorkGroup.ack_cumulatively, "__defaults__", (2,))
     crowd = CoalescingGate(seed)
     for number in range(STEPS):
         crowd.step()

@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import (
@@ -33,16 +33,16 @@ from penstock.core.types import Offset, PartitionId
 from penstock.machines import AppendBatch, CreatePartition, Reply, Request, TrimPartition
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     CloseWork,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Purge,
     Recall,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     TurnClock,
@@ -52,7 +52,7 @@ from penstock.machines.queues import (
     EARLIEST,
     LATEST,
     Acquired,
-    Covered,
+    CumulativeAckResult,
     QueueChanged,
     Settled,
 )
@@ -68,7 +68,7 @@ GROUPS = st.sampled_from(["a", "b"])
 MODES = st.sampled_from(list(Priorities))
 QUEUE_RULES = st.builds(
     QueueRules,
-    cards=st.booleans(),
+    delivery_headers=st.booleans(),
     fifo=st.booleans(),
     priorities=MODES,
     delay_ms=st.sampled_from([0, 0, 15]),
@@ -101,14 +101,14 @@ MESSAGES = st.lists(
         {
             "value": st.sampled_from([b"", b"x", b"y"]),
             "key": st.sampled_from([None, None, b"k"]),
-            card.GROUP: st.sampled_from([None, None, b"g", b"h"]),
-            card.PRIORITY: _number(12),
-            card.DELAY: _number(40),
-            card.TTL: _number(80),
-            card.DELIVER_AT: st.sampled_from([None, None, None, 1_030]),
-            card.EXPIRE_AT: st.sampled_from([None, None, None, 1_050]),
-            card.DEDUP_ID: st.sampled_from([None, None, None, b"1", b"2"]),
-            card.ORIGIN: st.sampled_from([None, None, None, b"1", b"2"]),
+            delivery_headers.GROUP: st.sampled_from([None, None, b"g", b"h"]),
+            delivery_headers.PRIORITY: _number(12),
+            delivery_headers.DELAY: _number(40),
+            delivery_headers.TTL: _number(80),
+            delivery_headers.DELIVER_AT: st.sampled_from([None, None, None, 1_030]),
+            delivery_headers.EXPIRE_AT: st.sampled_from([None, None, None, 1_050]),
+            delivery_headers.DEDUP_ID: st.sampled_from([None, None, None, b"1", b"2"]),
+            delivery_headers.ORIGIN: st.sampled_from([None, None, None, b"1", b"2"]),
         }
     ),
     min_size=1,
@@ -147,7 +147,7 @@ class QueuesPlay(RuleBasedStateMachine):
             headers = tuple(
                 (name, value if isinstance(value, bytes) else str(value).encode())
                 for name, value in one.items()
-                if name.startswith(card.PREFIX) and value is not None
+                if name.startswith(delivery_headers.PREFIX) and value is not None
             )
             made.append(NewMessage(one["value"], one["key"], headers))  # type: ignore[arg-type]
         self.do(AppendBatch(PARTITION, build_messages(made, self.now_ms)))
@@ -162,7 +162,7 @@ class QueuesPlay(RuleBasedStateMachine):
     def model_append(self, said: dict[str, object], now_ms: int) -> None:
         offset = len(self.log)
         self.log.append((said, now_ms))
-        duplicate = self.is_duplicate(said, self.told(offset).lane, now_ms)
+        duplicate = self.is_duplicate(said, self.told(offset).message_group, now_ms)
         for model in self.models.values():
             if duplicate:
                 model.done["duplicates"] += 1
@@ -175,37 +175,42 @@ class QueuesPlay(RuleBasedStateMachine):
         said, now_ms = self.log[offset]
 
         def number(name: str, default: int) -> int:
-            value = said[name] if rules.cards else None
+            value = said[name] if rules.delivery_headers else None
             return value if isinstance(value, int) else default
 
-        lane = said[card.GROUP] if rules.cards else None
+        message_group = said[delivery_headers.GROUP] if rules.delivery_headers else None
         if rules.fifo:
-            lane = lane or said["key"] or b""
+            message_group = message_group or said["key"] or b""
         level = DEFAULT_PRIORITY
         if rules.priorities is not Priorities.OFF:
-            level = min(number(card.PRIORITY, level), 9)
-        at_ms = max(now_ms + number(card.DELAY, rules.delay_ms), number(card.DELIVER_AT, 0))
-        ttl_ms = number(card.TTL, rules.ttl_ms)
+            level = min(number(delivery_headers.PRIORITY, level), 9)
+        at_ms = max(
+            now_ms + number(delivery_headers.DELAY, rules.delay_ms),
+            number(delivery_headers.DELIVER_AT, 0),
+        )
+        ttl_ms = number(delivery_headers.TTL, rules.ttl_ms)
         ends = [now_ms + ttl_ms] * (ttl_ms >= 0)
-        ends += [end_ms for end_ms in [number(card.EXPIRE_AT, -1)] if end_ms >= 0]
-        one = One(offset, lane, level, min(ends, default=-1))  # type: ignore[arg-type]
+        ends += [end_ms for end_ms in [number(delivery_headers.EXPIRE_AT, -1)] if end_ms >= 0]
+        one = One(offset, message_group, level, min(ends, default=-1))  # type: ignore[arg-type]
         if at_ms > now_ms:
             one.state, one.at_ms = State.DELAYED, at_ms
         return one
 
-    def is_duplicate(self, said: dict[str, object], lane: bytes | None, now_ms: int) -> bool:
-        if self.queue.cards and (origin := said[card.ORIGIN]) is not None:
+    def is_duplicate(
+        self, said: dict[str, object], message_group: bytes | None, now_ms: int
+    ) -> bool:
+        if self.queue.delivery_headers and (origin := said[delivery_headers.ORIGIN]) is not None:
             seen = origin in self.origins
             self.origins.add(origin)
             return seen
-        one = said[card.DEDUP_ID]
+        one = said[delivery_headers.DEDUP_ID]
         if self.queue.deduplication is Deduplication.OFF:
             return False
         if one is None:
             if self.queue.deduplication is not Deduplication.CONTENT:
                 return False
             one = ("content", said["value"])
-        key = (one, lane or b"") if self.queue.deduplication_by_group else (one,)
+        key = (one, message_group or b"") if self.queue.deduplication_by_group else (one,)
         if key in self.seen:
             return True
         self.seen[key] = now_ms
@@ -243,13 +248,13 @@ class QueuesPlay(RuleBasedStateMachine):
 
     def pick(self, model: QueueModel, offsets: list[int]) -> list[int]:
         leased = [one for one in model.left.values() if one.state is State.LEASED]
-        held = {one.lane for one in leased} if self.queue.fifo else set()
+        held = {one.message_group for one in leased} if self.queue.fifo else set()
         found: list[int] = []
         if model.recalled < model.recall_end:
             return found
         for offset in offsets[: max(model.work.in_flight_max - len(leased), 0)]:
             one = model.left.get(offset)
-            if one is not None and one.state in WAITING and one.lane not in held:
+            if one is not None and one.state in WAITING and one.message_group not in held:
                 found += [offset] * (offset not in found)
         return found
 
@@ -308,13 +313,15 @@ class QueuesPlay(RuleBasedStateMachine):
         stream=st.sampled_from(["", "", "s", "t"]),
         batch=st.integers(0, 9),
     )
-    def cover(self, group: str, data: st.DataObject, far: int, stream: str, batch: int) -> None:
+    def ack_cumulatively(
+        self, group: str, data: st.DataObject, far: int, stream: str, batch: int
+    ) -> None:
         """Somebody who reads the log is done with a stretch of it; some of it, or elsewhere, has
         failed."""
         first = data.draw(st.integers(0, len(self.log)))
         end = first + far
         dead = self.some(group, data) if data.draw(st.booleans()) else []
-        command = Cover(
+        command = CumulativeAck(
             partition=PARTITION,
             group=group,
             first=Offset(first),
@@ -324,8 +331,9 @@ class QueuesPlay(RuleBasedStateMachine):
             batch=batch,
         )
         reply, model = self.do(command), self.turned(group)
-        assert reply == Covered(
-            model.cover(first, end, dead, self.leader.queues.time_ms, (stream, batch)), Offset(end)
+        assert reply == CumulativeAckResult(
+            model.ack_cumulatively(first, end, dead, self.leader.queues.time_ms, (stream, batch)),
+            Offset(end),
         )
 
     # People, and time.
@@ -340,12 +348,14 @@ class QueuesPlay(RuleBasedStateMachine):
         places = tuple(map(Offset, offsets))
         match what:
             case "revive":
-                command = Revive(partition=PARTITION, group=group, offsets=places)
-                self.count(command, model.revive(offsets))
+                command = RequeueDead(partition=PARTITION, group=group, offsets=places)
+                self.count(command, model.requeue_dead(offsets))
             case "revive all":
-                self.count(Revive(partition=PARTITION, group=group), model.revive(()))
+                self.count(RequeueDead(partition=PARTITION, group=group), model.requeue_dead(()))
             case "bury":
-                self.bury(group, data.draw(st.integers(1, 3)), discarded=data.draw(st.booleans()))
+                self.remove_dead(
+                    group, data.draw(st.integers(1, 3)), discarded=data.draw(st.booleans())
+                )
             case "cancel":
                 self.count(
                     Cancel(partition=PARTITION, group=group, offsets=places), model.cancel(offsets)
@@ -363,14 +373,14 @@ class QueuesPlay(RuleBasedStateMachine):
         there = sorted(self.models[group].left)
         return data.draw(st.lists(st.sampled_from([*there, 0, 7]), min_size=1, max_size=4))
 
-    def bury(self, group: str, most: int, *, discarded: bool) -> None:
+    def remove_dead(self, group: str, most: int, *, discarded: bool) -> None:
         work = self.leader.queues.work(PARTITION, group)
         assert work is not None
         offsets = tuple(one.offset for one in work.dead_offsets(most))
         model = self.models[group]
         assert len(offsets) == min(most, sum(one[0] is State.DEAD for one in model.view().values()))
-        request = Bury(partition=PARTITION, group=group, offsets=offsets, discarded=discarded)
-        self.count(request, model.bury(offsets, discarded=discarded))
+        request = RemoveDead(partition=PARTITION, group=group, offsets=offsets, discarded=discarded)
+        self.count(request, model.remove_dead(offsets, discarded=discarded))
 
     def trim(self, share: int) -> None:
         log_start, end = self.leader.bounds(PARTITION)
@@ -425,8 +435,8 @@ class QueuesPlay(RuleBasedStateMachine):
         first = model.recalled - late
         end = min(first + most, model.recall_end)
         said = [self.told(offset) for offset in range(max(first, 0), end)]
-        cards = tuple(
-            (Offset(one.offset), one.level, one.lane, one.at_ms, one.expire_ms)
+        delivery_headers = tuple(
+            (Offset(one.offset), one.level, one.message_group, one.at_ms, one.expire_ms)
             for one in said
             if one != One(one.offset)
         )
@@ -435,7 +445,7 @@ class QueuesPlay(RuleBasedStateMachine):
             group=group,
             first=Offset(first),
             end=Offset(end),
-            cards=cards,
+            delivery_headers=delivery_headers,
             fifo=fifo,
         )
         fits = fifo is self.queue.fifo and model.recall(first, end, said)

@@ -106,7 +106,7 @@ class Cluster:
             (self.random.choice([5, 15]), self.propose),
             (2, self.ask),
             (0.6 * unrest, self.crash),
-            (1 + 1.5 * unrest, self.revive),
+            (1 + 1.5 * unrest, self.requeue_dead),
             (1.0 * unrest, self.partition),
             (0.5 * unrest, self.transfer),
             (unrest, self.campaign),
@@ -185,7 +185,7 @@ class Cluster:
         member.raft = None
         member.unwritten.clear()
 
-    def revive(self) -> None:
+    def requeue_dead(self) -> None:
         down = [member for member in self.members.values() if member.raft is None]
         if down:
             self.start(self.random.choice(down))

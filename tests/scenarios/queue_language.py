@@ -48,7 +48,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import PenstockError
 from penstock.core.message import Message, NewMessage
@@ -77,37 +77,44 @@ from penstock.machines.machine import Refused, Reply, WakeReaders
 from penstock.machines.partitions import PartitionTrimmed
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     CloseWork,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Purge,
     Recall,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     TurnClock,
     Verdict,
 )
-from penstock.machines.queue_headers import recall_card
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, Covered, QueueChanged, Settled
+from penstock.machines.queue_headers import recalled_headers
+from penstock.machines.queues import (
+    EARLIEST,
+    LATEST,
+    Acquired,
+    CumulativeAckResult,
+    QueueChanged,
+    Settled,
+)
 from penstock.machines.run import describe_offsets
 from penstock.machines.shard_machine import ShardMachine
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from tests.queue_model import unconserved
 
 HEADERS = {
-    "group": card.GROUP,
-    "priority": card.PRIORITY,
-    "delay": card.DELAY,
-    "at": card.DELIVER_AT,
-    "ttl": card.TTL,
-    "expires": card.EXPIRE_AT,
-    "id": card.DEDUP_ID,
-    "origin": card.ORIGIN,
+    "group": delivery_headers.GROUP,
+    "priority": delivery_headers.PRIORITY,
+    "delay": delivery_headers.DELAY,
+    "at": delivery_headers.DELIVER_AT,
+    "ttl": delivery_headers.TTL,
+    "expires": delivery_headers.EXPIRE_AT,
+    "id": delivery_headers.DEDUP_ID,
+    "origin": delivery_headers.ORIGIN,
 }
 Options = dict[str, str]
 
@@ -150,7 +157,7 @@ class Stage:
         self.queues[plain[0]] = partition
         self.messages[partition] = {}
         self.apply(CreatePartition(partition=partition))
-        self.configure(plain[0], QueueRules(cards=True), options)
+        self.configure(plain[0], QueueRules(delivery_headers=True), options)
 
     def do_settings(self, plain: list[str], options: Options) -> None:
         rules = self.machine.queues.rules(self.queues[plain[0]])
@@ -185,14 +192,14 @@ class Stage:
         work = self.work(plain[0])
         first, end = work.recalled, work.recall_end
         old = [self.messages[partition][offset] for offset in range(first, end)]
-        cards = [recall_card(message, work.queue) for message in old]
+        delivery_headers = [recalled_headers(message, work.queue) for message in old]
         self.do(
             Recall(
                 partition=partition,
                 group=group,
                 first=first,
                 end=end,
-                cards=tuple(one for one in cards if one is not None),
+                delivery_headers=tuple(one for one in delivery_headers if one is not None),
                 fifo=work.queue.fifo,
             ),
             f"the headers of {describe_offsets(first, end)} are in the log",
@@ -270,7 +277,7 @@ class Stage:
         [(first, end)] = ranges(plain[1])
         dead = [one.split(":", 1) for one in options.pop("dead", "").split(",") if one]
         self.do(
-            Cover(
+            CumulativeAck(
                 partition=partition,
                 group=group,
                 first=first,
@@ -311,26 +318,37 @@ class Stage:
         self.settle(Verdict.ACK, plain, options)
 
     def copy(self, source: PartitionId, target: PartitionId, origins: Mapping[Offset, str]) -> None:
-        gone = {card.DELAY, card.DELIVER_AT, card.TTL, card.EXPIRE_AT, card.DEDUP_ID, card.ORIGIN}
+        gone = {
+            delivery_headers.DELAY,
+            delivery_headers.DELIVER_AT,
+            delivery_headers.TTL,
+            delivery_headers.EXPIRE_AT,
+            delivery_headers.DEDUP_ID,
+            delivery_headers.ORIGIN,
+        }
         copies = []
         for offset, origin in origins.items():
             one = self.messages[source][offset]
             kept = tuple(header for header in one.headers if header[0] not in gone)
-            copies.append(NewMessage(one.value, one.key, (*kept, (card.ORIGIN, origin.encode()))))
+            copies.append(
+                NewMessage(one.value, one.key, (*kept, (delivery_headers.ORIGIN, origin.encode())))
+            )
         self.append(target, copies)
 
     def do_bury(self, plain: list[str], _options: Options) -> None:
         partition, group = self.target(plain[0])
         discarded = "discard" in plain
         self.do(
-            Bury(partition=partition, group=group, offsets=offsets(plain[1]), discarded=discarded),
+            RemoveDead(
+                partition=partition, group=group, offsets=offsets(plain[1]), discarded=discarded
+            ),
             "discarded" if discarded else "buried",
         )
 
     def do_revive(self, plain: list[str], _options: Options) -> None:
         partition, group = self.target(plain[0])
         chosen = offsets(plain[1]) if len(plain) > 1 else ()
-        self.do(Revive(partition=partition, group=group, offsets=chosen), "revived")
+        self.do(RequeueDead(partition=partition, group=group, offsets=chosen), "revived")
 
     def do_cancel(self, plain: list[str], _options: Options) -> None:
         partition, group = self.target(plain[0])
@@ -429,7 +447,7 @@ class Stage:
                 return f"{said} {', '.join(texts)} under epoch {epoch} until {until_ms}"
             case Settled(outcomes=outcomes):
                 return f"{said}: {', '.join(one.name.lower() for one in outcomes)}"
-            case Covered(count=count, upto=upto):
+            case CumulativeAckResult(count=count, upto=upto):
                 return f"cumulative ack of {count} messages, up to {upto}"
             case PartitionTrimmed(partition=partition, log_start=start):
                 return f"the log of {self.name(partition)} starts at {start}"
@@ -461,7 +479,7 @@ class Stage:
         queue, _, group = word.rpartition("/")
         return self.queue(queue), group
 
-    def work(self, word: str) -> Work:
+    def work(self, word: str) -> WorkGroup:
         work = self.machine.queues.work(*self.target(word))
         assert work is not None, f"{word} is not open"
         return work

@@ -20,7 +20,7 @@ from penstock.engine.replica.pending_writes import PendingWrite
 from penstock.engine.replica.replica import Replica
 from penstock.machines.machine import Applied, Reply, Request
 from penstock.machines.queue_commands import Recall, TurnClock
-from penstock.machines.queue_headers import recall_card
+from penstock.machines.queue_headers import recalled_headers
 from penstock.machines.shard_machine import ShardMachine
 from penstock.raft import RaftSettings
 from penstock.raft.messages import Ready
@@ -279,13 +279,15 @@ class SimulatedNode:
             except PenstockError:
                 return None
             messages = [one for batch in iter_batches(data) for one in read_messages(batch)]
-            told = [recall_card(one, work.queue) for one in messages if first <= one.offset < end]
+            told = [
+                recalled_headers(one, work.queue) for one in messages if first <= one.offset < end
+            ]
             return Recall(
                 partition=partition,
                 group=group,
                 first=first,
                 end=min(end, Offset(messages[-1].offset + 1)),
-                cards=tuple(one for one in told if one is not None),
+                delivery_headers=tuple(one for one in told if one is not None),
                 fifo=work.queue.fifo,
             )
         return None

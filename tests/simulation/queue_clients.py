@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, Unavailable
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
@@ -30,19 +30,19 @@ from penstock.machines.machine import Appended, Refused, Reply, Request
 from penstock.machines.partitions import AppendBatch
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Purge,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     Verdict,
 )
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, Covered, Settled
+from penstock.machines.queues import EARLIEST, LATEST, Acquired, CumulativeAckResult, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.simulation.checkers import broken
@@ -61,7 +61,7 @@ def draw_rules(random: Random) -> tuple[QueueRules, WorkRules]:
         QueueRules()
         if plain
         else QueueRules(
-            cards=random.random() < 0.9,
+            delivery_headers=random.random() < 0.9,
             fifo=random.random() < 0.4,
             priorities=random.choice([Priorities.OFF, Priorities.STRICT, Priorities.WEIGHTED]),
             delay_ms=random.choice([0, 0, 0, 700]),
@@ -151,11 +151,11 @@ class Sender(QueueClient):
 
 def _message(send: QueueSend) -> NewMessage:
     said = {
-        card.GROUP: send.group,
-        card.PRIORITY: send.priority,
-        card.DELAY: send.delay_ms,
-        card.TTL: send.ttl_ms,
-        card.DEDUP_ID: send.dedup,
+        delivery_headers.GROUP: send.group,
+        delivery_headers.PRIORITY: send.priority,
+        delivery_headers.DELAY: send.delay_ms,
+        delivery_headers.TTL: send.ttl_ms,
+        delivery_headers.DEDUP_ID: send.dedup,
     }
     headers = [
         (name, value if isinstance(value, bytes) else str(value).encode())
@@ -278,14 +278,14 @@ class Coverer(QueueClient):
         upto = min(end, first + random.choice([1, 2, 4]))
         bad = {offset for offset in range(first, upto) if random.random() < 0.15}
         steps = [
-            Cover(
+            CumulativeAck(
                 partition=QUEUE,
                 group=GROUP,
                 first=Offset(first),
                 end=Offset(first),
                 dead=tuple((Offset(offset), "simulated") for offset in sorted(bad)),
             ),
-            Cover(
+            CumulativeAck(
                 partition=QUEUE,
                 group=GROUP,
                 first=Offset(first),
@@ -295,23 +295,23 @@ class Coverer(QueueClient):
             ),
         ]
         self._batches += random.choice([0, 1, 1, 1])
-        self._cover(steps, random.choice([1, 4, 4]))
+        self._cumulative_ack(steps, random.choice([1, 4, 4]))
 
-    def _cover(self, steps: list[Cover], tries: int) -> None:
+    def _cumulative_ack(self, steps: list[CumulativeAck], tries: int) -> None:
         command, began = steps[0], self.watch.moment()
 
         def answered(answer: Reply | PenstockError) -> None:
-            if isinstance(answer, Covered):
+            if isinstance(answer, CumulativeAckResult):
                 self.watch.covered(began, command.first, command.end)
                 self._done = max(self._done, command.end)
                 if steps[1:]:
-                    self._cover(steps[1:], tries)
+                    self._cumulative_ack(steps[1:], tries)
                 else:
                     self._think()
             elif not isinstance(answer, PenstockError) or isinstance(answer, LocalError):
                 raise broken("NoFalseRefusal", f"{command} is answered with {answer!r}")
             elif tries > 1:
-                self._again(lambda: self._cover(steps, tries - 1))
+                self._again(lambda: self._cumulative_ack(steps, tries - 1))
             else:
                 self._again(self._think)
 
@@ -412,11 +412,12 @@ class Keeper(QueueClient):
         if not offsets:
             answer(OutcomeUnknown("nobody is dead"))
         elif self.random.random() < 0.5:
-            replica.submit(Revive(partition=QUEUE, group=GROUP, offsets=offsets[:2]), answer)
+            replica.submit(RequeueDead(partition=QUEUE, group=GROUP, offsets=offsets[:2]), answer)
         else:
             discarded = self.random.random() < 0.5
             replica.submit(
-                Bury(partition=QUEUE, group=GROUP, offsets=offsets, discarded=discarded), answer
+                RemoveDead(partition=QUEUE, group=GROUP, offsets=offsets, discarded=discarded),
+                answer,
             )
 
     def _answered(self, answer: Reply | PenstockError) -> None:

@@ -11,13 +11,13 @@ from penstock.engine.replica.replica import Replica
 from penstock.machines import timers
 from penstock.machines.cursor import Cursor
 from penstock.machines.machine import Applied, Plan, Propose, Request
-from penstock.machines.queue_commands import Acquire, Cover, Outcome, Settlement, Verdict
+from penstock.machines.queue_commands import Acquire, CumulativeAck, Outcome, Settlement, Verdict
 from penstock.machines.queues import Queues
 from penstock.machines.recent_ids import NO_IDS, RecentIds
 from penstock.machines.run import Run, State
 from penstock.machines.shard_machine import ShardMachine
-from penstock.machines.turn_order import Lines
-from penstock.machines.work import Work
+from penstock.machines.turn_order import FifoOrder
+from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import WorkRecord
 from tests.simulation.planting import Patch, mutation
 
@@ -27,22 +27,22 @@ from tests.simulation.planting import Patch, mutation
 @mutation
 def lease_epochs_are_not_compared() -> list[Patch]:
     """Whoever once had a message may settle it, although somebody else has it now."""
-    original = Work._look_up
+    original = WorkGroup._look_up
 
-    def look_up(self: Work, one: Settlement, now_ms: int) -> Outcome:
+    def look_up(self: WorkGroup, one: Settlement, now_ms: int) -> Outcome:
         run = self.run_at(one.first)
         epoch = one.epoch if run is None else run.epoch
         return original(self, msgspec.structs.replace(one, epoch=epoch), now_ms)
 
-    return [(Work, "_look_up", look_up)]
+    return [(WorkGroup, "_look_up", look_up)]
 
 
 @mutation
 def acks_count_after_the_lease() -> list[Patch]:
     """A message that waits to be delivered again is acked by whoever had it last."""
-    original = Work.settle
+    original = WorkGroup.settle
 
-    def settle(self: Work, one: Settlement, now_ms: int) -> Outcome:
+    def settle(self: WorkGroup, one: Settlement, now_ms: int) -> Outcome:
         outcome = original(self, one, now_ms)
         run = self.run_at(one.first)
         if outcome is not Outcome.STALE or one.verdict is not Verdict.ACK or run is None:
@@ -54,7 +54,7 @@ def acks_count_after_the_lease() -> list[Patch]:
             self.tally.acked += part.length
         return Outcome.DONE
 
-    return [(Work, "settle", settle)]
+    return [(WorkGroup, "settle", settle)]
 
 
 @mutation
@@ -66,7 +66,7 @@ def leases_end_by_the_local_clock() -> list[Patch]:
         self.local_ms = options["now_ms"]
         return plan_before(self, request, **options)
 
-    def turn(self: Any, partition: Any, group: str) -> tuple[Work, bool]:
+    def turn(self: Any, partition: Any, group: str) -> tuple[WorkGroup, bool]:
         work = self._require(partition, group)
         return work, work.turn(max(self._time_ms, getattr(self, "local_ms", 0)))
 
@@ -112,12 +112,12 @@ def a_reset_begins_with_old_epochs() -> list[Patch]:
 def one_of_a_line_unblocks_it() -> list[Patch]:
     """A line moves when one of the messages that are in flight has come back, not all."""
 
-    def returned(self: Lines, run: Run) -> None:
-        lane = run.lane or b""
-        self._lines[lane].leased = 0
-        self._offer(lane, self._lines[lane])
+    def returned(self: FifoOrder, run: Run) -> None:
+        message_group = run.message_group or b""
+        self._queues[message_group].leased = 0
+        self._offer(message_group, self._queues[message_group])
 
-    return [(Lines, "returned", returned)]
+    return [(FifoOrder, "returned", returned)]
 
 
 @mutation
@@ -137,9 +137,9 @@ def the_cursor_goes_too_far() -> list[Patch]:
 @mutation
 def death_comes_one_delivery_late() -> list[Patch]:
     """Off by one: a message is delivered once more than it may be."""
-    original = Work._fail
+    original = WorkGroup._fail
 
-    def fail(self: Work, run: Run, now_ms: int, *, delay_ms: int) -> None:
+    def fail(self: WorkGroup, run: Run, now_ms: int, *, delay_ms: int) -> None:
         rules = self.rules
         if rules.deliveries_max:
             more = rules.deliveries_max + 1
@@ -149,7 +149,7 @@ def death_comes_one_delivery_late() -> list[Patch]:
         finally:
             self.rules = rules
 
-    return [(Work, "_fail", fail)]
+    return [(WorkGroup, "_fail", fail)]
 
 
 @mutation
@@ -192,8 +192,8 @@ def ids_are_forgotten_early() -> list[Patch]:
 
 
 def _recorded(change: Callable[[WorkRecord], WorkRecord]) -> list[Patch]:
-    original = Work.record
-    return [(Work, "record", lambda self: change(original(self)))]
+    original = WorkGroup.record
+    return [(WorkGroup, "record", lambda self: change(original(self)))]
 
 
 def _runs(change: Callable[[Run], Run]) -> list[Patch]:
@@ -248,14 +248,14 @@ def snapshot_without_ids() -> list[Patch]:
 @mutation
 def timers_are_not_restored() -> list[Patch]:
     """After a restart leases and delays never end."""
-    original = Work.restore
+    original = WorkGroup.restore
 
-    def restore(cls: type[Work], *arguments: Any) -> Work:
-        work: Work = original.__func__(cls, *arguments)  # type: ignore[attr-defined]
+    def restore(cls: type[WorkGroup], *arguments: Any) -> WorkGroup:
+        work: WorkGroup = original.__func__(cls, *arguments)  # type: ignore[attr-defined]
         work._timers.watch_all(())
         return work
 
-    return [(Work, "restore", classmethod(restore))]
+    return [(WorkGroup, "restore", classmethod(restore))]
 
 
 # Covering.
@@ -264,25 +264,27 @@ def timers_are_not_restored() -> list[Patch]:
 @mutation
 def batches_are_covered_again() -> list[Patch]:
     """A batch that a stream repeats is covered once more, with what lives again in it."""
-    original = Queues._cover
+    original = Queues._cumulative_ack
 
-    def cover(self: Queues, command: Cover) -> Applied:
+    def ack_cumulatively(self: Queues, command: CumulativeAck) -> Applied:
         work = self.work(command.partition, command.group)
         if work is not None:
             work.batch = -1
         return original(self, command)
 
-    return [(Queues, "_cover", cover)]
+    return [(Queues, "_cumulative_ack", ack_cumulatively)]
 
 
 @mutation
 def covered_leases_live_on() -> list[Patch]:
     """Whoever has leased a message keeps it, although it was covered."""
-    original = Work.cover
+    original = WorkGroup.ack_cumulatively
 
-    def cover(self: Work, first: Offset, end: Offset, *rest: Any) -> tuple[int, Offset]:
+    def ack_cumulatively(
+        self: WorkGroup, first: Offset, end: Offset, *rest: Any
+    ) -> tuple[int, Offset]:
         leased = (run.first for run in self.runs_from(first) if run.state is State.LEASED)
         stop = min(end, max(first, next(leased, end)))
         return original(self, first, stop, *rest)[0], end
 
-    return [(Work, "cover", cover)]
+    return [(WorkGroup, "cover", ack_cumulatively)]

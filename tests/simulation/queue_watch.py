@@ -26,17 +26,17 @@ from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.partitions import PartitionTrimmed
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Outcome,
     Purge,
     QueueCommand,
     Recall,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     Verdict,
@@ -46,7 +46,7 @@ from penstock.machines.queues import (
     EARLIEST,
     LATEST,
     Acquired,
-    Covered,
+    CumulativeAckResult,
     QueueChanged,
     Settled,
 )
@@ -210,17 +210,17 @@ class QueueWatch:
 
     def _said(self, send: QueueSend) -> QueueSend:
         """What counts of what a message says: all of it, or only its id."""
-        return send if self.rules.cards else QueueSend(send.value, dedup=send.dedup)
+        return send if self.rules.delivery_headers else QueueSend(send.value, dedup=send.dedup)
 
     def _told(self, offset: int) -> One:
         """What a message says, by what its sender meant."""
         send, rules = self._said(self.log[offset]), self.rules
-        lane = send.group or (b"" if rules.fifo else None)
+        message_group = send.group or (b"" if rules.fifo else None)
         level = DEFAULT_PRIORITY
         if rules.priorities is not Priorities.OFF and send.priority is not None:
             level = send.priority
         ttl_ms = rules.ttl_ms if send.ttl_ms is None else send.ttl_ms
-        return One(offset, lane, level, self.time_ms + ttl_ms if ttl_ms >= 0 else -1)
+        return One(offset, message_group, level, self.time_ms + ttl_ms if ttl_ms >= 0 else -1)
 
     def _is_duplicate(self, send: QueueSend) -> bool:
         """By log time, from the first message on, whatever became of it."""
@@ -280,13 +280,13 @@ class QueueWatch:
             case Settle(settlements=settlements):
                 model.turn(self.time_ms)
                 self._check_outcomes(model, settlements, reply)
-            case Cover():
+            case CumulativeAck():
                 model.turn(self.time_ms)
                 self._check_cover(model, command, reply)
-            case Bury(offsets=offsets, discarded=discarded):
-                count = model.bury(offsets, discarded=discarded)
-            case Revive(offsets=offsets):
-                count = model.revive(offsets)
+            case RemoveDead(offsets=offsets, discarded=discarded):
+                count = model.remove_dead(offsets, discarded=discarded)
+            case RequeueDead(offsets=offsets):
+                count = model.requeue_dead(offsets)
                 self.count("message revived" if count else "nobody revived")
             case Cancel(offsets=offsets):
                 count = model.cancel(offsets)
@@ -309,12 +309,14 @@ class QueueWatch:
 
     def _recall(self, model: QueueModel, command: Recall) -> bool:
         said = {offset: One(offset) for offset in range(command.first, command.end)}
-        for offset, level, lane, at_ms, expire_ms in command.cards:
+        for offset, level, message_group, at_ms, expire_ms in command.delivery_headers:
             told = self._told(offset)
-            if (lane or b"", level) != (told.lane or b"", told.level):
-                raise broken("RightCards", f"{command} says {lane!r} {level}, meant was {told}")
+            if (message_group or b"", level) != (told.message_group or b"", told.level):
+                raise broken(
+                    "RightCards", f"{command} says {message_group!r} {level}, meant was {told}"
+                )
             state = State.READY if at_ms < 0 else State.DELAYED
-            said[offset] = One(offset, lane, level, expire_ms, state, at_ms)
+            said[offset] = One(offset, message_group, level, expire_ms, state, at_ms)
         self.count("recall")
         return model.recall(command.first, command.end, said.values())
 
@@ -381,12 +383,12 @@ class QueueWatch:
         if sum(one.state is State.DEAD for one in model.left.values()) > dead:
             self.count("message dead")
 
-    def _check_cover(self, model: QueueModel, command: Cover, reply: Reply) -> None:
+    def _check_cover(self, model: QueueModel, command: CumulativeAck, reply: Reply) -> None:
         """What is covered is done, once; the dead die once. Nobody holds any of it after."""
         dead = [offset for offset, _ in command.dead]
         by = (command.stream, command.batch)
-        count = model.cover(command.first, command.end, dead, self.time_ms, by)
-        if reply != Covered(count, command.end):
+        count = model.ack_cumulatively(command.first, command.end, dead, self.time_ms, by)
+        if reply != CumulativeAckResult(count, command.end):
             raise broken("RightCover", f"{command} is answered with {reply}, not {count}")
         if count:
             self.count("range covered")

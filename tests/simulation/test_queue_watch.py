@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
@@ -57,7 +57,7 @@ class Rig:
         self.index = 0
         self.now_ms = 1_000
         self.do(CreatePartition(partition=QUEUE))
-        self.do(ConfigureQueue(partition=QUEUE, rules=QueueRules(cards=True, fifo=fifo)))
+        self.do(ConfigureQueue(partition=QUEUE, rules=QueueRules(delivery_headers=True, fifo=fifo)))
         self.do(OpenWork(partition=QUEUE, group=GROUP, start=EARLIEST, rules=WorkRules()))
         self.sends = [self.send(b"%d" % number) for number in range(3)]
 
@@ -72,7 +72,7 @@ class Rig:
             self.watch.begin(send)
         if failed:
             send.outcome = Sending.FAILED
-        message = NewMessage(value, None, ((card.GROUP, b"g"),))
+        message = NewMessage(value, None, ((delivery_headers.GROUP, b"g"),))
         self.do(AppendBatch(QUEUE, build_messages([message], self.now_ms)))
         return send
 
@@ -148,7 +148,11 @@ def _late(rig: Rig) -> None:
 def _wrong_cards(rig: Rig) -> None:
     rig.do(ResetWork(partition=QUEUE, group=GROUP, start=EARLIEST))
     card_ = (Offset(0), 4, b"other", -1, -1)
-    rig.do(Recall(partition=QUEUE, group=GROUP, first=Offset(0), end=Offset(3), cards=(card_,)))
+    rig.do(
+        Recall(
+            partition=QUEUE, group=GROUP, first=Offset(0), end=Offset(3), delivery_headers=(card_,)
+        )
+    )
 
 
 def _still_due(rig: Rig) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.client.descriptions import from_milliseconds
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import Message
 from penstock.core.move_filter import read_number
 
@@ -35,19 +35,19 @@ class DeadLetter:
 
 def dead_letter_of(message: Message) -> DeadLetter | None:
     """What a message says about its death; None if it says nothing."""
-    queue = _text(message, card.DEAD_TOPIC)
+    queue = _text(message, delivery_headers.DEAD_TOPIC)
     if not queue:
         return None
     return DeadLetter(
         queue=queue,
-        partition=_number(message, card.DEAD_PARTITION),
-        offset=_number(message, card.DEAD_OFFSET),
-        group=_text(message, card.DEAD_GROUP),
-        reason=_text(message, card.DEAD_REASON),
-        deliveries=_number(message, card.DEAD_DELIVERIES),
-        first_received_at=_time(message, card.DEAD_FIRST_MS),
-        died_at=_time(message, card.DEAD_MS),
-        sent_at=_time(message, card.SENT_MS),
+        partition=_number(message, delivery_headers.DEAD_PARTITION),
+        offset=_number(message, delivery_headers.DEAD_OFFSET),
+        group=_text(message, delivery_headers.DEAD_GROUP),
+        reason=_text(message, delivery_headers.DEAD_REASON),
+        deliveries=_number(message, delivery_headers.DEAD_DELIVERIES),
+        first_received_at=_time(message, delivery_headers.DEAD_FIRST_MS),
+        died_at=_time(message, delivery_headers.DEAD_MS),
+        sent_at=_time(message, delivery_headers.SENT_MS),
     )
 
 

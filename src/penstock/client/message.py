@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from penstock.client.codecs import Codec
 from penstock.client.seconds import Seconds
 from penstock.client.tracer import Tracing
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidBody
 from penstock.core.message import Header
@@ -159,7 +159,7 @@ class Message(Generic[T]):
     @property
     def id(self) -> str:
         """The same for everybody, at every delivery, and after a move to another queue and back."""
-        moved = self._card(card.MESSAGE_ID)
+        moved = self._delivery_headers(delivery_headers.MESSAGE_ID)
         if moved is not None:
             return moved.decode(errors="replace")
         return message_id(TopicId(self.lease.topic_id), self.lease.index, Offset(self.offset))
@@ -173,7 +173,7 @@ class Message(Generic[T]):
     def body(self) -> T:
         """The body, decoded; `InvalidBody` if the codec cannot."""
         if self._body is _UNREAD:
-            if self._card(card.UNREADABLE) is not None:
+            if self._delivery_headers(delivery_headers.UNREADABLE) is not None:
                 raise InvalidBody("The batch this message came in cannot be read.")
             value = self._value
             decode = self.lease.codec.decode
@@ -183,7 +183,11 @@ class Message(Generic[T]):
     @property
     def headers(self) -> Mapping[str, bytes | None]:
         """The headers, but for those that say how the queue handles the message."""
-        return {name: value for name, value in self._headers if not name.startswith(card.PREFIX)}
+        return {
+            name: value
+            for name, value in self._headers
+            if not name.startswith(delivery_headers.PREFIX)
+        }
 
     @property
     def sent_at(self) -> datetime:
@@ -198,39 +202,39 @@ class Message(Generic[T]):
     @property
     def priority(self) -> int:
         """0 to 9, the higher the sooner."""
-        return self._number(card.PRIORITY, DEFAULT_PRIORITY)
+        return self._number(delivery_headers.PRIORITY, DEFAULT_PRIORITY)
 
     @property
     def delay(self) -> float:
         """How many seconds it had to wait at first, by its sender's wish."""
-        at_ms = self._number(card.DELIVER_AT, -1)
+        at_ms = self._number(delivery_headers.DELIVER_AT, -1)
         if at_ms >= 0:
             return max(0, at_ms - self.timestamp_ms) / 1_000
-        return self._number(card.DELAY, 0) / 1_000
+        return self._number(delivery_headers.DELAY, 0) / 1_000
 
     @property
     def deadline(self) -> datetime | None:
         """After which it is not worth delivering, by its sender's wish."""
-        at_ms = self._number(card.EXPIRE_AT, -1)
+        at_ms = self._number(delivery_headers.EXPIRE_AT, -1)
         if at_ms < 0:
-            ttl_ms = self._number(card.TTL, -1)
+            ttl_ms = self._number(delivery_headers.TTL, -1)
             at_ms = self.timestamp_ms + ttl_ms if ttl_ms >= 0 else -1
         return None if at_ms < 0 else _EPOCH + timedelta(milliseconds=at_ms)
 
     @property
     def dedup_id(self) -> str | None:
         """The id its sender gave it."""
-        return self._text(card.DEDUP_ID)
+        return self._text(delivery_headers.DEDUP_ID)
 
     @property
     def message_group(self) -> str | None:
         """The group within which order holds."""
-        return self._text(card.GROUP)
+        return self._text(delivery_headers.GROUP)
 
     @property
     def dead_reason(self) -> str | None:
         """In a dead-letter queue: why it died."""
-        return self._text(card.DEAD_REASON)
+        return self._text(delivery_headers.DEAD_REASON)
 
     @property
     def lease_left(self) -> float:
@@ -243,18 +247,18 @@ class Message(Generic[T]):
         left_ms = max(0, self.lease.until_ms - self.lease.clock.monotonic_ms())
         return _EPOCH + timedelta(milliseconds=self.lease.clock.wall_ms() + left_ms)
 
-    def _card(self, name: str) -> bytes | None:
+    def _delivery_headers(self, name: str) -> bytes | None:
         for known, value in self._headers:
             if known == name:
                 return value
         return None
 
     def _text(self, name: str) -> str | None:
-        value = self._card(name)
+        value = self._delivery_headers(name)
         return None if value is None else value.decode(errors="replace")
 
     def _number(self, name: str, default: int) -> int:
-        value = self._card(name)
+        value = self._delivery_headers(name)
         return int(value) if value is not None and value.isdigit() else default
 
     def processing(self) -> AbstractContextManager[None]:

@@ -308,7 +308,7 @@ BROWSE_STEPS_MAX = 100_000
 """How many messages one look into a queue may pass over."""
 RECEIVER_CHARACTERS_MAX = 120
 """Of the name under which somebody receives, as the diary keeps it."""
-DIARY_BYTES_MAX = 8 * MIB
+DELIVERY_HISTORY_BYTES_MAX = 8 * MIB
 """What a node keeps of what happened to the messages of one shard, unless it is told otherwise."""
 
 # Watching.

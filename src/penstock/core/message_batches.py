@@ -191,7 +191,7 @@ def iter_batches(data: Bytes) -> Iterator[memoryview]:
         position += size
 
 
-def has_cards(batch: Bytes) -> bool:
+def has_delivery_headers(batch: Bytes) -> bool:
     """Whether a message in it may say how to handle it; False is certain, True means: open it."""
     if _ATTRIBUTES.unpack_from(batch)[0] & CODEC_MASK:
         return True

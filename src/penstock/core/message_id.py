@@ -2,7 +2,8 @@
 
 It follows from where the message is, so that nothing has to be stored: every node that is asked, at
 any time, says the same. A topic's id is never used again, hence neither is a message's. A message
-that was moved carries the id it had before in a header (`card.MESSAGE_ID`), and that one counts.
+that was moved carries the id it had before in a header (`delivery_headers.MESSAGE_ID`), and that
+one counts.
 
 The text is 122 bits of a hash, in the layout of RFC 9562's version 8: bits of the maker's own.
 """

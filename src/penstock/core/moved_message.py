@@ -20,30 +20,30 @@ next: when it died, or when it was first received.
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.move_filter import id_of, read_number
 from penstock.core.types import Offset, TopicId
 
 _DONE = frozenset({
-    card.DELAY,
-    card.DELIVER_AT,
-    card.TTL,
-    card.EXPIRE_AT,
-    card.DEDUP_ID,
-    card.ORIGIN,
+    delivery_headers.DELAY,
+    delivery_headers.DELIVER_AT,
+    delivery_headers.TTL,
+    delivery_headers.EXPIRE_AT,
+    delivery_headers.DEDUP_ID,
+    delivery_headers.ORIGIN,
 })  # fmt: skip
 _DEATH = frozenset({
-    card.DEAD_TOPIC,
-    card.DEAD_PARTITION,
-    card.DEAD_OFFSET,
-    card.DEAD_GROUP,
-    card.DEAD_REASON,
-    card.DEAD_DELIVERIES,
-    card.DEAD_FIRST_MS,
-    card.DEAD_MS,
+    delivery_headers.DEAD_TOPIC,
+    delivery_headers.DEAD_PARTITION,
+    delivery_headers.DEAD_OFFSET,
+    delivery_headers.DEAD_GROUP,
+    delivery_headers.DEAD_REASON,
+    delivery_headers.DEAD_DELIVERIES,
+    delivery_headers.DEAD_FIRST_MS,
+    delivery_headers.DEAD_MS,
 })  # fmt: skip
-_IDENTITY = frozenset({card.MESSAGE_ID, card.SENT_MS})
+_IDENTITY = frozenset({delivery_headers.MESSAGE_ID, delivery_headers.SENT_MS})
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,20 +68,20 @@ def dead_letter(message: Message, death: Death) -> NewMessage:
     """The copy for the dead-letter queue."""
     place = (death.topic_id, death.index)
     said = {
-        card.ORIGIN: origin(*place, message.offset, death.group, death.died_ms),
-        card.DEAD_TOPIC: death.topic,
-        card.DEAD_PARTITION: str(death.index),
-        card.DEAD_OFFSET: str(message.offset),
-        card.DEAD_GROUP: death.group,
-        card.DEAD_REASON: death.reason,
-        card.DEAD_DELIVERIES: str(death.deliveries),
-        card.DEAD_FIRST_MS: str(death.first_received_ms),
-        card.DEAD_MS: str(death.died_ms),
+        delivery_headers.ORIGIN: origin(*place, message.offset, death.group, death.died_ms),
+        delivery_headers.DEAD_TOPIC: death.topic,
+        delivery_headers.DEAD_PARTITION: str(death.index),
+        delivery_headers.DEAD_OFFSET: str(message.offset),
+        delivery_headers.DEAD_GROUP: death.group,
+        delivery_headers.DEAD_REASON: death.reason,
+        delivery_headers.DEAD_DELIVERIES: str(death.deliveries),
+        delivery_headers.DEAD_FIRST_MS: str(death.first_received_ms),
+        delivery_headers.DEAD_MS: str(death.died_ms),
     }
-    if message.header(card.MESSAGE_ID) is None:
-        said[card.MESSAGE_ID] = id_of(*place, message)
-    if message.header(card.SENT_MS) is None:
-        said[card.SENT_MS] = str(message.timestamp_ms)
+    if message.header(delivery_headers.MESSAGE_ID) is None:
+        said[delivery_headers.MESSAGE_ID] = id_of(*place, message)
+    if message.header(delivery_headers.SENT_MS) is None:
+        said[delivery_headers.SENT_MS] = str(message.timestamp_ms)
     kept = _without(message, _DONE | _DEATH)
     return NewMessage(message.value, message.key, kept + _headers(said), message.timestamp_ms)
 
@@ -89,19 +89,21 @@ def dead_letter(message: Message, death: Death) -> NewMessage:
 def redriven(message: Message, origin: str, known_as: str) -> NewMessage:
     """The copy for the queue that a dead letter goes back to, or on to; `known_as` is its id."""
     kept = _without(message, _DONE | _DEATH | _IDENTITY)
-    said = {card.ORIGIN: origin}
-    if message.header(card.FORMER_ID) is None:
-        said[card.FORMER_ID] = known_as
+    said = {delivery_headers.ORIGIN: origin}
+    if message.header(delivery_headers.FORMER_ID) is None:
+        said[delivery_headers.FORMER_ID] = known_as
     return NewMessage(message.value, message.key, kept + _headers(said))
 
 
 def died_in(message: Message) -> tuple[str, int] | None:
     """The topic that a dead letter came from, and the index of its partition there; -1 if the
     letter does not say."""
-    topic = message.header(card.DEAD_TOPIC)
+    topic = message.header(delivery_headers.DEAD_TOPIC)
     if not topic:
         return None
-    return topic.decode("utf-8", "replace"), read_number(message.header(card.DEAD_PARTITION), -1)
+    return topic.decode("utf-8", "replace"), read_number(
+        message.header(delivery_headers.DEAD_PARTITION), -1
+    )
 
 
 def _without(message: Message, names: frozenset[str]) -> tuple[Header, ...]:

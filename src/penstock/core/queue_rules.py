@@ -72,7 +72,7 @@ class Dead(IntEnum):
 class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What counts for every work group of a partition. The order of fields is on disk."""
 
-    cards: bool = False
+    delivery_headers: bool = False
     """Messages say by headers how they are to be handled (see `core.delivery_headers`)."""
     fifo: bool = False
     """Messages of one group are delivered one after the other."""
@@ -95,7 +95,7 @@ class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     def reads_messages(self) -> bool:
         """Messages must be looked at when they are appended."""
         return (
-            self.cards
+            self.delivery_headers
             or self.fifo
             or self.delay_ms > 0
             or self.ttl_ms >= 0

@@ -251,7 +251,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     overflow: Overflow
     delete_acked: bool
     message_headers: bool
-    """As it was set; `queue_rules.cards` is what it comes to."""
+    """As it was set; `queue_rules.delivery_headers` is what it comes to."""
     sqs: str
     refuses_when_full: bool
     """Whether a produce has a bound to look at."""
@@ -326,7 +326,7 @@ def _queue_rules(values: ConfigValues) -> QueueRules:
     deduplication = Deduplication[values.text("queue.deduplication").upper()]
     told_by_headers = priorities is not Priorities.OFF or deduplication is not Deduplication.OFF
     return QueueRules(
-        cards=values.boolean("queue.message.headers") or told_by_headers,
+        delivery_headers=values.boolean("queue.message.headers") or told_by_headers,
         fifo=values.text("queue.order") == "fifo",
         priorities=priorities,
         delay_ms=values.integer("queue.delay.ms"),

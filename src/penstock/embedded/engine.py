@@ -129,7 +129,7 @@ async def _wait_ready(node: Node) -> None:
         if loop.time() >= deadline:
             problems = "; ".join(node.health().problems)
             raise Unavailable(f"the engine does not become ready: {problems}")
-        node.hurry()
+        node.look_after_now()
         await asyncio.sleep(PAUSE_SECONDS)
 
 

@@ -462,7 +462,7 @@ class Group:
         self.remove(gone, now_ms=now_ms)
         return gone
 
-    def bury(self, *, now_ms: int) -> None:
+    def mark_dead(self, *, now_ms: int) -> None:
         """The group is deleted; only an empty one can be."""
         if self.state is not GroupState.EMPTY:
             raise GroupNotEmpty(

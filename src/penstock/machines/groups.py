@@ -248,7 +248,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
                         group.offsets.pop(topic, None)
                 return Applied((GroupUpdated(),))
             case DeleteGroup(group=name):
-                self._known(name).bury(now_ms=self._time_ms)
+                self._known(name).mark_dead(now_ms=self._time_ms)
                 del self._groups[name]
                 return Applied((GroupUpdated(),), (GroupChanged(name),))
             case UseGroupsVersion(version=version):
@@ -372,7 +372,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
                 _forget(group, topic, partition)
                 offsets += 1
             if not group.offsets:
-                group.bury(now_ms=self._time_ms)
+                group.mark_dead(now_ms=self._time_ms)
                 del self._groups[name]
                 groups += 1
         return OffsetsExpired(offsets, groups)

@@ -226,11 +226,11 @@ class Partitions:
 
     def planned_end(self, partition: PartitionId) -> Offset:
         """The next offset, once everything planned has been applied."""
-        return self._foresee(partition).next_offset
+        return self._planned_partition(partition).next_offset
 
     def repeats(self, partition: PartitionId, header: BatchHeader) -> bool:
         """The batch was stored before, or is about to be: its producer sends it again."""
-        producer = self._foresee_producer(partition, header.producer_id)
+        producer = self._planned_producer(partition, header.producer_id)
         return producer is not None and find_duplicate(producer, header) is not None
 
     def producers(self, partition: PartitionId) -> Mapping[ProducerId, Producer]:
@@ -279,10 +279,10 @@ class Partitions:
         number, batch = request.partition, request.batch
         header = check_batch(batch)
         _check_supported(header)
-        base_offset = self._foresee(number).next_offset
+        base_offset = self._planned_partition(number).next_offset
         producer: Producer | None = None
         if header.producer_id >= 0:
-            producer = self._foresee_producer(number, header.producer_id)
+            producer = self._planned_producer(number, header.producer_id)
             if producer is None:
                 self._check_room_for_producer(number)
             else:
@@ -307,17 +307,17 @@ class Partitions:
                 self._check_creatable(number)
                 self._touch(number).start_life(exists=True)
             case DeletePartition(partition=number):
-                self._foresee(number)
+                self._planned_partition(number)
                 self._touch(number).start_life(exists=False)
             case TrimPartition(partition=number, before=before):
-                foreseen = self._foresee(number)
-                if before > foreseen.next_offset:
+                expected = self._planned_partition(number)
+                if before > expected.next_offset:
                     raise OffsetOutOfRange(
-                        f"partition {number} ends at offset {foreseen.next_offset}, it cannot start"
+                        f"partition {number} ends at offset {expected.next_offset}, it cannot start"
                         f" at {before}; ask for its end first"
                     )
-                if before <= foreseen.log_start:
-                    return Known(PartitionTrimmed(number, foreseen.log_start))
+                if before <= expected.log_start:
+                    return Known(PartitionTrimmed(number, expected.log_start))
                 self._touch(number).log_start = before
             case ExpireProducers(before_ms=before_ms):
                 request = ExpireProducers(before_ms=min(before_ms, self._time_ms))
@@ -336,7 +336,7 @@ class Partitions:
                 raise LocalError(f"{type(request).__name__} is no request to partitions")
         return Propose(encode_command(request, stamp_ms=stamp_ms), stamp_ms)
 
-    def _foresee(self, number: PartitionId) -> Partition | PlannedPartition:
+    def _planned_partition(self, number: PartitionId) -> Partition | PlannedPartition:
         """The partition as it will be when everything planned has been applied."""
         planned = self._planned.get(number)
         if planned is not None:
@@ -348,7 +348,7 @@ class Partitions:
             raise _unknown(number)
         return partition
 
-    def _foresee_producer(self, number: PartitionId, producer_id: ProducerId) -> Producer | None:
+    def _planned_producer(self, number: PartitionId, producer_id: ProducerId) -> Producer | None:
         planned = self._planned.get(number)
         if planned is not None:
             ahead = planned.producers.get(producer_id)

@@ -108,7 +108,7 @@ class Recall(Stamped, frozen=True, kw_only=True, tag="recall"):
     group: str
     first: Offset
     end: Offset
-    cards: tuple[tuple[Offset, int, bytes | None, int, int], ...]
+    delivery_headers: tuple[tuple[Offset, int, bytes | None, int, int], ...]
     fifo: bool = False
 
 
@@ -139,7 +139,7 @@ class Settle(Stamped, frozen=True, kw_only=True, tag="settle"):
     receives is; nothing depends on it."""
 
 
-class Bury(Stamped, frozen=True, kw_only=True, tag="bury"):
+class RemoveDead(Stamped, frozen=True, kw_only=True, tag="bury"):
     """Dead messages, by offset, have been moved elsewhere, or are not wanted any more."""
 
     partition: PartitionId
@@ -150,7 +150,7 @@ class Bury(Stamped, frozen=True, kw_only=True, tag="bury"):
     """Where the copy of each is; see `Settle`."""
 
 
-class Revive(Stamped, frozen=True, kw_only=True, tag="revive"):
+class RequeueDead(Stamped, frozen=True, kw_only=True, tag="revive"):
     """Deliver archived dead messages anew, with counts reset; no offsets: all of them."""
 
     partition: PartitionId
@@ -173,7 +173,7 @@ class Purge(Stamped, frozen=True, kw_only=True, tag="purge"):
     group: str
 
 
-class Cover(Stamped, frozen=True, kw_only=True, tag="cover"):
+class CumulativeAck(Stamped, frozen=True, kw_only=True, tag="cover"):
     """Whoever reads the log by offset has dealt with the messages from `first` up to, not
     including, `end`: they are done, whoever has them, after those in `dead`, wherever they are,
     have died, each for its reason. What is done or dead already stays so.
@@ -202,12 +202,12 @@ QueueCommand = (
     | Recall
     | Acquire
     | Settle
-    | Bury
-    | Revive
+    | RemoveDead
+    | RequeueDead
     | Cancel
     | Purge
     | TurnClock
-    | Cover
+    | CumulativeAck
 )
 
 QUEUE_CODEC: CommandCodec[QueueCommand] = CommandCodec(QueueCommand, QUEUE_COMMAND_BYTES_MAX)

@@ -11,10 +11,10 @@ header names nowhere has no headers.
 from hashlib import sha256
 from typing import NamedTuple
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidBatch
 from penstock.core.message import Message, NewMessage
-from penstock.core.message_batches import has_cards, read_messages
+from penstock.core.message_batches import has_delivery_headers, read_messages
 from penstock.core.queue_rules import (
     DEFAULT_PRIORITY,
     PRIORITIES,
@@ -38,13 +38,13 @@ class DeliveryHeaders(NamedTuple):
     origin: bytes | None
 
 
-def read_cards(
+def read_delivery_headers(
     batch: bytes | memoryview, first: Offset, count: int, rules: QueueRules, now_ms: int
 ) -> list[DeliveryHeaders]:
     """The messages of a batch that are not like all others, in order; neighbours that are like
     each other are one run. The batch holds the offsets from `first` on, `count` of them."""
     opened = rules.fifo or rules.deduplication is not Deduplication.OFF
-    if not opened and not (rules.cards and has_cards(batch)):
+    if not opened and not (rules.delivery_headers and has_delivery_headers(batch)):
         return _uniform(first, count, rules, now_ms)
     try:
         messages = read_messages(batch)
@@ -65,7 +65,7 @@ def read_cards(
     return found
 
 
-def recall_card(
+def recalled_headers(
     message: Message, rules: QueueRules
 ) -> tuple[Offset, int, bytes | None, int, int] | None:
     """What an old message says, for `Recall`: its delays count from its own time. Ids do not count:
@@ -74,7 +74,7 @@ def recall_card(
     if one is None:
         return None
     run = one.run
-    return run.first, run.level, run.lane, run.at_ms, run.expire_ms
+    return run.first, run.level, run.message_group, run.at_ms, run.expire_ms
 
 
 def _uniform(first: Offset, count: int, rules: QueueRules, now_ms: int) -> list[DeliveryHeaders]:
@@ -101,34 +101,40 @@ def _run(
     at_ms: int,
     expire_ms: int,
     level: int = DEFAULT_PRIORITY,
-    lane: bytes | None = None,
+    message_group: bytes | None = None,
 ) -> Run:
     state = State.READY if at_ms < 0 else State.DELAYED
-    return Run(first, count, state, at_ms, level=level, lane=lane, expire_ms=expire_ms)
+    return Run(
+        first, count, state, at_ms, level=level, message_group=message_group, expire_ms=expire_ms
+    )
 
 
 def _read(message: Message, rules: QueueRules, now_ms: int) -> DeliveryHeaders | None:
-    said = dict(message.headers) if message.headers and rules.cards else _NOTHING
+    said = dict(message.headers) if message.headers and rules.delivery_headers else _NOTHING
     level = DEFAULT_PRIORITY
     if rules.priorities is not Priorities.OFF:
-        level = _number(said.get(card.PRIORITY), DEFAULT_PRIORITY)
+        level = _number(said.get(delivery_headers.PRIORITY), DEFAULT_PRIORITY)
         level = min(level, PRIORITIES - 1)
-    lane = _lane(message, said, rules)
+    message_group = _message_group(message, said, rules)
     at_ms = max(
-        now_ms + _number(said.get(card.DELAY), rules.delay_ms),
-        _number(said.get(card.DELIVER_AT), 0),
+        now_ms + _number(said.get(delivery_headers.DELAY), rules.delay_ms),
+        _number(said.get(delivery_headers.DELIVER_AT), 0),
     )
     expires = [
-        now_ms + ttl_ms for ttl_ms in [_number(said.get(card.TTL), rules.ttl_ms)] if ttl_ms >= 0
+        now_ms + ttl_ms
+        for ttl_ms in [_number(said.get(delivery_headers.TTL), rules.ttl_ms)]
+        if ttl_ms >= 0
     ]
-    if (expire_at := _number(said.get(card.EXPIRE_AT), -1)) >= 0:
+    if (expire_at := _number(said.get(delivery_headers.EXPIRE_AT), -1)) >= 0:
         expires.append(expire_at)
     expire_ms = min(expires, default=-1)
-    origin = said.get(card.ORIGIN)
+    origin = said.get(delivery_headers.ORIGIN)
     # A message that was moved is told from others by where it came from: it may well have been here
     # before, and is meant to be here again.
-    dedup = _dedup_id(message, said, lane, rules) if origin is None else None
-    plain = level == DEFAULT_PRIORITY and lane is None and at_ms <= now_ms and expire_ms < 0
+    dedup = _dedup_id(message, said, message_group, rules) if origin is None else None
+    plain = (
+        level == DEFAULT_PRIORITY and message_group is None and at_ms <= now_ms and expire_ms < 0
+    )
     if plain and dedup is None and origin is None:
         return None
     run = _run(
@@ -137,7 +143,7 @@ def _read(message: Message, rules: QueueRules, now_ms: int) -> DeliveryHeaders |
         at_ms=at_ms if at_ms > now_ms else -1,
         expire_ms=expire_ms,
         level=level,
-        lane=lane,
+        message_group=message_group,
     )
     return DeliveryHeaders(run, dedup, None if origin is None else make_id(b"origin", origin))
 
@@ -145,66 +151,74 @@ def _read(message: Message, rules: QueueRules, now_ms: int) -> DeliveryHeaders |
 _NOTHING: dict[str, bytes | None] = {}
 
 
-def _lane(
+def _message_group(
     message: Message | NewMessage, said: dict[str, bytes | None], rules: QueueRules
 ) -> bytes | None:
-    lane = said.get(card.GROUP)
+    message_group = said.get(delivery_headers.GROUP)
     if rules.fifo:
-        lane = lane or message.key or b""
-    return make_id(lane) if lane is not None and len(lane) > _LANE_BYTES_MAX else lane
+        message_group = message_group or message.key or b""
+    return (
+        make_id(message_group)
+        if message_group is not None and len(message_group) > _LANE_BYTES_MAX
+        else message_group
+    )
 
 
 def _dedup_id(
     message: Message | NewMessage,
     said: dict[str, bytes | None],
-    lane: bytes | None,
+    message_group: bytes | None,
     rules: QueueRules,
 ) -> bytes | None:
     if rules.deduplication is Deduplication.OFF:
         return None
     headers = said or dict(message.headers)
-    one = headers.get(card.DEDUP_ID)
+    one = headers.get(delivery_headers.DEDUP_ID)
     if one is None:
         if rules.deduplication is not Deduplication.CONTENT:
             return None
         one = sha256(message.value or b"").hexdigest().encode()
-    return dedup_id(one, lane, rules)
+    return dedup_id(one, message_group, rules)
 
 
 def id_of(message: NewMessage, rules: QueueRules) -> bytes | None:
     """The id under which a message will be remembered that is to be appended; None: under none."""
     if rules.deduplication is Deduplication.OFF:
         return None
-    said = dict(message.headers) if rules.cards else _NOTHING
-    if said.get(card.ORIGIN) is not None:
+    said = dict(message.headers) if rules.delivery_headers else _NOTHING
+    if said.get(delivery_headers.ORIGIN) is not None:
         return None
-    return _dedup_id(message, said, _lane(message, said, rules), rules)
+    return _dedup_id(message, said, _message_group(message, said, rules), rules)
 
 
-def lane_of(message: NewMessage, rules: QueueRules) -> bytes | None:
+def message_group_of(message: NewMessage, rules: QueueRules) -> bytes | None:
     """What keeps messages together that is to be appended: its group, or its key."""
-    lane = message.key
+    message_group = message.key
     for name, value in message.headers:
-        if name == card.GROUP:
-            lane = value
-    return lane or (b"" if rules.fifo else None)
+        if name == delivery_headers.GROUP:
+            message_group = value
+    return message_group or (b"" if rules.fifo else None)
 
 
-def dedup_id(one: bytes, lane: bytes | None, rules: QueueRules) -> bytes:
+def dedup_id(one: bytes, message_group: bytes | None, rules: QueueRules) -> bytes:
     """The id under which a message is remembered."""
-    return make_id(b"id", one, lane or b"") if rules.deduplication_by_group else make_id(b"id", one)
+    return (
+        make_id(b"id", one, message_group or b"")
+        if rules.deduplication_by_group
+        else make_id(b"id", one)
+    )
 
 
 def _alike(last: DeliveryHeaders, one: DeliveryHeaders) -> bool:
     """Neighbours that can share a run. Those with a lane or an id stand for themselves."""
-    if one.dedup is not None or one.origin is not None or one.run.lane is not None:
+    if one.dedup is not None or one.origin is not None or one.run.message_group is not None:
         return False
     if last.dedup is not None or last.origin is not None:
         return False
     run, other = last.run, one.run
     return (
         run.end == other.first
-        and run.lane is None
+        and run.message_group is None
         and run.level == other.level
         and run.at_ms == other.at_ms
         and run.expire_ms == other.expire_ms

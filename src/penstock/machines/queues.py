@@ -59,25 +59,25 @@ from penstock.machines.machine import (
 from penstock.machines.queue_commands import (
     QUEUE_CODEC,
     Acquire,
-    Bury,
     Cancel,
     CloseWork,
     ConfigureQueue,
-    Cover,
+    CumulativeAck,
     OpenWork,
     Outcome,
     Purge,
     QueueCommand,
     Recall,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     TurnClock,
 )
-from penstock.machines.queue_headers import DeliveryHeaders, read_cards
+from penstock.machines.queue_headers import DeliveryHeaders, read_delivery_headers
 from penstock.machines.recent_ids import IdColumns, RecentIds
 from penstock.machines.run import Run, State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun, WorkRecord
 
 NEWEST_QUEUES_VERSION = 1
@@ -111,7 +111,7 @@ class Settled(Reply, frozen=True, tag="settled"):
     outcomes: tuple[Outcome, ...]
 
 
-class Covered(Reply, frozen=True, tag="covered"):
+class CumulativeAckResult(Reply, frozen=True, tag="covered"):
     """So many messages are done or dead now; before `upto` nothing is left to be covered."""
 
     count: int
@@ -143,7 +143,7 @@ class Queue:
     rules: QueueRules = NO_RULES
     ids: RecentIds = field(default_factory=RecentIds)
     origins: RecentIds = field(default_factory=RecentIds)
-    groups: dict[str, Work] = field(default_factory=dict)
+    groups: dict[str, WorkGroup] = field(default_factory=dict)
     past: Activity = field(default_factory=Activity)
     """What happened in work groups that were closed."""
 
@@ -165,7 +165,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         self._readers: set[PartitionId] = set()
         self._bounded: set[PartitionId] = set()
         self._alarms: list[tuple[int, PartitionId, str]] = []
-        self._recalling: dict[tuple[PartitionId, str], Work] = {}
+        self._recalling: dict[tuple[PartitionId, str], WorkGroup] = {}
         self.gone = Activity()
         """What happened in partitions that are gone; for people, as all activity is."""
 
@@ -181,12 +181,12 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         queue = self._queues.get(partition)
         return None if queue is None else queue.rules
 
-    def groups(self, partition: PartitionId) -> Mapping[str, Work]:
+    def groups(self, partition: PartitionId) -> Mapping[str, WorkGroup]:
         """The work groups of a partition."""
         queue = self._queues.get(partition)
         return {} if queue is None else queue.groups
 
-    def work(self, partition: PartitionId, group: str) -> Work | None:
+    def work(self, partition: PartitionId, group: str) -> WorkGroup | None:
         queue = self._queues.get(partition)
         return None if queue is None else queue.groups.get(group)
 
@@ -230,7 +230,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 if work.dead and work.rules.dead is Dead.MOVE:
                     yield partition, name
 
-    def recalling(self) -> list[tuple[PartitionId, str, Work]]:
+    def recalling(self) -> list[tuple[PartitionId, str, WorkGroup]]:
         """Work groups that wait to be told what old messages say."""
         return [
             (partition, group, work)
@@ -254,8 +254,8 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 return self._settle(command)
             case TurnClock():
                 return self._turn_clock()
-            case Cover():
-                return self._cover(command)
+            case CumulativeAck():
+                return self._cumulative_ack(command)
             case ConfigureQueue(partition=partition, rules=rules):
                 self._configure(partition, rules)
                 return _changed(partition, wakes=True)
@@ -280,12 +280,12 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 count = self._require(partition, group).purge()
                 self._queues[partition].ids.clear()
                 return _changed(partition, count)
-            case Bury(partition=partition, group=group, offsets=offsets, discarded=discarded):
+            case RemoveDead(partition=partition, group=group, offsets=offsets, discarded=discarded):
                 work = self._require(partition, group)
-                return _changed(partition, work.bury(offsets, discarded=discarded))
-            case Revive(partition=partition, group=group, offsets=offsets):
+                return _changed(partition, work.remove_dead(offsets, discarded=discarded))
+            case RequeueDead(partition=partition, group=group, offsets=offsets):
                 work = self._require(partition, group)
-                count = work.revive(offsets)
+                count = work.requeue_dead(offsets)
                 self._arm(partition, group, work)
                 return _changed(partition, count, wakes=True)
             case Cancel(partition=partition, group=group, offsets=offsets):
@@ -312,19 +312,21 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         wakes = readied or full or work.ready > before or work.queue.fifo
         return Applied((Settled(outcomes),), (_wake(partition),) if wakes else ())
 
-    def _cover(self, command: Cover) -> Applied:
+    def _cumulative_ack(self, command: CumulativeAck) -> Applied:
         partition, group = command.partition, command.group
         work, readied = self._turn(partition, group)
         named, batch = bool(command.stream), command.batch
         if named and command.stream == work.stream and batch <= work.batch:
-            return Applied((Covered(0, command.end),), (_wake(partition),) if readied else ())
+            return Applied(
+                (CumulativeAckResult(0, command.end),), (_wake(partition),) if readied else ()
+            )
         full = work.leased >= work.rules.in_flight_max
-        count, upto = work.cover(command.first, command.end, command.dead, self._time_ms)
+        count, upto = work.ack_cumulatively(command.first, command.end, command.dead, self._time_ms)
         if named and upto == command.end:
             work.stream, work.batch = command.stream, batch
         self._arm(partition, group, work)
         wakes = readied or full or work.queue.fifo
-        return Applied((Covered(count, upto),), (_wake(partition),) if wakes else ())
+        return Applied((CumulativeAckResult(count, upto),), (_wake(partition),) if wakes else ())
 
     def _turn_clock(self) -> Applied:
         woken: dict[PartitionId, None] = {}
@@ -382,18 +384,18 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             opened = min(max(start, log_start), end)
         queue = self._queues.setdefault(partition, Queue())
         former = queue.groups.get(group)
-        work = Work(opened, rules, queue.rules, lambda: self._bounds(partition)[1])
+        work = WorkGroup(opened, rules, queue.rules, lambda: self._bounds(partition)[1])
         work.epoch = self._epoch if former is None else former.epoch
         if former is not None:
             work.activity = former.activity
         queue.groups[group] = work
         self._note_recall(partition, group, work)
 
-    def _retire(self, work: Work) -> None:
+    def _retire(self, work: WorkGroup) -> None:
         """A receipt of before must not fit a lease of after, if the group is opened again."""
         self._epoch = max(self._epoch, work.epoch)
 
-    def _note_recall(self, partition: PartitionId, group: str, work: Work) -> None:
+    def _note_recall(self, partition: PartitionId, group: str, work: WorkGroup) -> None:
         if work.is_recalling:
             self._recalling[partition, group] = work
         else:
@@ -404,7 +406,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         work = self._require(partition, group)
         if command.fifo is not work.queue.fifo:
             return _changed(partition)  # The rules have changed since they were read.
-        said = {card[0]: card for card in command.cards}
+        said = {card[0]: card for card in command.delivery_headers}
         # In a FIFO queue every message stands in a line, also one that could not be read.
         offsets = range(command.first, command.end) if work.queue.fifo else sorted(said)
         runs = [
@@ -459,7 +461,9 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         for _ in range(part.batch_count):
             base_offset, size, count, _, _ = read_outline(data, position)
             batch = bytes(data[position : position + size])
-            found += read_cards(batch, Offset(base_offset), count, queue.rules, self._time_ms)
+            found += read_delivery_headers(
+                batch, Offset(base_offset), count, queue.rules, self._time_ms
+            )
             position += size
         if not found:
             return
@@ -491,18 +495,18 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         # Appends carry stamps of their own, which may be later than that of the next command.
         self._time_ms = max(self._time_ms, stamp_ms)
 
-    def _turn(self, partition: PartitionId, group: str) -> tuple[Work, bool]:
+    def _turn(self, partition: PartitionId, group: str) -> tuple[WorkGroup, bool]:
         """A work group in which everything that is due has happened; whether some are ready."""
         work = self._require(partition, group)
         return work, work.turn(self._time_ms)
 
-    def _require(self, partition: PartitionId, group: str) -> Work:
+    def _require(self, partition: PartitionId, group: str) -> WorkGroup:
         work = self.work(partition, group)
         if work is None:
             raise UnknownWork(f"partition {partition} has no work group {group}; open it first")
         return work
 
-    def _arm(self, partition: PartitionId, group: str, work: Work) -> None:
+    def _arm(self, partition: PartitionId, group: str, work: WorkGroup) -> None:
         """Be told when something is due in a work group."""
         due_ms = work.due_ms()
         if due_ms is not None and (work.alarm_ms is None or due_ms < work.alarm_ms):
@@ -543,9 +547,9 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             for one in row.groups:
                 queue.groups[one.name] = self._restore_work(row, one)
 
-    def _restore_work(self, row: _QueueRow, one: _WorkRow) -> Work:
+    def _restore_work(self, row: _QueueRow, one: _WorkRow) -> WorkGroup:
         partition = row.partition
-        work = Work.restore(one.record, row.rules, lambda: self._bounds(partition)[1])
+        work = WorkGroup.restore(one.record, row.rules, lambda: self._bounds(partition)[1])
         due_ms = work.alarm_ms = work.due_ms()
         if due_ms is not None:
             heappush(self._alarms, (due_ms, partition, one.name))
@@ -553,10 +557,14 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         return work
 
 
-def _recalled(offset: Offset, level: int, lane: bytes | None, at_ms: int, expire_ms: int) -> Run:
+def _recalled(
+    offset: Offset, level: int, message_group: bytes | None, at_ms: int, expire_ms: int
+) -> Run:
     """An old message as it is told of; if its time has come, that is found out at once."""
     state = State.READY if at_ms < 0 else State.DELAYED
-    return Run(offset, 1, state, at_ms, level=level, lane=lane, expire_ms=expire_ms)
+    return Run(
+        offset, 1, state, at_ms, level=level, message_group=message_group, expire_ms=expire_ms
+    )
 
 
 def _wake(partition: PartitionId) -> WakeReaders:
@@ -581,7 +589,7 @@ def _check_bounds(request: QueueCommand) -> None:
                 if not 0 <= one.first < one.end:
                     raise InvalidRequest(f"a verdict on offsets {one.first} to {one.end}")
                 _check_reason(one.reason)
-        case Cover(first=first, end=end, dead=dead, stream=stream):
+        case CumulativeAck(first=first, end=end, dead=dead, stream=stream):
             if len(stream) > STREAM_NAME_CHARACTERS_MAX:
                 raise InvalidRequest(f"a stream's name of {len(stream)} characters is too long")
             if not 0 <= first <= end:
@@ -590,8 +598,8 @@ def _check_bounds(request: QueueCommand) -> None:
                 raise InvalidRequest(f"{len(dead)} die at once; {COVER_DEAD_MAX} at most")
             for _, reason in dead:
                 _check_reason(reason)
-        case Recall(cards=cards):
-            if any(not 0 <= level < PRIORITIES for _, level, *_ in cards):
+        case Recall(delivery_headers=delivery_headers):
+            if any(not 0 <= level < PRIORITIES for _, level, *_ in delivery_headers):
                 raise InvalidRequest(f"priorities are 0 to {PRIORITIES - 1}")
         case OpenWork(group=group):
             if not 0 < len(group.encode(errors="replace")) <= GROUP_NAME_BYTES_MAX:

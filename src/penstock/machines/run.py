@@ -48,7 +48,7 @@ class Run(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False)
     first_ms: int = -1
     """When it was delivered for the first time."""
     level: int = DEFAULT_PRIORITY
-    lane: bytes | None = None
+    message_group: bytes | None = None
     """The message group: its line in a FIFO queue, its tenant in another."""
     expire_ms: int = -1
     """When it is not worth delivering any more; -1: always."""
@@ -70,8 +70,8 @@ class Run(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False)
             words.append(f"deliveries {self.deliveries}")
         if self.level != DEFAULT_PRIORITY:
             words.append(f"priority {self.level}")
-        if self.lane is not None:
-            words.append(f"group {self.lane.decode(errors='replace') or '-'}")
+        if self.message_group is not None:
+            words.append(f"group {self.message_group.decode(errors='replace') or '-'}")
         if self.expire_ms >= 0:
             words.append(f"expires {self.expire_ms}")
         if self.reason:

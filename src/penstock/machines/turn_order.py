@@ -72,7 +72,7 @@ class Order(Protocol):
         ...
 
 
-class Loose:
+class UnorderedTurns:
     """The order of a standard queue."""
 
     __slots__ = ("_choices", "_heaps", "_leased", "_pushed", "_runs")
@@ -101,25 +101,25 @@ class Loose:
             for one in self._runs.values():
                 if one.state is State.READY:
                     self.readied(one)
-        heap = self._heaps[run.level].setdefault(run.lane, [])
+        heap = self._heaps[run.level].setdefault(run.message_group, [])
         heappush(heap, run.first)
         self._pushed += 1
-        if run.lane is not None and heap[0] == run.first:
-            self._offer(run.level, run.lane, run.first)
+        if run.message_group is not None and heap[0] == run.first:
+            self._offer(run.level, run.message_group, run.first)
 
     def leased(self, run: Run) -> None:
-        self._leased[run.lane] = self._leased.get(run.lane, 0) + run.length
+        self._leased[run.message_group] = self._leased.get(run.message_group, 0) + run.length
 
     def returned(self, run: Run) -> None:
-        left = self._leased[run.lane] - run.length
+        left = self._leased[run.message_group] - run.length
         if left:
-            self._leased[run.lane] = left
+            self._leased[run.message_group] = left
         else:
-            del self._leased[run.lane]
-        if run.lane is not None:
+            del self._leased[run.message_group]
+        if run.message_group is not None:
             for level, heaps in enumerate(self._heaps):
-                if heap := heaps.get(run.lane):
-                    self._offer(level, run.lane, heap[0])
+                if heap := heaps.get(run.message_group):
+                    self._offer(level, run.message_group, heap[0])
 
     def left(self, run: Run) -> None:
         """Its entry is found to be out of date when its turn comes."""
@@ -175,20 +175,20 @@ class Loose:
                 return []
             heappop(self._heaps[level][None])
             return [self._runs[Offset(loose)]]
-        leased, first, lane = tenant
+        leased, first, message_group = tenant
         heappop(self._choices[level])
-        heap = self._heaps[level][lane]
+        heap = self._heaps[level][message_group]
         heappop(heap)
         # One tenant after the other, message by message. An entry may come too early, which is
         # found out when it is looked at, and never too late: what is taken may yet be expired.
-        following = self._head(level, lane)
+        following = self._head(level, message_group)
         if following >= 0:
-            heappush(self._choices[level], (leased, following, lane))
+            heappush(self._choices[level], (leased, following, message_group))
         return [self._runs[Offset(first)]]
 
-    def _head(self, level: int, lane: bytes | None) -> int:
+    def _head(self, level: int, message_group: bytes | None) -> int:
         """The first message of a lane that is ready; -1 if none is."""
-        heap = self._heaps[level].get(lane)
+        heap = self._heaps[level].get(message_group)
         if heap is None:
             return -1
         while heap:
@@ -196,101 +196,101 @@ class Loose:
             if (
                 run is not None
                 and run.state is State.READY
-                and run.lane == lane
+                and run.message_group == message_group
                 and run.level == level
             ):
                 return heap[0]
             heappop(heap)
-        del self._heaps[level][lane]
+        del self._heaps[level][message_group]
         return -1
 
     def _next_tenant(self, level: int) -> tuple[int, int, bytes] | None:
         choices = self._choices[level]
         while choices:
-            leased, first, lane = choices[0]
-            head = self._head(level, lane)
-            now = self._leased.get(lane, 0)
+            leased, first, message_group = choices[0]
+            head = self._head(level, message_group)
+            now = self._leased.get(message_group, 0)
             if head == first and now == leased:
                 return choices[0]
             heappop(choices)
             if head >= 0:
-                heappush(choices, (now, head, lane))
+                heappush(choices, (now, head, message_group))
         return None
 
-    def _offer(self, level: int, lane: bytes, first: int) -> None:
-        heappush(self._choices[level], (self._leased.get(lane, 0), first, lane))
+    def _offer(self, level: int, message_group: bytes, first: int) -> None:
+        heappush(self._choices[level], (self._leased.get(message_group, 0), first, message_group))
         self._pushed += 1
 
 
-class _Line:
+class _GroupQueue:
     """The living messages of one group, in order. Those that are leased are at the front."""
 
-    __slots__ = ("firsts", "lane", "leased")
+    __slots__ = ("firsts", "leased", "message_group")
 
-    def __init__(self, lane: bytes) -> None:
-        self.lane = lane
+    def __init__(self, message_group: bytes) -> None:
+        self.message_group = message_group
         self.firsts: deque[Offset] = deque()
         self.leased = 0
 
 
-class Lines:
+class FifoOrder:
     """The order of a FIFO queue. Its runs are single messages."""
 
-    __slots__ = ("_heads", "_lines", "_pushed", "_runs")
+    __slots__ = ("_heads", "_pushed", "_queues", "_runs")
 
     def __init__(self, runs: Mapping[Offset, Run]) -> None:
         self._runs = runs
-        self._lines: dict[bytes, _Line] = {}
+        self._queues: dict[bytes, _GroupQueue] = {}
         self._heads: list[list[tuple[Offset, bytes]]] = [[] for _ in range(PRIORITIES)]
         self._pushed = 0
 
     def came(self, run: Run) -> None:
         assert run.length == 1, f"{run} stands in a line"
-        lane = run.lane or b""
-        line = self._lines.get(lane)
-        if line is None:
-            line = self._lines[lane] = _Line(lane)
-        run.lane = line.lane  # One name for all, not one each.
-        firsts = line.firsts
+        message_group = run.message_group or b""
+        queue = self._queues.get(message_group)
+        if queue is None:
+            queue = self._queues[message_group] = _GroupQueue(message_group)
+        run.message_group = queue.message_group  # One name for all, not one each.
+        firsts = queue.firsts
         if not firsts or firsts[-1] < run.first:
             firsts.append(run.first)
         else:  # Brought back from the dead.
             at = sum(1 for one in firsts if one < run.first)
             firsts.insert(at, run.first)
         if run.state is State.LEASED:
-            line.leased += 1
+            queue.leased += 1
         if firsts[0] == run.first:
-            self._offer(lane, line)
+            self._offer(message_group, queue)
 
     def readied(self, run: Run) -> None:
-        lane = run.lane or b""
-        line = self._lines[lane]
-        if line.firsts[0] == run.first:
-            self._offer(lane, line)
+        message_group = run.message_group or b""
+        queue = self._queues[message_group]
+        if queue.firsts[0] == run.first:
+            self._offer(message_group, queue)
 
     def leased(self, run: Run) -> None:
-        self._lines[run.lane or b""].leased += 1
+        self._queues[run.message_group or b""].leased += 1
 
     def returned(self, run: Run) -> None:
-        lane = run.lane or b""
-        line = self._lines[lane]
-        line.leased -= 1
-        self._offer(lane, line)
+        message_group = run.message_group or b""
+        queue = self._queues[message_group]
+        queue.leased -= 1
+        self._offer(message_group, queue)
 
     def left(self, run: Run) -> None:
-        lane = run.lane or b""
-        line = self._lines[lane]
-        line.firsts.remove(run.first)
-        if line.firsts:
-            self._offer(lane, line)
+        message_group = run.message_group or b""
+        queue = self._queues[message_group]
+        queue.firsts.remove(run.first)
+        if queue.firsts:
+            self._offer(message_group, queue)
         else:
-            del self._lines[lane]
+            del self._queues[message_group]
 
     def was_split(self, run: Run, rest: Run) -> None:  # noqa: ARG002
         raise AssertionError(f"{run} stood in a line")
 
     def is_held(self, run: Run) -> bool:
-        return self._lines[run.lane or b""].leased > 0
+        return self._queues[run.message_group or b""].leased > 0
 
     def levels(self, cursor: Offset | None) -> list[int]:
         assert cursor is None, "a FIFO queue has looked at all its messages"
@@ -302,42 +302,42 @@ class Lines:
         messages_max: int,
         cursor: Offset | None,  # noqa: ARG002
     ) -> list[Run] | None:
-        lane = self._next(level)
-        if lane is None:
+        message_group = self._next(level)
+        if message_group is None:
             return []
         heappop(self._heads[level])
         taken: list[Run] = []
-        for first in self._lines[lane].firsts:
+        for first in self._queues[message_group].firsts:
             run = self._runs[first]
             if run.state is not State.READY or len(taken) == messages_max:
                 break
             taken.append(run)
         return taken
 
-    def _offer(self, lane: bytes, line: _Line) -> None:
+    def _offer(self, message_group: bytes, queue: _GroupQueue) -> None:
         self._pushed += 1
         if self._pushed > _SLACK + 4 * len(self._runs):
             self._pushed = 0
             self._heads = [[] for _ in range(PRIORITIES)]
-            for name, other in self._lines.items():
+            for name, other in self._queues.items():
                 self._push(name, other)
-        self._push(lane, line)
+        self._push(message_group, queue)
 
-    def _push(self, lane: bytes, line: _Line) -> None:
-        if line.leased == 0 and line.firsts:
-            head = self._runs[line.firsts[0]]
+    def _push(self, message_group: bytes, queue: _GroupQueue) -> None:
+        if queue.leased == 0 and queue.firsts:
+            head = self._runs[queue.firsts[0]]
             if head.state is State.READY:
-                heappush(self._heads[head.level], (head.first, lane))
+                heappush(self._heads[head.level], (head.first, message_group))
 
     def _next(self, level: int) -> bytes | None:
         heads = self._heads[level]
         while heads:
-            first, lane = heads[0]
-            line = self._lines.get(lane)
-            if line is not None and line.leased == 0 and line.firsts[0] == first:
+            first, message_group = heads[0]
+            queue = self._queues.get(message_group)
+            if queue is not None and queue.leased == 0 and queue.firsts[0] == first:
                 head = self._runs[first]
                 if head.state is State.READY and head.level == level:
-                    return lane
+                    return message_group
             heappop(heads)
         return None
 
@@ -363,7 +363,7 @@ class Turns:
 
 def make_order(runs: MutableMapping[Offset, Run], *, fifo: bool) -> Order:
     """The order of these runs, which are all there."""
-    order: Order = Lines(runs) if fifo else Loose(runs)
+    order: Order = FifoOrder(runs) if fifo else UnorderedTurns(runs)
     for run in runs.values():
         if run.state is not State.DEAD:
             order.came(run)

@@ -52,7 +52,7 @@ from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkR
 DELIVERIES_REASON = "too many deliveries"
 
 
-class Work:
+class WorkGroup:
     """`end` is the partition's next offset, asked for when needed."""
 
     def __init__(
@@ -245,9 +245,9 @@ class Work:
         for run in runs:
             if self.is_waiting(run.first):
                 self.add((run,), ())
-            elif run.lane is not None and self.run_at(run.first) is not None:
+            elif run.message_group is not None and self.run_at(run.first) is not None:
                 for one in self._cut_out(run.first, run.end):
-                    self._change_line(one, run.lane)
+                    self._change_message_group(one, run.message_group)
         self.recalled = self._first_untold(end)
         return True
 
@@ -258,20 +258,20 @@ class Work:
         for run in self.runs_from(offset):
             if run.first >= found:
                 break
-            if not run.lane:
+            if not run.message_group:
                 return max(run.first, offset)
         return found
 
-    def _change_line(self, run: Run, lane: bytes) -> None:
+    def _change_message_group(self, run: Run, message_group: bytes) -> None:
         """It was looked at when it did not matter in which line it stands; whoever has it keeps it,
         and holds up those behind it."""
-        if run.lane == lane or run.state is State.DEAD:
-            run.lane = lane
+        if run.message_group == message_group or run.state is State.DEAD:
+            run.message_group = message_group
             return
         if run.state is State.LEASED:
             self._order.returned(run)
         self._order.left(run)
-        run.lane = lane
+        run.message_group = message_group
         self._order.came(run)
 
     def drop_oldest(self, living_max: int) -> None:
@@ -357,7 +357,7 @@ class Work:
 
     def _pick(self, offsets: Iterable[Offset]) -> Iterator[Run]:
         """These messages, those that nobody has and that no line holds back."""
-        lanes: set[bytes | None] = set()
+        message_groups: set[bytes | None] = set()
         for offset in offsets:
             run = self.run_at(offset)
             if run is None and self.is_waiting(offset):
@@ -366,9 +366,9 @@ class Work:
                 self._put(run, ordered=False)
             elif run is None or run.state not in WAITING:
                 continue
-            if run.lane not in lanes and self._order.is_held(run):
+            if run.message_group not in message_groups and self._order.is_held(run):
                 continue
-            lanes.add(run.lane)
+            message_groups.add(run.message_group)
             yield from self._cut_out(offset, Offset(offset + 1))
 
     def _choose(self, room: int, now_ms: int) -> Iterator[Run]:
@@ -494,7 +494,7 @@ class Work:
 
     # Covering.
 
-    def cover(
+    def ack_cumulatively(
         self,
         first: Offset,
         end: Offset,
@@ -543,7 +543,7 @@ class Work:
 
     # What people do.
 
-    def bury(self, offsets: Iterable[Offset], *, discarded: bool) -> int:
+    def remove_dead(self, offsets: Iterable[Offset], *, discarded: bool) -> int:
         """Dead messages have been moved away, or are not wanted; how many that were."""
         count = 0
         for offset in offsets:
@@ -558,7 +558,7 @@ class Work:
             self.tally.moved += count
         return count
 
-    def revive(self, offsets: Iterable[Offset]) -> int:
+    def requeue_dead(self, offsets: Iterable[Offset]) -> int:
         """Deliver dead messages anew, as if for the first time; none named: all."""
         chosen = list(offsets) or [offset for offset, *_ in self.dead_offsets(self.dead)]
         count = 0
@@ -659,7 +659,9 @@ class Work:
         )
 
     @classmethod
-    def restore(cls, record: WorkRecord, queue: QueueRules, end: Callable[[], Offset]) -> "Work":
+    def restore(
+        cls, record: WorkRecord, queue: QueueRules, end: Callable[[], Offset]
+    ) -> "WorkGroup":
         """A work group out of a snapshot."""
         work = cls(end(), record.rules, queue, end)
         work.opened = record.opened

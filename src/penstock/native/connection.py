@@ -28,7 +28,7 @@ from penstock.wire.failures import describe_error
 from penstock.wire.frames import Kind, greet, write_prefix
 from penstock.wire.group_requests import JoinGroup, SyncGroup
 from penstock.wire.read_requests import Fetch
-from penstock.wire.requests import Request, Take
+from penstock.wire.requests import ReceiveRequest, Request
 from penstock.wire.stream import Frame, FrameStream
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.native")
 
-WAITING = (Fetch, JoinGroup, SyncGroup, Take)
+WAITING = (Fetch, JoinGroup, SyncGroup, ReceiveRequest)
 """Requests that may wait for something to happen: they end when the node stops."""
 
 

@@ -10,7 +10,13 @@ from penstock.engine.delivery.service import EARLIEST
 from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.machines.catalog import Topic
 from penstock.native.context import Context, Handlers, Reply
-from penstock.wire.cover_requests import AskStanding, BeginWork, Cover, Covered, Standing
+from penstock.wire.cumulative_ack_requests import (
+    AskStanding,
+    BeginWork,
+    CumulativeAck,
+    CumulativeAckResult,
+    Standing,
+)
 from penstock.wire.requests import Done
 
 DEAD_LETTERS = "share.dead.letter.policy"
@@ -39,7 +45,9 @@ async def answer_standing(context: Context, request: AskStanding, _payload: memo
     return Standing(*found), b""
 
 
-async def answer_cover(context: Context, request: Cover, _payload: memoryview) -> Reply:
+async def answer_cumulative_ack(
+    context: Context, request: CumulativeAck, _payload: memoryview
+) -> Reply:
     """A range is done, but for the dead."""
     topic = _checked(context.topic(request.topic_id), request.index)
     reply = await covering.cover(
@@ -56,7 +64,7 @@ async def answer_cover(context: Context, request: Cover, _payload: memoryview) -
         stream=request.stream,
         batch=request.batch,
     )
-    return Covered(reply.count, reply.upto), b""
+    return CumulativeAckResult(reply.count, reply.upto), b""
 
 
 def _checked(topic: Topic, index: int) -> Topic:
@@ -70,5 +78,5 @@ def _checked(topic: Topic, index: int) -> Topic:
 COVER_HANDLERS: Handlers = {
     AskStanding: answer_standing,
     BeginWork: answer_begin,
-    Cover: answer_cover,
+    CumulativeAck: answer_cumulative_ack,
 }

@@ -25,7 +25,7 @@ from penstock.engine.delivery.stored_batches import SMALL_SHARE, Piece, Range
 from penstock.machines.catalog import Topic
 from penstock.native.context import Buffer, Context
 from penstock.wire.leadership_mark import UNKNOWN, led_mark
-from penstock.wire.requests import Take, Taken, TakenPart
+from penstock.wire.requests import ReceivedPart, ReceiveRequest, ReceiveResponse
 
 TAKE_WAIT_MS_MAX: Final = 60_000
 MARKS_KEPT_MAX: Final = 256
@@ -42,7 +42,7 @@ class ReceiveService:
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are sent in parts; the last used ones last."""
 
-    async def take(self, request: Take, address: str) -> tuple[Taken, Buffer]:
+    async def take(self, request: ReceiveRequest, address: str) -> tuple[ReceiveResponse, Buffer]:
         """Lease messages; waits for some if there are none. `address` is the client's."""
         receiver = receiver_name("native", address, request.receiver)
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
@@ -69,7 +69,7 @@ class ReceiveService:
 
     def _taken(
         self, topic: Topic, leases: Sequence[PartitionLease], moved: bool
-    ) -> tuple[Taken, Buffer]:
+    ) -> tuple[ReceiveResponse, Buffer]:
         try:
             payloads = [self._pack(lease) for lease in leases]
         except BaseException:
@@ -78,9 +78,9 @@ class ReceiveService:
         parts = tuple(map(_part, leases, map(len, payloads)))
         self._context.flow.delivered(topic.name, sum(lease.messages for lease in leases))
         payload = payloads[0] if len(payloads) == 1 else b"".join(payloads)
-        return Taken(parts, self._clock.wall_ms(), moved), payload
+        return ReceiveResponse(parts, self._clock.wall_ms(), moved), payload
 
-    def give_back(self, request: Take, taken: Taken) -> None:
+    def give_back(self, request: ReceiveRequest, taken: ReceiveResponse) -> None:
         """The answer reached no client."""
         topic = self._context.engine.topics.catalog.topic_by_id(TopicId(request.topic_id))
         if topic is None or not taken.parts:
@@ -131,9 +131,9 @@ class ReceiveService:
         return _rebuild(self._delivery.read_at_leader(lease.topic, lease.index, ranges))
 
 
-def _part(lease: PartitionLease, size: int) -> TakenPart:
+def _part(lease: PartitionLease, size: int) -> ReceivedPart:
     plain = tuple((run.first, run.end, run.deliveries, run.first_ms) for run in lease.runs)
-    return TakenPart(lease.index, lease.epoch, lease.until_ms, plain, size)
+    return ReceivedPart(lease.index, lease.epoch, lease.until_ms, plain, size)
 
 
 def _rebuild(messages: Sequence[Message]) -> Buffer:

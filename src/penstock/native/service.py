@@ -21,7 +21,7 @@ from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.receive import ReceiveService
 from penstock.native.topics import TOPIC_HANDLERS
 from penstock.native.traces import TRACE_HANDLERS
-from penstock.wire.requests import Answer, Request, Take, Taken
+from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
     **COVER_HANDLERS,
@@ -50,7 +50,7 @@ class Service:
     async def answer(self, request: Request, payload: Buffer = b"", *, address: str = "") -> Reply:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.
         `address` is the client's, if it has one."""
-        if type(request) is Take:
+        if type(request) is ReceiveRequest:
             return await self._receiving.take(request, address)
         handler = HANDLERS.get(type(request))
         if handler is None:
@@ -69,5 +69,5 @@ class Service:
 
     def undo(self, request: Request, answer: Answer) -> None:
         """The answer did not reach the client: what it leased is given back."""
-        if isinstance(request, Take) and isinstance(answer, Taken):
+        if isinstance(request, ReceiveRequest) and isinstance(answer, ReceiveResponse):
             self._receiving.give_back(request, answer)

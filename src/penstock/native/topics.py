@@ -126,7 +126,7 @@ def describe(engine: Engine, topic: Topic) -> TopicInfo:
         is_queue=topic.settings.queue.is_queue,
         fifo=rules.fifo,
         remembers_ids=rules.deduplication is not Deduplication.OFF,
-        reads_headers=rules.cards,
+        reads_headers=rules.delivery_headers,
         batch_bytes_max=topic.settings.message_bytes_max,
         configs=dict(topic.configs),
         created_ms=topic.created_ms,

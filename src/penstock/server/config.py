@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.core.alert_levels import Levels
 from penstock.core.limits import (
-    DIARY_BYTES_MAX,
+    DELIVERY_HISTORY_BYTES_MAX,
     GIB,
     GROUP_INITIAL_DELAY_MS,
     GROUP_MEMBERS_MAX,
@@ -231,9 +231,9 @@ class Storage(Section):
         notation.size(64 * KIB, 64 * GIB),
         "How much of a shard's indexes is kept in memory.",
     )
-    diary_bytes: int = setting(
+    history_bytes: int = setting(
         "diary",
-        DIARY_BYTES_MAX,
+        DELIVERY_HISTORY_BYTES_MAX,
         notation.size(128 * KIB, 64 * GIB),
         "How much of what happened to a shard's messages is kept in memory, for `penstock trace`.",
     )

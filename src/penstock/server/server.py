@@ -486,7 +486,7 @@ def node_settings(config: Config) -> NodeSettings:
             ballast_bytes=storage.ballast_bytes,
             index_cache_bytes=storage.index_cache_bytes,
         ),
-        diary_bytes=storage.diary_bytes,
+        history_bytes=storage.history_bytes,
         engine=EngineSettings(
             default_partitions=config.topics.partitions_default,
             auto_create_topics=config.topics.auto_create,

@@ -29,11 +29,11 @@ from penstock.sqs.queue_profiles import QueueProfile
 from penstock.sqs.receive_attempts import ReceiveAttempts
 
 PROTOCOL: Final = "sqs"
-LANES_MAX: Final = 1_024
+PROFILES_MAX: Final = 1_024
 AGAIN: Final = Answer()
 """Told instead of an answer: what was begun without a task takes one after all."""
 
-Told = Callable[[Answer | SqsError | PenstockError | None], bool]
+OnDone = Callable[[Answer | SqsError | PenstockError | None], bool]
 """Called with what is to be answered; says whether anybody is there to hear it."""
 
 
@@ -69,7 +69,7 @@ class Context:
         self.attempts = ReceiveAttempts(engine.topics.clock)
         self.flow = engine.topics.traffic.of(PROTOCOL)
         self.small = SmallRequests(engine.delivery, PROTOCOL)
-        self._lanes: dict[str, QueueProfile] = {}
+        self._profiles: dict[str, QueueProfile] = {}
         self.changing = asyncio.Lock()
         """Held while a queue's attributes or tags are read, changed and written back."""
 
@@ -85,14 +85,17 @@ class Context:
             raise QueueDoesNotExist
         return topic
 
-    def lane(self, url: str | None) -> QueueProfile:
+    def profile(self, url: str | None) -> QueueProfile:
         """The same, as senders and receivers see it."""
-        lane = self._lanes.get(url) if url else None
-        if lane is not None and self.engine.topics.catalog.topic(lane.topic.name) is lane.topic:
-            return lane
+        profile = self._profiles.get(url) if url else None
+        if (
+            profile is not None
+            and self.engine.topics.catalog.topic(profile.topic.name) is profile.topic
+        ):
+            return profile
         topic = self.queue(url)
         assert url, "a queue without a URL was found"
-        if len(self._lanes) >= LANES_MAX:
-            self._lanes.clear()
-        lane = self._lanes[url] = QueueProfile(topic)
-        return lane
+        if len(self._profiles) >= PROFILES_MAX:
+            self._profiles.clear()
+        profile = self._profiles[url] = QueueProfile(topic)
+        return profile

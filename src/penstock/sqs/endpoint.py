@@ -8,7 +8,8 @@ as on the other ports. `verify` is where a check will go; it sees a request befo
 raises what is to be answered.
 
 The endpoint is there before the node is, and answers "not now" until it is given a service. When
-the broker is about to stop, those who wait for messages are told that there are none (`hurry`).
+the broker is about to stop, those who wait for messages are told that there are none
+(`cancel_long_polls`).
 """
 
 import asyncio
@@ -59,7 +60,7 @@ from penstock.sqs.query_protocol import (
 )
 from penstock.sqs.reply import Reply, RequestIds
 from penstock.sqs.requests import ReceiveMessage, Request
-from penstock.sqs.service import ACTIONS, AGAIN, BRIEF, Call, Told
+from penstock.sqs.service import ACTIONS, AGAIN, BRIEF, Call, OnDone
 
 FORM = b"application/x-www-form-urlencoded"
 CALLS_REMEMBERED_MAX = 1_024
@@ -99,7 +100,7 @@ class Actions(Protocol):
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         """Carry out an action; None if there is nothing to answer."""
 
-    def begin(self, action: str, request: Request, call: Call | None, told: Told) -> bool:
+    def begin(self, action: str, request: Request, call: Call | None, on_done: OnDone) -> bool:
         """Carry out an action without a task; False if that cannot be, and nothing is done."""
 
 
@@ -123,7 +124,7 @@ class Endpoint:
         self._calls: dict[tuple[bytes, bytes, bytes, bytes, bytes], Call] = {}
         self._hosts_known: set[bytes] = set()
         self._receiving: set[asyncio.Task[object]] = set()
-        self._hurried: set[asyncio.Task[object]] = set()
+        self._cancelled: set[asyncio.Task[object]] = set()
 
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
         """Whether a request is SQS's, by its head alone."""
@@ -151,9 +152,9 @@ class Endpoint:
             if host not in self._hosts_known:
                 self._know_host(host)
             request = read(body)
-            told = partial(self._finish, name, headers, began, done)
+            on_done = partial(self._finish, name, headers, began, done)
             call = self._call(headers, header_scope(headers), b"/") if asks_who else None
-            return service.begin(name, request, call, told)
+            return service.begin(name, request, call, on_done)
         except (SqsError, PenstockError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         except Exception:
@@ -237,9 +238,9 @@ class Endpoint:
         """The reply to a request that is not to be carried out."""
         return self._write_error(_REFUSALS[status](message), headers, self._ids.take())
 
-    def hurry(self) -> None:
+    def cancel_long_polls(self) -> None:
         """End the receives that are under way: they have come to wait by now."""
-        self._hurried |= self._receiving
+        self._cancelled |= self._receiving
         for task in self._receiving:
             task.cancel()
 
@@ -254,12 +255,12 @@ class Endpoint:
         try:
             return await service.call(name, request, call)
         except asyncio.CancelledError:
-            if task not in self._hurried or task.uncancel() > 0:
+            if task not in self._cancelled or task.uncancel() > 0:
                 raise
             return MessagesReceived()
         finally:
             self._receiving.discard(task)
-            self._hurried.discard(task)
+            self._cancelled.discard(task)
 
     def _know_host(self, host: bytes) -> None:
         """Refuse what cannot be a host's name or address."""

@@ -25,7 +25,7 @@ from hashlib import md5
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.decoders import json_decoder
 from penstock.core.message import Header
 from penstock.sqs.errors import FORBIDDEN_CHARACTERS, InvalidParameterValue, UnsupportedOperation
@@ -41,10 +41,10 @@ TRACE_HEADER = "AWSTraceHeader"
 
 _TYPES = ("String", "Number", "Binary")
 _GIVEN_AS_ATTRIBUTES = frozenset({
-    card.PRIORITY,
-    card.TTL,
-    card.DELIVER_AT,
-    card.EXPIRE_AT,
+    delivery_headers.PRIORITY,
+    delivery_headers.TTL,
+    delivery_headers.DELIVER_AT,
+    delivery_headers.EXPIRE_AT,
 })  # fmt: skip
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMBER_MAX = 1e126
@@ -124,7 +124,7 @@ def check_name(name: str) -> None:
             "You can't use message attribute names with successive '.' characters."
         )
     if lower == TYPES_HEADER or (
-        lower.startswith(card.PREFIX) and name not in _GIVEN_AS_ATTRIBUTES
+        lower.startswith(delivery_headers.PREFIX) and name not in _GIVEN_AS_ATTRIBUTES
     ):
         raise InvalidParameterValue(
             f"You can't use the message attribute name '{name}': it is reserved for internal use."
@@ -239,7 +239,7 @@ def header_attributes(
     for name, value in headers:
         if name == TYPES_HEADER:
             types = _read_types(value)
-        elif not name.startswith(card.PREFIX) and wanted.includes(name):
+        elif not name.startswith(delivery_headers.PREFIX) and wanted.includes(name):
             chosen[name] = value or b""
     if TRACE_HEADER in chosen and TRACE_HEADER not in types:
         del chosen[TRACE_HEADER]  # It is the system attribute of this name.

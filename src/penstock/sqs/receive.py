@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from hashlib import md5
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import PenstockError
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
@@ -26,7 +26,7 @@ from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import MessagesReceived, ReceivedMessage
 from penstock.sqs.attributes import ATTRIBUTE_NAMES
-from penstock.sqs.context import AGAIN, Call, Context, Told
+from penstock.sqs.context import AGAIN, Call, Context, OnDone
 from penstock.sqs.errors import InternalFailure, InvalidAttributeName, OverLimit, invalid_value
 from penstock.sqs.message_attributes import (
     NO_ATTRIBUTES,
@@ -101,44 +101,44 @@ async def receive_message(
 
 
 def begin_receive_message(
-    context: Context, request: ReceiveMessage, call: Call, told: Told
+    context: Context, request: ReceiveMessage, call: Call, on_done: OnDone
 ) -> bool:
-    """The same, coalesced with other receives, if messages seem to be ready; `told` is called when
-    they are leased. If there are none after all, it gets `AGAIN`: `receive_message` waits, and
+    """The same, coalesced with other receives, if messages seem to be ready; `on_done` is called
+    when they are leased. If there are none after all, it gets `AGAIN`: `receive_message` waits, and
     knows the errors. What was leased for a client that has gone is given back."""
-    lane = context.lane(request.queue_url)
-    topic = lane.topic
-    if not lane.shares or request.receive_request_attempt_id is not None:
+    profile = context.profile(request.queue_url)
+    topic = profile.topic
+    if not profile.shares or request.receive_request_attempt_id is not None:
         return False
     messages_max, lease_ms, _ = _check(request, topic)
     return context.small.begin_receive(
         topic,
         Wanted(messages_max, lease_ms, call.receiver),
-        partial(_tell_received, context, lane, call.region, _wanted(request), told),
-        lane.message_bytes,
+        partial(_tell_received, context, profile, call.region, _wanted(request), on_done),
+        profile.message_bytes,
     )
 
 
 def _tell_received(
     context: Context,
-    lane: QueueProfile,
+    profile: QueueProfile,
     region: str,
     wants: tuple[frozenset[str], WantedAttributes],
-    told: Told,
+    on_done: OnDone,
     deliveries: Sequence[Delivery] | PenstockError,
 ) -> None:
     if isinstance(deliveries, PenstockError) or not deliveries:
-        told(AGAIN)
+        on_done(AGAIN)
         return
-    topic = lane.topic
+    topic = profile.topic
     try:
         answer = _show_all(context, topic, deliveries, *wants, region)
     except Exception:
         logger.exception("messages of %s could not be shown", topic.name)
-        told(InternalFailure("This is a bug of Penstock; the broker's log tells more."))
+        on_done(InternalFailure("This is a bug of Penstock; the broker's log tells more."))
         return
-    lane.message_bytes = OVERHEAD_BYTES + len(deliveries[0].message.value or b"")
-    if told(answer):
+    profile.message_bytes = OVERHEAD_BYTES + len(deliveries[0].message.value or b"")
+    if on_done(answer):
         context.flow.delivered(topic.name, len(deliveries))
     else:
         context.delivery.give_back(one.receipt.leased for one in deliveries)
@@ -280,7 +280,7 @@ def show_message(
         attributes |= header_attributes(message.headers, wanted)
         if not fifo and message.key is not None and wanted.includes(KEY_ATTRIBUTE):
             attributes[KEY_ATTRIBUTE] = attribute_value(message.key)
-    moved_id = message.header(card.MESSAGE_ID) if message.headers else None
+    moved_id = message.header(delivery_headers.MESSAGE_ID) if message.headers else None
     return ReceivedMessage(
         message_id=moved_id.decode("ascii", "replace")
         if moved_id
@@ -312,23 +312,25 @@ def show_system(
     """The system attributes of a message that are wanted and that it has."""
     message = delivery.message
     headers = dict(message.headers)
-    received = delivery.deliveries + read_number(headers.get(card.DEAD_DELIVERIES), 0)
-    first_ms = read_number(headers.get(card.DEAD_FIRST_MS), delivery.first_received_ms)
+    received = delivery.deliveries + read_number(headers.get(delivery_headers.DEAD_DELIVERIES), 0)
+    first_ms = read_number(headers.get(delivery_headers.DEAD_FIRST_MS), delivery.first_received_ms)
     shown = {
         "SenderId": ACCOUNT,
-        "SentTimestamp": str(read_number(headers.get(card.SENT_MS), message.timestamp_ms)),
+        "SentTimestamp": str(
+            read_number(headers.get(delivery_headers.SENT_MS), message.timestamp_ms)
+        ),
         "ApproximateReceiveCount": str(received),
         "ApproximateFirstReceiveTimestamp": str(first_ms),
     }
-    group = headers.get(card.GROUP) or (message.key if fifo else None)
+    group = headers.get(delivery_headers.GROUP) or (message.key if fifo else None)
     if group:
         shown["MessageGroupId"] = _show_bytes(group)
     if fifo:
         shown["SequenceNumber"] = sequence_number(message.offset)
-    deduplication_id = headers.get(card.DEDUP_ID)
+    deduplication_id = headers.get(delivery_headers.DEDUP_ID)
     if deduplication_id:
         shown["MessageDeduplicationId"] = _show_bytes(deduplication_id)
-    dead_topic = headers.get(card.DEAD_TOPIC)
+    dead_topic = headers.get(delivery_headers.DEAD_TOPIC)
     if dead_topic:
         shown["DeadLetterQueueSourceArn"] = queue_arn(region, _show_bytes(dead_topic))
     trace = _trace_header(message)

@@ -18,7 +18,7 @@ from hashlib import md5, sha256
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import PenstockError
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_id import message_id
@@ -28,7 +28,7 @@ from penstock.engine.delivery.requests import Sent
 from penstock.machines.catalog import Topic
 from penstock.sqs.answers import BatchSent, MessageOfBatchSent, MessageSent, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import PROTOCOL, Call, Context, Told
+from penstock.sqs.context import PROTOCOL, Call, Context, OnDone
 from penstock.sqs.errors import (
     BatchRequestTooLong,
     InvalidMessageContents,
@@ -70,45 +70,45 @@ async def send_message(context: Context, request: SendMessage, _: Call) -> Messa
     return _sent_alone(topic, built, sent)
 
 
-def begin_send_message(context: Context, request: SendMessage, _: object, told: Told) -> bool:
-    """The same, together with what others send in this moment; `told` is called when it is stored.
-    False: it must be sent alone."""
-    lane = context.lane(request.queue_url)
-    built = _build_plain(request, lane) if lane.plain else None
-    if built is not None and lane.one_place and lane.joins:
-        size, room = built.size + OVERHEAD_BYTES, lane.room
+def begin_send_message(context: Context, request: SendMessage, _: object, on_done: OnDone) -> bool:
+    """The same, together with what others send in this moment; `on_done` is called when it is
+    stored. False: it must be sent alone."""
+    profile = context.profile(request.queue_url)
+    built = _build_plain(request, profile) if profile.plain else None
+    if built is not None and profile.one_place and profile.joins:
+        size, room = built.size + OVERHEAD_BYTES, profile.room
         if size > room:
             return False
-        tell = partial(_tell_plain, told, lane.topic, built)
-        context.small.sends.add(lane.topic, 0, (built.message,), tell, size=size, room=room)
+        tell = partial(_tell_plain, on_done, profile.topic, built)
+        context.small.sends.add(profile.topic, 0, (built.message,), tell, size=size, room=room)
         return True
     if built is None:
         _, built = _one_message(context, request)
-    index = 0 if lane.one_place else context.delivery.place(lane.topic, built.message)
-    tell = partial(_tell_alone, told, lane.topic, built)
-    return _send_with_others(context, lane, index, (built.message,), tell)
+    index = 0 if profile.one_place else context.delivery.place(profile.topic, built.message)
+    tell = partial(_tell_alone, on_done, profile.topic, built)
+    return _send_with_others(context, profile, index, (built.message,), tell)
 
 
 def _tell_plain(
-    told: Told, topic: Topic, built: "BuiltMessage", sent: Sequence[Sent] | PenstockError
+    on_done: OnDone, topic: Topic, built: "BuiltMessage", sent: Sequence[Sent] | PenstockError
 ) -> None:
     if isinstance(sent, PenstockError):
-        told(sent)
+        on_done(sent)
     else:
         named = message_id(topic.topic_id, 0, sent[0].offset)
-        told(MessageSent(md5_of_message_body=built.body_digest, message_id=named))
+        on_done(MessageSent(md5_of_message_body=built.body_digest, message_id=named))
 
 
 def _tell_alone(
-    told: Told, topic: Topic, built: "BuiltMessage", sent: Sequence[Sent] | PenstockError
+    on_done: OnDone, topic: Topic, built: "BuiltMessage", sent: Sequence[Sent] | PenstockError
 ) -> None:
-    told(sent if isinstance(sent, PenstockError) else _sent_alone(topic, built, sent[0]))
+    on_done(sent if isinstance(sent, PenstockError) else _sent_alone(topic, built, sent[0]))
 
 
 async def send_message_batch(context: Context, request: SendMessageBatch, _: Call) -> BatchSent:
     """Send several messages."""
-    lane = context.lane(request.queue_url)
-    topic, outgoing, failed = _several_messages(lane, request)
+    profile = context.profile(request.queue_url)
+    topic, outgoing, failed = _several_messages(profile, request)
     if not outgoing:
         return BatchSent(failed=failed)
     messages = [built.message for _, built in outgoing]
@@ -117,30 +117,30 @@ async def send_message_batch(context: Context, request: SendMessageBatch, _: Cal
 
 
 def begin_send_message_batch(
-    context: Context, request: SendMessageBatch, _: object, told: Told
+    context: Context, request: SendMessageBatch, _: object, on_done: OnDone
 ) -> bool:
     """The same, together with what others send in this moment. False: it must be sent alone."""
-    lane = context.lane(request.queue_url)
-    topic, outgoing, failed = _several_messages(lane, request)
-    if not outgoing or not lane.one_place:
+    profile = context.profile(request.queue_url)
+    topic, outgoing, failed = _several_messages(profile, request)
+    if not outgoing or not profile.one_place:
         return False
 
     def tell(sent: Sequence[Sent] | PenstockError) -> None:
         if isinstance(sent, PenstockError):
-            told(sent)
+            on_done(sent)
         else:
-            told(_sent_together(topic, outgoing, failed, sent))
+            on_done(_sent_together(topic, outgoing, failed, sent))
 
     messages = [built.message for _, built in outgoing]
-    return _send_with_others(context, lane, 0, messages, tell)
+    return _send_with_others(context, profile, 0, messages, tell)
 
 
 def _send_with_others(
     context: Context,
-    lane: QueueProfile,
+    profile: QueueProfile,
     index: int,
     messages: Sequence[NewMessage],
-    told: Callable[[Sequence[Sent] | PenstockError], None],
+    on_done: Callable[[Sequence[Sent] | PenstockError], None],
 ) -> bool:
     """Not what is large, nor what a queue lets in or not depending on what was let in before."""
     size = OVERHEAD_BYTES * len(messages)
@@ -153,9 +153,9 @@ def _send_with_others(
                 4 * len(name) + len(value or b"") + OVERHEAD_BYTES
                 for name, value in message.headers
             )
-    if size > lane.room or not lane.joins:
+    if size > profile.room or not profile.joins:
         return False
-    context.small.sends.add(lane.topic, index, messages, told, size=size, room=lane.room)
+    context.small.sends.add(profile.topic, index, messages, on_done, size=size, room=profile.room)
     return True
 
 
@@ -168,10 +168,10 @@ def _one_message(context: Context, request: SendMessage) -> tuple[Topic, "BuiltM
 
 
 def _several_messages(
-    lane: QueueProfile, request: SendMessageBatch
+    profile: QueueProfile, request: SendMessageBatch
 ) -> tuple[Topic, list[tuple[str, "BuiltMessage"]], list[Refusal]]:
     """The queue, the messages that can be sent, by their names, and why the others cannot."""
-    topic = lane.topic
+    topic = profile.topic
     queue = topic.settings.queue
     entries = check_entries(request.entries, "SendMessageBatch")
     if queue.fifo:
@@ -180,10 +180,10 @@ def _several_messages(
     outgoing: list[tuple[str, BuiltMessage]] = []
     failed: list[Refusal] = []
     size = 0
-    plain = lane.plain
+    plain = profile.plain
     for name, entry in entries:
         try:
-            built = _build_plain(entry, lane) if plain else None
+            built = _build_plain(entry, profile) if plain else None
             if built is None:
                 built = build_message(entry, queue)
         except SqsError as error:
@@ -252,7 +252,7 @@ class BuiltMessage(msgspec.Struct, frozen=True, gc=False):
     system_attributes_digest: str | None = None
 
 
-def _build_plain(outgoing: OutgoingMessage, lane: QueueProfile) -> BuiltMessage | None:
+def _build_plain(outgoing: OutgoingMessage, profile: QueueProfile) -> BuiltMessage | None:
     """The record of a message that is nothing but a body, for a queue that wants no more; None if
     it is another one, or cannot be sent."""
     text = outgoing.message_body
@@ -266,7 +266,7 @@ def _build_plain(outgoing: OutgoingMessage, lane: QueueProfile) -> BuiltMessage 
     ):
         return None
     body = encode_text(text)
-    if body is None or len(body) > lane.body_bytes_max:
+    if body is None or len(body) > profile.body_bytes_max:
         return None
     digest = md5(body, usedforsecurity=False).hexdigest()
     return BuiltMessage(NewMessage(body), len(body), digest)
@@ -318,7 +318,7 @@ def _add_group(
     check_id(group, _GROUP)
     if queue.fifo:
         return group.encode()
-    headers.append((card.GROUP, group.encode()))
+    headers.append((delivery_headers.GROUP, group.encode()))
     return None
 
 
@@ -331,9 +331,9 @@ def _add_deduplication_id(
         if rule is Deduplication.OFF:
             raise invalid_value(given, _DEDUPLICATION, _NOT_FOR_THIS_KIND)
         check_id(given, _DEDUPLICATION)
-        headers.append((card.DEDUP_ID, given.encode()))
+        headers.append((delivery_headers.DEDUP_ID, given.encode()))
     elif rule is Deduplication.CONTENT:
-        headers.append((card.DEDUP_ID, sha256(body).hexdigest().encode()))
+        headers.append((delivery_headers.DEDUP_ID, sha256(body).hexdigest().encode()))
     elif rule is Deduplication.ID and queue.fifo:
         raise InvalidParameterValue(_NO_DEDUPLICATION_ID)
 
@@ -348,13 +348,13 @@ def _add_delay(headers: list[Header], seconds: int, queue: QueueSettings) -> Non
         return
     if queue.fifo:
         raise invalid_value(seconds, "DelaySeconds", _NOT_FOR_THIS_KIND)
-    if not rules.cards:
+    if not rules.delivery_headers:
         raise invalid_value(
             seconds,
             "DelaySeconds",
             "This topic does not read what messages say; set its config queue.message.headers.",
         )
-    headers.append((card.DELAY, b"%d" % (seconds * 1_000)))
+    headers.append((delivery_headers.DELAY, b"%d" % (seconds * 1_000)))
 
 
 def _check_fifo_entry(entry: OutgoingMessage, queue: QueueSettings) -> None:

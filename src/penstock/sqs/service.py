@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from penstock.engine.engine import Engine
 from penstock.sqs import requests
 from penstock.sqs.answers import Answer
-from penstock.sqs.context import AGAIN, Call, Context, SqsSettings, Told
+from penstock.sqs.context import AGAIN, Call, Context, OnDone, SqsSettings
 from penstock.sqs.move_tasks import (
     cancel_message_move_task,
     list_message_move_tasks,
@@ -49,7 +49,7 @@ from penstock.sqs.settle import (
 )
 from penstock.sqs.tags import list_queue_tags, tag_queue, untag_queue
 
-__all__ = ["ACTIONS", "AGAIN", "BRIEF", "Action", "Call", "Service", "SqsSettings", "Told"]
+__all__ = ["ACTIONS", "AGAIN", "BRIEF", "Action", "Call", "Service", "SqsSettings", "OnDone"]
 
 
 class Action(NamedTuple):
@@ -94,7 +94,7 @@ ACTIONS: dict[str, Action] = {
 class Brief(NamedTuple):
     """A way to carry out an action without a task."""
 
-    begin: Callable[[Context, Any, Any, Told], bool]
+    begin: Callable[[Context, Any, Any, OnDone], bool]
     asks_who: bool = False
     """Whether it must know who asks; otherwise it is told None."""
 
@@ -119,8 +119,8 @@ class Service:
         """Carry out an action of `ACTIONS`; None if there is nothing to answer."""
         return await ACTIONS[action].answer(self._context, request, call)
 
-    def begin(self, action: str, request: Request, call: Call | None, told: Told) -> bool:
-        """Carry out an action that takes no task; `told` is called with what comes of it, later,
+    def begin(self, action: str, request: Request, call: Call | None, on_done: OnDone) -> bool:
+        """Carry out an action that takes no task; `on_done` is called with what comes of it, later,
         or with `AGAIN`. False: it takes one, and nothing has happened."""
         brief = BRIEF.get(action)
-        return brief is not None and brief.begin(self._context, request, call, told)
+        return brief is not None and brief.begin(self._context, request, call, on_done)

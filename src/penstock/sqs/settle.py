@@ -20,7 +20,7 @@ from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import BatchDone, BatchEntryDone, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
-from penstock.sqs.context import Call, Context, Told
+from penstock.sqs.context import Call, Context, OnDone
 from penstock.sqs.errors import (
     MessageNotInflight,
     MissingParameter,
@@ -52,16 +52,18 @@ async def delete_message(context: Context, request: DeleteMessage, _: Call) -> N
         raise error
 
 
-def begin_delete_message(context: Context, request: DeleteMessage, _: object, told: Told) -> bool:
-    """The same, together with what others delete in this moment; `told` is called when it is done.
-    False if it cannot be so."""
+def begin_delete_message(
+    context: Context, request: DeleteMessage, _: object, on_done: OnDone
+) -> bool:
+    """The same, together with what others delete in this moment; `on_done` is called when it is
+    done. False if it cannot be so."""
     topic, verdict = _one_deletion(context, request)
 
     def tell(outcomes: Sequence[Outcome] | PenstockError) -> None:
         if isinstance(outcomes, PenstockError):
-            told(outcomes)
+            on_done(outcomes)
         else:
-            told(_deletion_error(topic, outcomes[0], request.receipt_handle))
+            on_done(_deletion_error(topic, outcomes[0], request.receipt_handle))
 
     context.small.settlements.add(topic, 0, (verdict,), tell, size=1, room=JOINED_MAX)
     return True
@@ -76,7 +78,7 @@ async def delete_message_batch(context: Context, request: DeleteMessageBatch, _:
 
 
 def begin_delete_message_batch(
-    context: Context, request: DeleteMessageBatch, _: object, told: Told
+    context: Context, request: DeleteMessageBatch, _: object, on_done: OnDone
 ) -> bool:
     """The same, together with what others delete in this moment. False if it cannot be so."""
     topic, batch = _several_deletions(context, request)
@@ -85,10 +87,10 @@ def begin_delete_message_batch(
 
     def tell(outcomes: Sequence[Outcome] | PenstockError) -> None:
         if isinstance(outcomes, PenstockError):
-            told(outcomes)
+            on_done(outcomes)
         else:
             _close_deletions(topic, batch, outcomes)
-            told(batch.answer())
+            on_done(batch.answer())
 
     verdicts = batch.verdicts
     context.small.settlements.add(topic, 0, verdicts, tell, size=len(verdicts), room=JOINED_MAX)

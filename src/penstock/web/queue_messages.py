@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.message_states import LEASED
@@ -88,18 +88,21 @@ def new_message(outgoing: OutgoingMessage, *, fifo: bool) -> NewMessage:
     if group is not None and fifo and key is None:
         key, group = group.encode(), None
     numbers = (
-        ("priority", card.PRIORITY, outgoing.priority, PRIORITIES - 1),
-        ("delay_ms", card.DELAY, outgoing.delay_ms, _TIME_MS_MAX),
-        ("deliver_at_ms", card.DELIVER_AT, outgoing.deliver_at_ms, _TIME_MS_MAX),
-        ("ttl_ms", card.TTL, outgoing.ttl_ms, _TIME_MS_MAX),
-        ("expire_at_ms", card.EXPIRE_AT, outgoing.expire_at_ms, _TIME_MS_MAX),
+        ("priority", delivery_headers.PRIORITY, outgoing.priority, PRIORITIES - 1),
+        ("delay_ms", delivery_headers.DELAY, outgoing.delay_ms, _TIME_MS_MAX),
+        ("deliver_at_ms", delivery_headers.DELIVER_AT, outgoing.deliver_at_ms, _TIME_MS_MAX),
+        ("ttl_ms", delivery_headers.TTL, outgoing.ttl_ms, _TIME_MS_MAX),
+        ("expire_at_ms", delivery_headers.EXPIRE_AT, outgoing.expire_at_ms, _TIME_MS_MAX),
     )
     for name, header, number, most in numbers:
         if number is not None:
             if not 0 <= number <= most:
                 raise InvalidRequest(f"{name} = {number} must be from 0 to {most}")
             headers.append((header, str(number).encode()))
-    for header, text in ((card.GROUP, group), (card.DEDUP_ID, outgoing.deduplication_id)):
+    for header, text in (
+        (delivery_headers.GROUP, group),
+        (delivery_headers.DEDUP_ID, outgoing.deduplication_id),
+    ):
         if text is not None:
             headers.append((header, text.encode()))
     return NewMessage(data(outgoing.body), key, tuple(headers))

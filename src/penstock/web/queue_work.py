@@ -249,7 +249,7 @@ def _check_heard(topic: Topic, messages: Sequence[OutgoingMessage]) -> None:
             raise _deaf(topic, "priority", "queue.priority=strict")
         if one.deduplication_id is not None and rules.deduplication is Deduplication.OFF:
             raise _deaf(topic, "deduplication_id", "queue.deduplication=id")
-        if not rules.cards:
+        if not rules.delivery_headers:
             for name in one.timing:
                 raise _deaf(topic, name, "queue.message.headers=true")
             if one.message_group is not None and not (rules.fifo and one.key is None):

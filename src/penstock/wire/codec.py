@@ -10,7 +10,7 @@ import msgspec
 from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidFrame
 from penstock.wire import (
-    cover_requests,
+    cumulative_ack_requests,
     group_requests,
     publish_requests,
     read_requests,
@@ -26,7 +26,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 MODULES: Final = (
     words,
-    cover_requests,
+    cumulative_ack_requests,
     group_requests,
     publish_requests,
     read_requests,

@@ -171,7 +171,7 @@ class SentOnes(Answer, frozen=True, tag="send"):
 # Receiving.
 
 
-class Take(Request, frozen=True, tag="take"):
+class ReceiveRequest(Request, frozen=True, tag="take"):
     """Lease up to so many messages of the partitions the node leads; waits for some."""
 
     topic_id: bytes
@@ -187,7 +187,7 @@ class Take(Request, frozen=True, tag="take"):
     `led_mark`."""
 
 
-class TakenPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ReceivedPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What was leased of one partition; its batches are the next `bytes` of the payload. They may
     hold messages that are not in the runs: those are not leased."""
 
@@ -199,10 +199,10 @@ class TakenPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bytes: int
 
 
-class Taken(Answer, frozen=True, tag="take"):
+class ReceiveResponse(Answer, frozen=True, tag="take"):
     """Nothing, if nothing came in time."""
 
-    parts: tuple[TakenPart, ...]
+    parts: tuple[ReceivedPart, ...]
     now_ms: int = 0
     """The node's time: when a lease ends is to be seen relative to it."""
     moved: bool = False

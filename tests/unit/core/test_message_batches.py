@@ -10,7 +10,7 @@ from penstock.core.message_batches import (
     OpenBatch,
     build_messages,
     frame_records,
-    has_cards,
+    has_delivery_headers,
     iter_batches,
     new_marks,
     open_messages,
@@ -178,9 +178,9 @@ def test_half_a_character_is_no_name() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_that_may_have_cards_is_told_from_one_that_has_none(codec: int) -> None:
-    assert has_cards(pack([NewMessage(b"v", None, (("penstock-ttl-ms", b"9"),))], codec))
-    assert has_cards(pack(SHAPES, codec)) == (codec != 0)
-    assert has_cards(memoryview(pack(SHAPES, codec))) == (codec != 0)
+    assert has_delivery_headers(pack([NewMessage(b"v", None, (("penstock-ttl-ms", b"9"),))], codec))
+    assert has_delivery_headers(pack(SHAPES, codec)) == (codec != 0)
+    assert has_delivery_headers(memoryview(pack(SHAPES, codec))) == (codec != 0)
 
 
 def test_the_batches_of_a_read_are_told_apart() -> None:

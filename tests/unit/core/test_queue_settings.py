@@ -80,7 +80,7 @@ def test_what_is_set_is_found_in_the_rules_of_partitions() -> None:
         paused="true",
     )
     assert found.queue_rules == QueueRules(
-        cards=True,
+        delivery_headers=True,
         fifo=True,
         priorities=Priorities.WEIGHTED,
         delay_ms=1,
@@ -144,10 +144,10 @@ def test_moving_needs_a_place_to_move_to(policy: str, topic: str, comes_to: Dead
 @pytest.mark.parametrize("told", [{"priority": "strict"}, {"deduplication": "id"}])
 def test_what_headers_tell_implies_reading_them(told: dict[str, str]) -> None:
     found = queue(**told)
-    assert found.queue_rules.cards
+    assert found.queue_rules.delivery_headers
     assert not found.message_headers
-    assert queue(message_headers="true").queue_rules.cards
-    assert not queue(order="fifo").queue_rules.cards, "the key is the group"
+    assert queue(message_headers="true").queue_rules.delivery_headers
+    assert not queue(order="fifo").queue_rules.delivery_headers, "the key is the group"
 
 
 @pytest.mark.parametrize(

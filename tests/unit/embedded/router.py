@@ -7,13 +7,13 @@ from penstock.wire.requests import (
     Count,
     Counted,
     CreateTopic,
+    ReceiveRequest,
+    ReceiveResponse,
     Request,
     Send,
     SentOnes,
     Settle,
     Settled,
-    Take,
-    Taken,
     TopicInfo,
 )
 
@@ -50,9 +50,9 @@ class Asker:
     async def take(self, most: int = 10, *, wait_ms: int = 0) -> list[tuple[int, int]]:
         """Leased messages: (offset, epoch)."""
         answer = await self.ask(
-            Take(self.topic_id, GROUP, most, MESSAGE_BYTES, wait_ms=wait_ms), timeout=90
+            ReceiveRequest(self.topic_id, GROUP, most, MESSAGE_BYTES, wait_ms=wait_ms), timeout=90
         )
-        assert isinstance(answer, Taken)
+        assert isinstance(answer, ReceiveResponse)
         return [
             (offset, part.epoch)
             for part in answer.parts

@@ -12,7 +12,7 @@ from penstock.core.limits import NATIVE_REQUESTS_MAX
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.embedded.channel import EmbeddedChannel
-from penstock.wire.requests import Append, Appended, AskCluster, Count, Take
+from penstock.wire.requests import Append, Appended, AskCluster, Count, ReceiveRequest
 from tests.unit.embedded.router import GROUP, Asker
 
 
@@ -83,7 +83,7 @@ def test_no_answer_in_time_is_an_unknown_outcome() -> None:
     async def story(queue: Asker) -> None:
         await queue.create()
         with pytest.raises(OutcomeUnknown, match=r"Take was not answered within 0\.0 s"):
-            await queue.ask(Take(queue.topic_id, GROUP, 1, 1, wait_ms=60_000), timeout=0)
+            await queue.ask(ReceiveRequest(queue.topic_id, GROUP, 1, 1, wait_ms=60_000), timeout=0)
 
     play(story)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client.connection.urls import File, Memory
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import (
     DirectoryRefused,
     DiskFailed,
@@ -151,7 +151,7 @@ class TestTime:
 
         async def story(queue: Asker) -> None:
             await queue.create()
-            await queue.send(b"later", headers=((card.DELAY, b"%d" % HOUR_MS),))
+            await queue.send(b"later", headers=((delivery_headers.DELAY, b"%d" % HOUR_MS),))
             waiting = asyncio.create_task(queue.take(wait_ms=60_000))
             await turns()
             clock.advance(59_999)

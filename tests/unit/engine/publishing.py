@@ -56,7 +56,7 @@ def play(
 
 
 def _hurried(node: Node) -> Node:
-    node.hurry()
+    node.look_after_now()
     return node
 
 

@@ -46,7 +46,7 @@ def play(
 
 
 def _hurried(node: Node) -> Node:
-    node.hurry()
+    node.look_after_now()
     return node
 
 
@@ -99,7 +99,7 @@ def test_others_are_refused() -> None:
 def test_a_directory_that_has_come_to_several_nodes_is_refused() -> None:
     async def story(node: Node) -> None:
         await node.engine.topics.change_catalog(AddNode(node=NodeId(2), peer="127.0.0.1:9"))
-        node.hurry()
+        node.look_after_now()
         assert "belongs to a cluster of several nodes" in str(await node.failed)
 
     play(story)

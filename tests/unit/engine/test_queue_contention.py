@@ -12,7 +12,7 @@ from penstock.engine.cluster.node import Node
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Verdict
 from penstock.native.service import Service
-from penstock.wire.requests import CreateTopic, Take, Taken
+from penstock.wire.requests import CreateTopic, ReceiveRequest, ReceiveResponse
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +30,9 @@ async def receive_one(node: Node, topic: Topic) -> int:
 
 
 async def take_one(node: Node, topic: Topic) -> int:
-    request = Take(topic.topic_id, "queue", 1, 1_000, wait_ms=WAIT_MS)
+    request = ReceiveRequest(topic.topic_id, "queue", 1, 1_000, wait_ms=WAIT_MS)
     answer, _ = await Service(node).answer(request, b"")
-    assert isinstance(answer, Taken)
+    assert isinstance(answer, ReceiveResponse)
     return sum(end - first for part in answer.parts for first, end, _, _ in part.runs)
 
 

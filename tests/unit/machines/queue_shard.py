@@ -6,7 +6,7 @@ After every request each message must be in exactly one place.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
@@ -35,7 +35,7 @@ from penstock.machines.queue_commands import (
 )
 from penstock.machines.queues import EARLIEST, Acquired, Settled
 from penstock.machines.shard_machine import ShardMachine
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun
 from tests.batches import build_batch
 from tests.queue_model import unconserved
@@ -167,7 +167,7 @@ class QueueShard:
     # What is there.
 
     @property
-    def work(self) -> Work:
+    def work(self) -> WorkGroup:
         work = self.machine.queues.work(ONE, GROUP)
         assert work is not None
         return work
@@ -193,13 +193,17 @@ def message(
 ) -> NewMessage:
     """A message that says these things of itself."""
     numbers = {
-        card.PRIORITY: priority,
-        card.DELAY: delay_ms,
-        card.DELIVER_AT: deliver_at_ms,
-        card.TTL: ttl_ms,
-        card.EXPIRE_AT: expire_at_ms,
+        delivery_headers.PRIORITY: priority,
+        delivery_headers.DELAY: delay_ms,
+        delivery_headers.DELIVER_AT: deliver_at_ms,
+        delivery_headers.TTL: ttl_ms,
+        delivery_headers.EXPIRE_AT: expire_at_ms,
     }
-    texts = {card.GROUP: group, card.DEDUP_ID: dedup, card.ORIGIN: origin}
+    texts = {
+        delivery_headers.GROUP: group,
+        delivery_headers.DEDUP_ID: dedup,
+        delivery_headers.ORIGIN: origin,
+    }
     headers = [(name, str(value).encode()) for name, value in numbers.items() if value is not None]
     headers += [(name, text) for name, text in texts.items() if text is not None]
     return NewMessage(value, key, tuple(headers))

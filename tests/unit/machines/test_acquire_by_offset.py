@@ -9,9 +9,9 @@ from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Deduplication, QueueRules, WorkRules
 from penstock.core.types import Offset
 from penstock.machines.queue_commands import Outcome, Settlement, Verdict
-from penstock.machines.queue_headers import read_cards
+from penstock.machines.queue_headers import read_delivery_headers
 from penstock.machines.run import Run, State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 LEASE_MS = 1_000
 
@@ -26,7 +26,9 @@ class Worked:
         runs: Sequence[Run] = (),
     ) -> None:
         self.end = Offset(0 if runs else 10)
-        self.work = Work(Offset(0), rules or WorkRules(), queue or QueueRules(), lambda: self.end)
+        self.work = WorkGroup(
+            Offset(0), rules or WorkRules(), queue or QueueRules(), lambda: self.end
+        )
         self.end = Offset(10)
         self.work.add(runs, ())
 
@@ -57,8 +59,8 @@ def _offsets(granted: Iterable[tuple[int, int, int, int]]) -> list[int]:
     return [offset for first, end, *_ in granted for offset in range(first, end)]
 
 
-def line(*offsets: int, lane: bytes = b"g") -> list[Run]:
-    return [Run(Offset(offset), 1, State.READY, lane=lane) for offset in offsets]
+def line(*offsets: int, message_group: bytes = b"g") -> list[Run]:
+    return [Run(Offset(offset), 1, State.READY, message_group=message_group) for offset in offsets]
 
 
 def test_these_and_no_others_are_leased() -> None:
@@ -120,7 +122,7 @@ def test_one_that_waits_for_its_time_can_be_leased(delayed: bool) -> None:
 
 
 def test_a_line_is_in_one_hand() -> None:
-    runs = [*line(*range(6)), *line(*range(6, 10), lane=b"h")]
+    runs = [*line(*range(6)), *line(*range(6, 10), message_group=b"h")]
     worked = Worked(QueueRules(fifo=True), runs=runs)
     assert worked.acquire(1) == [0]
     assert worked.claim(2, 7, 8) == [7, 8], "somebody has the head of the first line"
@@ -135,9 +137,9 @@ def test_a_line_is_in_one_hand() -> None:
 
 def test_a_moved_message_is_told_apart_by_its_origin_alone() -> None:
     """One that died goes back to where it was sent: that its body was seen there means nothing."""
-    rules = QueueRules(cards=True, deduplication=Deduplication.CONTENT)
+    rules = QueueRules(delivery_headers=True, deduplication=Deduplication.CONTENT)
     origin = (("penstock-origin", b"there"),)
     batch = bytes(build_messages([NewMessage(b"v"), NewMessage(b"v", headers=origin)], 0))
-    plain, moved = read_cards(batch, Offset(0), 2, rules, 0)
+    plain, moved = read_delivery_headers(batch, Offset(0), 2, rules, 0)
     assert plain.dedup is not None
     assert (moved.dedup, moved.origin is None) == (None, False)

@@ -8,7 +8,7 @@ from penstock.machines.activity import (
     DIED_OF_REJECTION,
     Activity,
 )
-from penstock.machines.queue_commands import CloseWork, Cover, ResetWork
+from penstock.machines.queue_commands import CloseWork, CumulativeAck, ResetWork
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard
 
 
@@ -56,7 +56,7 @@ def test_the_dead_are_counted_by_what_they_died_of() -> None:
     shard.release(lease, *lease.offsets[:1])
     shard.reject(lease, *lease.offsets[1:])
     shard.do(
-        Cover(
+        CumulativeAck(
             partition=ONE,
             group=GROUP,
             first=Offset(3),

@@ -3,7 +3,7 @@ way: from then on each stands in the line of its key, whatever became of it befo
 
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.machines.queue_commands import Cover, Recall, Revive
+from penstock.machines.queue_commands import CumulativeAck, Recall, RequeueDead
 from penstock.machines.queues import QueueChanged
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
 
@@ -20,13 +20,15 @@ def with_keys(*keys: bytes) -> QueueShard:
 
 def recall(shard: QueueShard, first: int, *keys: bytes, fifo: bool = True) -> bool:
     """Tell of messages from `first` on what their keys are."""
-    cards = tuple((Offset(first + place), 4, key, -1, -1) for place, key in enumerate(keys))
+    delivery_headers = tuple(
+        (Offset(first + place), 4, key, -1, -1) for place, key in enumerate(keys)
+    )
     command = Recall(
         partition=ONE,
         group=GROUP,
         first=Offset(first),
         end=Offset(first + len(keys)),
-        cards=cards,
+        delivery_headers=delivery_headers,
         fifo=fifo,
     )
     reply = shard.do(command)
@@ -76,7 +78,7 @@ def test_one_that_was_dead_comes_back_into_its_line() -> None:
     shard.configure(FIFO)
     assert recall(shard, 0, b"a", b"b", b"a")
     shard.restart()
-    shard.do(Revive(partition=ONE, group=GROUP))
+    shard.do(RequeueDead(partition=ONE, group=GROUP))
     assert shard.offsets(9) == [0, 2, 1]
 
 
@@ -86,10 +88,10 @@ def test_one_that_died_before_it_was_told_of_comes_back_into_its_line() -> None:
     shard.send(message(key=b"a"), message(key=b"b"), message(key=b"a"))
     shard.open(WorkRules())
     none = Offset(0)
-    shard.do(Cover(partition=ONE, group=GROUP, first=none, end=none, dead=((none, "bad"),)))
+    shard.do(CumulativeAck(partition=ONE, group=GROUP, first=none, end=none, dead=((none, "bad"),)))
     assert recall(shard, 0, b"a", b"b", b"a")
     assert shard.work.dead == 1, "to be told of it does not bring it back"
-    shard.do(Revive(partition=ONE, group=GROUP))
+    shard.do(RequeueDead(partition=ONE, group=GROUP))
     assert shard.offsets(9) == [0, 2, 1]
 
 
@@ -113,7 +115,7 @@ def test_what_is_dealt_with_need_not_be_told_of() -> None:
 
 def test_what_was_read_for_other_rules_is_read_once_more() -> None:
     """The rules changed while messages were read for those of before, which knew no lines."""
-    shard = QueueShard(QueueRules(cards=True), work=None)
+    shard = QueueShard(QueueRules(delivery_headers=True), work=None)
     shard.send(message(key=b"a"), message(key=b"b"), message(key=b"a"))
     shard.open(WorkRules())
     shard.configure(FIFO)

@@ -432,9 +432,9 @@ def test_what_a_group_reads(story: Story) -> None:
 def test_only_an_empty_group_is_buried(story: Story) -> None:
     story.settle("a")
     with pytest.raises(GroupNotEmpty):
-        story.group.bury(now_ms=1)
+        story.group.mark_dead(now_ms=1)
     story.group.remove(["a"], now_ms=1)
-    story.group.bury(now_ms=1)
+    story.group.mark_dead(now_ms=1)
     assert story.group.state is GroupState.DEAD
     assert NEXT_STATES[GroupState.DEAD] == ()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages, read_messages
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Deduplication, Priorities, QueueRules
@@ -11,16 +11,16 @@ from penstock.machines.queue_headers import (
     DeliveryHeaders,
     dedup_id,
     id_of,
-    lane_of,
-    read_cards,
-    recall_card,
+    message_group_of,
+    read_delivery_headers,
+    recalled_headers,
 )
 from penstock.machines.run import Run, State
 from tests.batches import build_batch
 from tests.unit.machines.queue_shard import message
 
 NOW_MS = 50_000
-CARDS = QueueRules(cards=True, priorities=Priorities.STRICT)
+CARDS = QueueRules(delivery_headers=True, priorities=Priorities.STRICT)
 FIFO = QueueRules(fifo=True)
 BY_ID = QueueRules(deduplication=Deduplication.ID)
 BY_CONTENT = QueueRules(deduplication=Deduplication.CONTENT)
@@ -28,7 +28,7 @@ BY_CONTENT = QueueRules(deduplication=Deduplication.CONTENT)
 
 def read(rules: QueueRules, *messages: NewMessage) -> list[DeliveryHeaders]:
     batch = bytes(build_messages(messages, NOW_MS))
-    return read_cards(batch, Offset(0), len(messages), rules, NOW_MS)
+    return read_delivery_headers(batch, Offset(0), len(messages), rules, NOW_MS)
 
 
 def runs(rules: QueueRules, *messages: NewMessage) -> list[Run]:
@@ -57,7 +57,7 @@ def test_priorities_above_the_highest_are_the_highest() -> None:
 
 
 def test_priorities_count_only_where_rules_say_so() -> None:
-    assert runs(QueueRules(cards=True), message(priority=9)) == []
+    assert runs(QueueRules(delivery_headers=True), message(priority=9)) == []
 
 
 def test_a_delay_counts_from_when_it_came() -> None:
@@ -84,7 +84,7 @@ def test_a_message_says_when_it_is_not_worth_delivering_any_more() -> None:
 
 
 def test_a_message_group_is_a_tenant_on_a_standard_queue() -> None:
-    assert only(CARDS, message(group=b"tenant")).lane == b"tenant"
+    assert only(CARDS, message(group=b"tenant")).message_group == b"tenant"
 
 
 def test_headers_count_only_where_rules_say_so() -> None:
@@ -96,7 +96,13 @@ def test_headers_count_only_where_rules_say_so() -> None:
     "text", [b"", b"soon", b"-5", b"+5", b"5.0", b"1" * 16, b" 5", "٥".encode()]
 )
 def test_what_cannot_be_read_counts_as_not_said(text: bytes) -> None:
-    names = (card.PRIORITY, card.DELAY, card.TTL, card.DELIVER_AT, card.EXPIRE_AT)
+    names = (
+        delivery_headers.PRIORITY,
+        delivery_headers.DELAY,
+        delivery_headers.TTL,
+        delivery_headers.DELIVER_AT,
+        delivery_headers.EXPIRE_AT,
+    )
     assert read(CARDS, NewMessage(b"", None, tuple((name, text) for name in names))) == []
 
 
@@ -116,7 +122,7 @@ def test_messages_with_a_group_or_an_id_stand_for_themselves() -> None:
 
 
 def test_rules_delay_whoever_says_nothing() -> None:
-    rules = QueueRules(cards=True, delay_ms=300)
+    rules = QueueRules(delivery_headers=True, delay_ms=300)
     found = [(run.first, run.length, run.at_ms) for run in runs(rules, message(), message())]
     assert found == [(0, 2, NOW_MS + 300)]
     assert only(rules, message(delay_ms=5)).at_ms == NOW_MS + 5
@@ -124,7 +130,7 @@ def test_rules_delay_whoever_says_nothing() -> None:
 
 
 def test_rules_let_messages_expire_that_say_nothing() -> None:
-    rules = QueueRules(cards=True, ttl_ms=300)
+    rules = QueueRules(delivery_headers=True, ttl_ms=300)
     assert only(rules, message()).expire_ms == NOW_MS + 300
     assert only(rules, message(ttl_ms=9)).expire_ms == NOW_MS + 9
 
@@ -132,47 +138,52 @@ def test_rules_let_messages_expire_that_say_nothing() -> None:
 def test_a_batch_without_headers_is_one_run_and_is_not_opened() -> None:
     junk = bytearray(build_batch(50))
     junk[61:] = b"\xff" * (len(junk) - 61)
-    (found,) = read_cards(bytes(junk), Offset(7), 50, QueueRules(cards=True, delay_ms=1), NOW_MS)
+    (found,) = read_delivery_headers(
+        bytes(junk), Offset(7), 50, QueueRules(delivery_headers=True, delay_ms=1), NOW_MS
+    )
     assert (found.run.first, found.run.length) == (7, 50)
 
 
 def test_compressed_messages_are_read_too() -> None:
     batch = bytes(build_batch(2, key=b"k", compression=1))
-    assert [one.run.lane for one in read_cards(batch, Offset(0), 2, FIFO, NOW_MS)] == [b"k", b"k"]
+    assert [
+        one.run.message_group for one in read_delivery_headers(batch, Offset(0), 2, FIFO, NOW_MS)
+    ] == [b"k", b"k"]
 
 
 # Lines.
 
 
 def test_in_a_fifo_queue_everybody_stands_in_a_line() -> None:
-    rules = QueueRules(cards=True, fifo=True)
+    rules = QueueRules(delivery_headers=True, fifo=True)
     said = [message(), message(key=b"k"), message(key=b"k", group=b"g"), message(key=b"")]
-    assert [run.lane for run in runs(rules, *said)] == [b"", b"k", b"g", b""]
+    assert [run.message_group for run in runs(rules, *said)] == [b"", b"k", b"g", b""]
 
 
 def test_the_key_is_the_group_where_headers_do_not_count() -> None:
-    assert only(FIFO, message(key=b"k", group=b"g")).lane == b"k"
+    assert only(FIFO, message(key=b"k", group=b"g")).message_group == b"k"
 
 
 def test_a_very_long_group_is_kept_as_a_short_one() -> None:
     long, other = b"g" * 5_000, b"g" * 5_001
-    lanes = [
-        run.lane for run in runs(FIFO, message(key=long), message(key=long), message(key=other))
+    message_groups = [
+        run.message_group
+        for run in runs(FIFO, message(key=long), message(key=long), message(key=other))
     ]
-    assert lanes[0] == lanes[1] != lanes[2]
-    assert len(lanes[0] or b"") == 16
+    assert message_groups[0] == message_groups[1] != message_groups[2]
+    assert len(message_groups[0] or b"") == 16
 
 
 def test_a_batch_nobody_can_open_still_stands_in_line() -> None:
     junk = bytearray(build_batch(3, compression=1))
     junk[70:] = b"\xff" * (len(junk) - 70)
-    found = read_cards(bytes(junk), Offset(5), 3, FIFO, NOW_MS)
-    assert [(one.run.first, one.run.length, one.run.lane) for one in found] == [
+    found = read_delivery_headers(bytes(junk), Offset(5), 3, FIFO, NOW_MS)
+    assert [(one.run.first, one.run.length, one.run.message_group) for one in found] == [
         (5, 1, b""),
         (6, 1, b""),
         (7, 1, b""),
     ]
-    assert read_cards(bytes(junk), Offset(5), 3, BY_ID, NOW_MS) == []
+    assert read_delivery_headers(bytes(junk), Offset(5), 3, BY_ID, NOW_MS) == []
 
 
 # Ids.
@@ -200,7 +211,7 @@ def test_an_id_counts_within_its_group_where_rules_say_so() -> None:
 
 
 def test_where_a_message_came_from_counts_for_more_than_its_id() -> None:
-    rules = QueueRules(cards=True, deduplication=Deduplication.CONTENT)
+    rules = QueueRules(delivery_headers=True, deduplication=Deduplication.CONTENT)
     (found,) = read(rules, message(dedup=b"1", origin=b"there"))
     assert found.dedup is None
     assert found.origin is not None
@@ -221,10 +232,10 @@ def test_where_a_message_came_from_counts_for_more_than_its_id() -> None:
     ids=["id", "body", "key", "group", "origin"],
 )
 def test_a_sender_is_told_the_id_under_which_its_message_is_remembered(
-    said: NewMessage, cards: bool, fifo: bool, by_group: bool
+    said: NewMessage, delivery_headers: bool, fifo: bool, by_group: bool
 ) -> None:
     rules = QueueRules(
-        cards=cards,
+        delivery_headers=delivery_headers,
         fifo=fifo,
         deduplication=Deduplication.CONTENT,
         deduplication_by_group=by_group,
@@ -238,10 +249,10 @@ def test_no_id_counts_where_rules_say_nothing() -> None:
 
 
 def test_a_partition_is_chosen_by_group_or_key() -> None:
-    assert lane_of(message(key=b"k", group=b"g"), QueueRules()) == b"g"
-    assert lane_of(message(key=b"k"), QueueRules()) == b"k"
-    assert lane_of(message(), QueueRules()) is None
-    assert lane_of(message(), FIFO) == b""
+    assert message_group_of(message(key=b"k", group=b"g"), QueueRules()) == b"g"
+    assert message_group_of(message(key=b"k"), QueueRules()) == b"k"
+    assert message_group_of(message(), QueueRules()) is None
+    assert message_group_of(message(), FIFO) == b""
 
 
 # Old messages.
@@ -249,6 +260,6 @@ def test_a_partition_is_chosen_by_group_or_key() -> None:
 
 def test_an_old_message_counts_from_its_own_time() -> None:
     (old,) = read_messages(bytes(build_messages([message(delay_ms=10, ttl_ms=90)], NOW_MS)))
-    assert recall_card(old, CARDS) == (0, DEFAULT_PRIORITY, None, NOW_MS + 10, NOW_MS + 90)
-    assert recall_card(Message(Offset(3), NOW_MS, None, b""), CARDS) is None
-    assert recall_card(Message(Offset(3), NOW_MS, b"k", b""), FIFO) == (3, 4, b"k", -1, -1)
+    assert recalled_headers(old, CARDS) == (0, DEFAULT_PRIORITY, None, NOW_MS + 10, NOW_MS + 90)
+    assert recalled_headers(Message(Offset(3), NOW_MS, None, b""), CARDS) is None
+    assert recalled_headers(Message(Offset(3), NOW_MS, b"k", b""), FIFO) == (3, 4, b"k", -1, -1)

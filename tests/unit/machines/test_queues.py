@@ -27,7 +27,6 @@ from penstock.machines import (
 )
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     CloseWork,
     ConfigureQueue,
@@ -35,8 +34,9 @@ from penstock.machines.queue_commands import (
     Outcome,
     Purge,
     Recall,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     TurnClock,
@@ -48,9 +48,9 @@ from tests.batches import build_batch
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
 
 TWO = PartitionId(2)
-CARDS = QueueRules(cards=True)
-FIFO = QueueRules(cards=True, fifo=True)
-BY_ID = QueueRules(cards=True, deduplication=Deduplication.ID)
+CARDS = QueueRules(delivery_headers=True)
+FIFO = QueueRules(delivery_headers=True, fifo=True)
+BY_ID = QueueRules(delivery_headers=True, deduplication=Deduplication.ID)
 WINDOW_MS = BY_ID.deduplication_ms
 DONE, STALE, GONE = Outcome.DONE, Outcome.STALE, Outcome.GONE
 
@@ -112,10 +112,10 @@ def test_a_group_that_is_open_keeps_its_place_and_gets_the_rules() -> None:
         CloseWork(partition=ONE, group="?"),
         ResetWork(partition=ONE, group="?", start=LATEST),
         Purge(partition=ONE, group="?"),
-        Bury(partition=ONE, group="?", offsets=()),
-        Revive(partition=ONE, group="?"),
+        RemoveDead(partition=ONE, group="?", offsets=()),
+        RequeueDead(partition=ONE, group="?"),
         Cancel(partition=ONE, group="?", offsets=()),
-        Recall(partition=ONE, group="?", first=Offset(0), end=Offset(1), cards=()),
+        Recall(partition=ONE, group="?", first=Offset(0), end=Offset(1), delivery_headers=()),
         Acquire(partition=TWO, group=GROUP, messages_max=1),
     ],
     ids=lambda request: type(request).__name__,
@@ -188,7 +188,7 @@ def test_a_partition_has_only_so_many_groups(monkeypatch: pytest.MonkeyPatch) ->
         OpenWork(partition=ONE, group="", start=LATEST, rules=WorkRules()),
         OpenWork(partition=ONE, group="é" * GROUP_NAME_BYTES_MAX, start=LATEST, rules=WorkRules()),
         OpenWork(partition=ONE, group="\ud800", start=LATEST, rules=WorkRules()),
-        Bury(partition=ONE, group=GROUP, offsets=(Offset(1 << 64),)),
+        RemoveDead(partition=ONE, group=GROUP, offsets=(Offset(1 << 64),)),
     ],
     ids=["none", "too many", "verdicts", "empty", "reason", "no name", "name", "text", "number"],
 )
@@ -261,15 +261,20 @@ def test_a_partition_that_is_deleted_is_no_queue_any_more() -> None:
 # What old messages say.
 
 
-def recall(shard: QueueShard, first: int, end: int, *cards: tuple[int, int, bytes | None]) -> int:
+def recall(
+    shard: QueueShard, first: int, end: int, *delivery_headers: tuple[int, int, bytes | None]
+) -> int:
     """Tell of messages from `first` to `end`: offset, priority, group."""
-    told = tuple((Offset(offset), level, lane, -1, -1) for offset, level, lane in cards)
+    told = tuple(
+        (Offset(offset), level, message_group, -1, -1)
+        for offset, level, message_group in delivery_headers
+    )
     command = Recall(
         partition=ONE,
         group=GROUP,
         first=Offset(first),
         end=Offset(end),
-        cards=told,
+        delivery_headers=told,
         fifo=shard.work.queue.fifo,
     )
     return counted(shard, command)
@@ -448,7 +453,7 @@ def test_a_line_that_moves_on_wakes() -> None:
         ConfigureQueue(partition=ONE, rules=QueueRules()),
         OpenWork(partition=ONE, group="new", start=EARLIEST, rules=WorkRules()),
         ResetWork(partition=ONE, group=GROUP, start=EARLIEST),
-        Revive(partition=ONE, group=GROUP),
+        RequeueDead(partition=ONE, group=GROUP),
     ],
     ids=lambda request: type(request).__name__,
 )
@@ -493,7 +498,7 @@ def test_a_partition_that_nobody_asked_about_costs_nothing() -> None:
 
 
 def test_a_snapshot_holds_everything() -> None:
-    rules = QueueRules(cards=True, deduplication=Deduplication.ID)
+    rules = QueueRules(delivery_headers=True, deduplication=Deduplication.ID)
     work = WorkRules(lease_ms=100, deliveries_max=2, retry=Retry.FIXED, retry_ms=30)
     shard = QueueShard(rules, work)
     shard.send(*[message(dedup=b"%d" % number) for number in range(6)], message(delay_ms=500))

@@ -8,8 +8,8 @@ from penstock.machines.queue_headers import id_of
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
 
 TWO = PartitionId(2)
-CARDS = QueueRules(cards=True)
-BY_ID = QueueRules(cards=True, deduplication=Deduplication.ID)
+CARDS = QueueRules(delivery_headers=True)
+BY_ID = QueueRules(delivery_headers=True, deduplication=Deduplication.ID)
 WINDOW_MS = BY_ID.deduplication_ms
 
 
@@ -62,7 +62,10 @@ def test_equal_bodies_are_duplicates_where_rules_say_so() -> None:
 
 def test_ids_may_count_within_a_group() -> None:
     rules = QueueRules(
-        cards=True, fifo=True, deduplication=Deduplication.ID, deduplication_by_group=True
+        delivery_headers=True,
+        fifo=True,
+        deduplication=Deduplication.ID,
+        deduplication_by_group=True,
     )
     shard = QueueShard(rules)
     shard.send(*[message(group=group, dedup=b"1") for group in (b"a", b"b", b"a")])

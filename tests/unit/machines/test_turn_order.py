@@ -10,7 +10,7 @@ import pytest
 from penstock.core.queue_rules import DEFAULT_PRIORITY, PRIORITIES, Priorities
 from penstock.core.types import Offset
 from penstock.machines.run import Run, State
-from penstock.machines.turn_order import Lines, Loose, Turns, make_order
+from penstock.machines.turn_order import FifoOrder, Turns, UnorderedTurns, make_order
 
 STARVED_TURNS_MAX = 303
 """Credits add up to nothing and none is below -55, so whoever waits overtakes all by then."""
@@ -130,19 +130,19 @@ def test_the_rest_of_a_split_run_keeps_its_place() -> None:
 def test_tenants_take_turns() -> None:
     hall = Hall()
     for first in range(6):
-        hall.add(first, lane=b"busy")
-    hall.add(6, lane=b"calm")
-    hall.add(7, lane=b"calm")
+        hall.add(first, message_group=b"busy")
+    hall.add(6, message_group=b"calm")
+    hall.add(7, message_group=b"calm")
     assert hall.take_all() == [0, 6, 1, 7, 2, 3, 4, 5]
 
 
 def test_a_tenant_with_much_leased_comes_last() -> None:
     hall = Hall()
     for first in range(4):
-        hall.add(first, lane=b"busy")
+        hall.add(first, message_group=b"busy")
     assert hall.take_all() == [0, 1, 2, 3]
-    hall.add(4, lane=b"busy")
-    hall.add(5, lane=b"new")
+    hall.add(4, message_group=b"busy")
+    hall.add(5, message_group=b"new")
     hall.add(6)
     assert hall.take_all() == [5, 6, 4], "whoever names no group is a tenant, too"
 
@@ -150,19 +150,19 @@ def test_a_tenant_with_much_leased_comes_last() -> None:
 def test_a_tenant_whose_work_is_done_is_not_held_up() -> None:
     hall = Hall()
     for first in (0, 1, 2):
-        hall.add(first, lane=b"a")
+        hall.add(first, message_group=b"a")
     assert hall.take_all() == [0, 1, 2]
     hall.finish(0, 1)
-    for first, lane in ((3, b"a"), (4, b"b"), (5, b"b"), (6, b"b")):
-        hall.add(first, lane=lane)
+    for first, message_group in ((3, b"a"), (4, b"b"), (5, b"b"), (6, b"b")):
+        hall.add(first, message_group=message_group)
     assert hall.take_all() == [4, 3, 5, 6]
 
 
 def test_a_tenant_whose_message_was_taken_and_not_leased_is_not_forgotten() -> None:
     """It expired on the way; the next one is not held up by it."""
     hall = Hall()
-    hall.add(0, lane=b"a")
-    hall.add(1, lane=b"a")
+    hall.add(0, message_group=b"a")
+    hall.add(1, message_group=b"a")
     taken = hall.order.take(DEFAULT_PRIORITY, 1, None)
     assert taken == [hall.runs[Offset(0)]]
     hall.finish(0)
@@ -172,8 +172,8 @@ def test_a_tenant_whose_message_was_taken_and_not_leased_is_not_forgotten() -> N
 def test_a_tenant_whose_message_was_taken_and_not_leased_keeps_his_turn() -> None:
     """As one would have it whose order is made anew, of the same runs."""
     hall = Hall()
-    for first, lane in enumerate([b"a", b"a", b"b"]):
-        hall.add(first, lane=lane)
+    for first, message_group in enumerate([b"a", b"a", b"b"]):
+        hall.add(first, message_group=message_group)
     assert hall.order.take(DEFAULT_PRIORITY, 1, None) == [hall.runs[Offset(0)]]
     hall.finish(0)
     assert hall.take_all() == [1, 2]
@@ -184,15 +184,15 @@ def test_what_nobody_looks_at_does_not_pile_up(fifo: bool) -> None:
     """Messages come and expire, and no worker ever asks."""
     hall = Hall(fifo=fifo)
     for first in range(5_000):
-        hall.add(first, lane=b"%d" % (first % 7) if first % 2 or fifo else None)
+        hall.add(first, message_group=b"%d" % (first % 7) if first % 2 or fifo else None)
         if first >= 10:
             hall.finish(first - 10)
     order = hall.order
-    if isinstance(order, Loose):
+    if isinstance(order, UnorderedTurns):
         kept = sum(len(heap) for heaps in order._heaps for heap in heaps.values())
         kept += sum(map(len, order._choices))
     else:
-        assert isinstance(order, Lines)
+        assert isinstance(order, FifoOrder)
         kept = sum(map(len, order._heads))
     assert kept < 200
     assert sorted(hall.take_all()) == list(range(4_990, 5_000))
@@ -210,7 +210,7 @@ def test_the_order_follows_from_the_runs_alone(fifo: bool, seed: int) -> None:
             case 0:
                 hall.add(
                     number,
-                    lane=random.choice([b"a", b"b", b"c"] + [None] * (not fifo)),
+                    message_group=random.choice([b"a", b"b", b"c"] + [None] * (not fifo)),
                     level=random.choice([2, 4, 6]),
                 )
             case 1 if levels := hall.order.levels(None):
@@ -223,7 +223,9 @@ def test_the_order_follows_from_the_runs_alone(fifo: bool, seed: int) -> None:
                 pass
     other = Hall(fifo=fifo)
     for run in sorted(hall.runs.values(), key=lambda run: run.first):
-        other.runs[run.first] = Run(run.first, 1, run.state, lane=run.lane, level=run.level)
+        other.runs[run.first] = Run(
+            run.first, 1, run.state, message_group=run.message_group, level=run.level
+        )
     other.order = make_order(other.runs, fifo=fifo)
     assert hall.take_all() == other.take_all()
 
@@ -231,9 +233,9 @@ def test_the_order_follows_from_the_runs_alone(fifo: bool, seed: int) -> None:
 # Lines.
 
 
-def line(hall: Hall, lane: bytes, firsts: Sequence[int]) -> None:
+def line(hall: Hall, message_group: bytes, firsts: Sequence[int]) -> None:
     for first in firsts:
-        hall.add(first, lane=lane)
+        hall.add(first, message_group=message_group)
 
 
 def test_a_line_moves_in_order_and_as_a_whole() -> None:
@@ -267,7 +269,7 @@ def test_a_message_that_was_given_back_is_first_in_its_line() -> None:
 
 def test_a_delayed_head_holds_up_its_line_and_no_other() -> None:
     hall = Hall(fifo=True)
-    hall.runs[Offset(1)] = run = Run(Offset(1), 1, State.DELAYED, 99, lane=b"a")
+    hall.runs[Offset(1)] = run = Run(Offset(1), 1, State.DELAYED, 99, message_group=b"a")
     hall.order.came(run)
     line(hall, b"a", [2])
     line(hall, b"b", [3])
@@ -286,7 +288,7 @@ def test_a_delayed_message_ends_what_is_taken_from_a_line() -> None:
 
 def test_a_head_that_leaves_lets_the_line_move() -> None:
     hall = Hall(fifo=True)
-    hall.runs[Offset(1)] = run = Run(Offset(1), 1, State.DELAYED, 99, lane=b"a")
+    hall.runs[Offset(1)] = run = Run(Offset(1), 1, State.DELAYED, 99, message_group=b"a")
     hall.order.came(run)
     line(hall, b"a", [2])
     hall.finish(1)
@@ -298,16 +300,16 @@ def test_one_who_comes_back_from_the_dead_stands_where_it_stood() -> None:
     line(hall, b"a", [1, 2, 3])
     for first in (1, 2):
         hall.finish(first)
-    hall.add(2, lane=b"a")
-    hall.add(1, lane=b"a")
+    hall.add(2, message_group=b"a")
+    hall.add(1, message_group=b"a")
     assert hall.take(most=10) == [1, 2, 3]
 
 
 def test_a_line_has_the_priority_of_its_head() -> None:
     hall = Hall(fifo=True)
-    hall.add(1, lane=b"a", level=1)
-    hall.add(2, lane=b"a", level=9)
-    hall.add(3, lane=b"b", level=5)
+    hall.add(1, message_group=b"a", level=1)
+    hall.add(2, message_group=b"a", level=9)
+    hall.add(3, message_group=b"b", level=5)
     assert hall.order.levels(None) == [5, 1]
     assert hall.take_all() == [3, 1, 2]
 

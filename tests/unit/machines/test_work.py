@@ -7,24 +7,24 @@ from penstock.core.limits import LEASE_MS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, Retry, WorkRules
 from penstock.core.types import Offset
 from penstock.machines.queue_commands import (
-    Bury,
     Cancel,
     Outcome,
     Purge,
-    Revive,
+    RemoveDead,
+    RequeueDead,
     Settle,
     Settlement,
     Verdict,
 )
 from penstock.machines.queues import QueueChanged, Settled
 from penstock.machines.run import State
-from penstock.machines.work import DELIVERIES_REASON, Work
+from penstock.machines.work import DELIVERIES_REASON, WorkGroup
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
 
-CARDS = QueueRules(cards=True)
-FIFO = QueueRules(cards=True, fifo=True)
-STRICT = QueueRules(cards=True, priorities=Priorities.STRICT)
-WEIGHTED = QueueRules(cards=True, priorities=Priorities.WEIGHTED)
+CARDS = QueueRules(delivery_headers=True)
+FIFO = QueueRules(delivery_headers=True, fifo=True)
+STRICT = QueueRules(delivery_headers=True, priorities=Priorities.STRICT)
+WEIGHTED = QueueRules(delivery_headers=True, priorities=Priorities.WEIGHTED)
 DONE, STALE, GONE = Outcome.DONE, Outcome.STALE, Outcome.GONE
 LEASE_MS = 30_000
 
@@ -33,14 +33,14 @@ def runs(shard: QueueShard) -> list[tuple[int, int, State]]:
     return [(run.first, run.end, run.state) for run in shard.work.runs_from(Offset(0))]
 
 
-def revive(shard: QueueShard, *offsets: int) -> int:
-    reply = shard.do(Revive(partition=ONE, group=GROUP, offsets=tuple(map(Offset, offsets))))
+def requeue_dead(shard: QueueShard, *offsets: int) -> int:
+    reply = shard.do(RequeueDead(partition=ONE, group=GROUP, offsets=tuple(map(Offset, offsets))))
     assert isinstance(reply, QueueChanged)
     return reply.count
 
 
-def bury(shard: QueueShard, *offsets: int, discarded: bool = False) -> int:
-    command = Bury(
+def remove_dead(shard: QueueShard, *offsets: int, discarded: bool = False) -> int:
+    command = RemoveDead(
         partition=ONE, group=GROUP, offsets=tuple(map(Offset, offsets)), discarded=discarded
     )
     reply = shard.do(command)
@@ -58,7 +58,7 @@ def cancel(shard: QueueShard, *offsets: int) -> int:
 
 
 def test_ten_million_waiting_messages_are_one_number() -> None:
-    work = Work(Offset(0), WorkRules(), QueueRules(), lambda: Offset(10_000_000))
+    work = WorkGroup(Offset(0), WorkRules(), QueueRules(), lambda: Offset(10_000_000))
     assert work.ready == 10_000_000
     assert not list(work.runs_from(Offset(0)))
     assert len(msgspec.msgpack.encode(work.record())) < 100
@@ -391,9 +391,9 @@ def test_dead_messages_stay_until_somebody_sees_to_them(dead: Dead) -> None:
     shard.reject(shard.acquire(3))
     assert shard.work.start == 0
     assert list(shard.machine.queues.dying()) == [(ONE, GROUP)] * (dead is Dead.MOVE)
-    assert bury(shard, 1, 7) == 1
-    assert bury(shard, 1) == 0, "it is gone"
-    assert bury(shard, 2, discarded=True) == 1
+    assert remove_dead(shard, 1, 7) == 1
+    assert remove_dead(shard, 1) == 0, "it is gone"
+    assert remove_dead(shard, 2, discarded=True) == 1
     assert (shard.work.tally.moved, shard.work.tally.purged) == (1, 1)
     assert [one.offset for one in shard.work.dead_offsets(9)] == [0]
 
@@ -402,7 +402,7 @@ def test_only_the_dead_are_buried_and_revived() -> None:
     shard = QueueShard()
     shard.send_plain(2)
     shard.acquire()
-    assert bury(shard, 0, 1) == revive(shard, 0, 1) == 0
+    assert remove_dead(shard, 0, 1) == requeue_dead(shard, 0, 1) == 0
 
 
 def test_whoever_died_first_is_named_first() -> None:
@@ -424,9 +424,9 @@ def test_a_revived_message_is_delivered_as_if_for_the_first_time() -> None:
         shard.release(shard.acquire(3))
     assert shard.work.dead == 3
     shard.now_ms += 500
-    assert revive(shard, 1) == 1
+    assert requeue_dead(shard, 1) == 1
     assert shard.acquire(3).runs == ((1, 2, 1, shard.now_ms),)
-    assert revive(shard) == 2, "all of them"
+    assert requeue_dead(shard) == 2, "all of them"
     assert shard.offsets(3) == [0, 2]
 
 
@@ -436,7 +436,7 @@ def test_a_revived_message_still_expires() -> None:
     shard.reject(shard.acquire())
     shard.wait(200)
     assert shard.work.dead == 1
-    revive(shard)
+    requeue_dead(shard)
     assert shard.machine.queues.due_ms() == 1_100, "whoever turns the clock is told"
     shard.wait(0)
     assert shard.counts() == (0, 0, 0, 0)

@@ -5,15 +5,15 @@ import msgspec
 from penstock.core.limits import TURN_STEPS_MAX
 from penstock.core.queue_rules import Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.machines.queue_commands import Cancel, Outcome, Revive, Settlement, Verdict
+from penstock.machines.queue_commands import Cancel, Outcome, RequeueDead, Settlement, Verdict
 from penstock.machines.run import Run, State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from tests.unit.machines.queue_shard import GROUP, ONE, Lease, QueueShard, message
 
-CARDS = QueueRules(cards=True)
-FIFO = QueueRules(cards=True, fifo=True)
-STRICT = QueueRules(cards=True, priorities=Priorities.STRICT)
-WEIGHTED = QueueRules(cards=True, priorities=Priorities.WEIGHTED)
+CARDS = QueueRules(delivery_headers=True)
+FIFO = QueueRules(delivery_headers=True, fifo=True)
+STRICT = QueueRules(delivery_headers=True, priorities=Priorities.STRICT)
+WEIGHTED = QueueRules(delivery_headers=True, priorities=Priorities.WEIGHTED)
 DONE, STALE = Outcome.DONE, Outcome.STALE
 LEASE_MS = 30_000
 
@@ -84,7 +84,7 @@ def test_a_revived_message_goes_before_those_that_came_after_it() -> None:
     shard = QueueShard(FIFO)
     shard.send(*[message(group=b"a")] * 3)
     shard.reject(shard.acquire(1))
-    shard.do(Revive(partition=ONE, group=GROUP))
+    shard.do(RequeueDead(partition=ONE, group=GROUP))
     assert shard.offsets(9) == [0, 1, 2]
 
 
@@ -269,14 +269,16 @@ def test_a_turn_takes_a_bounded_number_of_steps() -> None:
 def test_a_backlog_of_what_is_due_ends_no_worker_and_gives_nobody_what_is_over() -> None:
     """More leases and messages are over than one turn ends: what is left is over all the same."""
     end = Offset(0)
-    work = Work(Offset(0), WorkRules(lease_ms=10), CARDS, lambda: end)
+    work = WorkGroup(Offset(0), WorkRules(lease_ms=10), CARDS, lambda: end)
     end = Offset(50)
     work.acquire(10, -1, 0)
     epoch, granted = work.acquire(10, -1, 0)
     assert [run[:2] for run in granted] == [(10, 20)]
     end = Offset(100)
     tenant = range(50, 100)
-    work.add([Run(Offset(one), 1, State.READY, lane=b"g", expire_ms=20) for one in tenant], ())
+    work.add(
+        [Run(Offset(one), 1, State.READY, message_group=b"g", expire_ms=20) for one in tenant], ()
+    )
     work.turn(30, steps=1)
     assert work.leased == 10, "the second lease is over, and nobody has ended it"
     late = Settlement(Offset(15), Offset(16), epoch, Verdict.ACK)

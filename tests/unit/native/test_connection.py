@@ -17,8 +17,8 @@ from penstock.wire.requests import (
     AskCluster,
     AskTopic,
     ClusterInfo,
+    ReceiveRequest,
     Request,
-    Take,
     TopicInfo,
 )
 from tests.kafka_broker import Broker, open_broker
@@ -145,7 +145,7 @@ def test_one_id_twice_is_no_request(tmp_path: Path) -> None:
         client.send(1, AskTopic("orders", "queue"))
         info = (await client.answer())[1]
         assert isinstance(info, TopicInfo)
-        wait = Take(info.topic_id, "queue", 10, 1 << 20, -1, 20_000)
+        wait = ReceiveRequest(info.topic_id, "queue", 10, 1 << 20, -1, 20_000)
         client.send(2, wait)
         client.send(2, wait)
         assert await client.is_hung_up()
@@ -176,7 +176,7 @@ def test_a_withdrawn_wait_ends_and_leases_nothing(tmp_path: Path) -> None:
         raw.send(1, AskTopic("orders", "queue"))
         info = (await raw.answer())[1]
         assert isinstance(info, TopicInfo)
-        raw.send(2, Take(info.topic_id, "queue", 10, 1 << 20, -1, 20_000))
+        raw.send(2, ReceiveRequest(info.topic_id, "queue", 10, 1 << 20, -1, 20_000))
         raw.writer.write(write_prefix(Kind.WITHDRAWAL, 2, 0, 0))
         number, failure, _ = await raw.answer()
         assert number == 2
@@ -196,7 +196,7 @@ def test_a_lost_connection_gives_back_what_it_waited_for(tmp_path: Path) -> None
             await client.create_queue("orders")
             info = await client.describe_queue("orders")
             raw = await RawClient.open(broker)
-            raw.send(1, Take(bytes.fromhex(info.id), "queue", 10, 1 << 20, -1, 20_000))
+            raw.send(1, ReceiveRequest(bytes.fromhex(info.id), "queue", 10, 1 << 20, -1, 20_000))
             await client.cluster()  # The wait has begun.
             raw.writer.transport.abort()
             await client.send("orders", "x")
@@ -212,7 +212,7 @@ def test_a_broker_that_stops_ends_waits_and_says_why(tmp_path: Path) -> None:
         raw.send(1, AskTopic("orders", "queue"))
         info = (await raw.answer())[1]
         assert isinstance(info, TopicInfo)
-        raw.send(2, Take(info.topic_id, "queue", 10, 1 << 20, -1, 20_000))
+        raw.send(2, ReceiveRequest(info.topic_id, "queue", 10, 1 << 20, -1, 20_000))
         raw.send(3, AskCluster())
         await raw.answer()
         closing = asyncio.create_task(broker.listener.close(grace_seconds=20))

@@ -17,7 +17,7 @@ from penstock.core.records import read_header
 from penstock.core.types import Offset, ProducerId
 from penstock.embedded.channel import EmbeddedChannel
 from penstock.engine.topics.topics import Acks
-from penstock.wire.requests import Take, Taken
+from penstock.wire.requests import ReceiveRequest, ReceiveResponse
 from tests.batches import build_batch
 from tests.unit.engine.linked import until
 
@@ -44,11 +44,11 @@ async def take(
     *,
     bytes_max: int = 1 << 24,
     wait_ms: int = 0,
-) -> tuple[Taken, Buffer]:
+) -> tuple[ReceiveResponse, Buffer]:
     topic = await client.describe_topic("orders")
-    request = Take(bytes.fromhex(topic.id), "queue", count, bytes_max, wait_ms=wait_ms)
+    request = ReceiveRequest(bytes.fromhex(topic.id), "queue", count, bytes_max, wait_ms=wait_ms)
     answer, payload = await channel.ask(None, request, timeout=60)
-    assert isinstance(answer, Taken)
+    assert isinstance(answer, ReceiveResponse)
     return answer, payload
 
 
@@ -56,7 +56,7 @@ def offsets_in(payload: Buffer) -> list[int]:
     return [one.offset for batch in iter_batches(payload) for one in read_messages(batch)]
 
 
-def leased(taken: Taken) -> list[int]:
+def leased(taken: ReceiveResponse) -> list[int]:
     return [
         offset
         for part in taken.parts

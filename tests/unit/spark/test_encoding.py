@@ -37,12 +37,12 @@ class Row:
     def message(self, columns: Sequence[str]) -> NewMessage:
         """The message that the client makes of it, if only these columns count."""
         has = set(columns)
-        cards = Outgoing(
+        delivery_headers = Outgoing(
             b"",
             priority=self.priority if "priority" in has else None,
             delay=None if "delay" not in has or self.delay is None else self.delay / 1_000,
         )
-        headers: tuple[Header, ...] = tuple(cards._cards())
+        headers: tuple[Header, ...] = tuple(delivery_headers._all_headers())
         if "headers" in has:
             headers += tuple(self.headers or ())
         return NewMessage(

@@ -7,7 +7,7 @@ from penstock.sqs.answers import Answer
 from penstock.sqs.endpoint import Endpoint
 from penstock.sqs.reply import Reply
 from penstock.sqs.requests import Request
-from penstock.sqs.service import Call, Told
+from penstock.sqs.service import Call, OnDone
 
 JSON = b"application/x-amz-json-1.0"
 FORM = b"application/x-www-form-urlencoded"
@@ -19,7 +19,7 @@ class FakeService:
     def __init__(self, result: Answer | Exception | None = None) -> None:
         self.result = result
         self.asked: list[tuple[str, Request, Call]] = []
-        self.begun: list[tuple[str, Request, Told]] = []
+        self.begun: list[tuple[str, Request, OnDone]] = []
 
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         self.asked.append((action, request, call))
@@ -27,10 +27,10 @@ class FakeService:
             raise self.result
         return self.result
 
-    def begin(self, action: str, request: Request, _call: Call | None, told: Told) -> bool:
+    def begin(self, action: str, request: Request, _call: Call | None, on_done: OnDone) -> bool:
         if isinstance(self.result, Exception):
             raise self.result
-        self.begun.append((action, request, told))
+        self.begun.append((action, request, on_done))
         return True
 
 
@@ -44,9 +44,9 @@ def ask(
     body: bytes = b"",
 ) -> Reply:
     """One request."""
-    told = {b"host": b"sqs.example:8080", **(headers or {})}
-    assert endpoint.takes(method, path, query, told)
-    return asyncio.run(endpoint.answer(method, path, query, told, body))
+    on_done = {b"host": b"sqs.example:8080", **(headers or {})}
+    assert endpoint.takes(method, path, query, on_done)
+    return asyncio.run(endpoint.answer(method, path, query, on_done, body))
 
 
 def target(action: str) -> dict[bytes, bytes]:

@@ -114,7 +114,7 @@ def test_what_is_said_is_what_the_broker_acts_on() -> None:
     assert queue.queue_rules.deduplication.name == "CONTENT"
     assert queue.queue_rules.deduplication_by_group
     assert queue.delete_acked
-    assert queue.queue_rules.cards
+    assert queue.queue_rules.delivery_headers
     assert settings.message_bytes_max > 1_048_576
 
 

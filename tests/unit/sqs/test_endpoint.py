@@ -247,7 +247,7 @@ def test_who_waits_for_messages_can_be_told_that_there_are_none(query: bytes) ->
         while len(waiting) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0)
         gone.cancel()
-        endpoint.hurry()
+        endpoint.cancel_long_polls()
         reply = await receive
         assert reply.status == 200
         assert b"Messages" not in reply.body
@@ -256,7 +256,7 @@ def test_who_waits_for_messages_can_be_told_that_there_are_none(query: bytes) ->
         assert not other.done()
         waiting[1].set()
         assert (await other).status == 200
-        endpoint.hurry()
+        endpoint.cancel_long_polls()
 
     asyncio.run(run())
 
@@ -295,10 +295,10 @@ def test_a_request_without_a_task_is_answered_when_it_is_done() -> None:
     service = FakeService()
     endpoint = serving(service)
     replies = begin(endpoint, b'{"QueueUrl":"q","MessageBody":"x"}')
-    ((action, request, told),) = service.begun
+    ((action, request, on_done),) = service.begun
     assert (action, request) == ("SendMessage", SendMessage(queue_url="q", message_body="x"))
     assert not endpoint.times.statistics().times
-    told(MessageSent(md5_of_message_body="d", message_id="m"))
+    on_done(MessageSent(md5_of_message_body="d", message_id="m"))
     (reply,) = replies
     assert (reply.status, reply.body) == (200, b'{"MD5OfMessageBody":"d","MessageId":"m"}')
     assert lines(reply)["content-type"] == JSON.decode()
@@ -378,16 +378,16 @@ def test_who_cannot_be_answered_takes_nobody_with_him(caplog: pytest.LogCaptureF
 def test_a_request_that_takes_a_task_after_all_is_not_answered_yet() -> None:
     service = FakeService()
     endpoint = serving(service)
-    told: list[Reply | None] = []
+    on_done: list[Reply | None] = []
 
     def done(reply: Reply | None) -> bool:
-        told.append(reply)
+        on_done.append(reply)
         return True
 
     headers = {b"host": b"h", **target("ReceiveMessage")}
     assert endpoint.begin(headers, b"{}", done)
     assert service.begun[0][2](AGAIN)
-    assert told == [None]
+    assert on_done == [None]
     assert not endpoint.times.statistics().times, "it counts when it is answered"
 
 

@@ -4,7 +4,7 @@ from hashlib import md5
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import Header, Message
 from penstock.core.message_id import message_id
 from penstock.core.types import Offset, PartitionId, TopicId
@@ -70,7 +70,7 @@ def test_bodies_that_no_sender_of_sqs_wrote(
 
 
 def test_headers_and_key_are_attributes_if_they_are_asked_for() -> None:
-    headers: list[Header] = [("trace", b"1"), (card.PRIORITY, b"9")]
+    headers: list[Header] = [("trace", b"1"), (delivery_headers.PRIORITY, b"9")]
     assert shown(b"x", *headers, key=b"k").message_attributes == {}
     found = shown(b"x", *headers, key=b"k", wanted=EVERYTHING)
     assert found.message_attributes == {"trace": text("1"), "penstock.key": text("k")}
@@ -97,8 +97,8 @@ def test_in_a_fifo_queue_the_key_is_the_group() -> None:
 def test_what_a_message_says_about_itself() -> None:
     found = shown(
         b"x",
-        (card.GROUP, b"g"),
-        (card.DEDUP_ID, b"d"),
+        (delivery_headers.GROUP, b"g"),
+        (delivery_headers.DEDUP_ID, b"d"),
         ("AWSTraceHeader", b"Root=1"),
         system=SYSTEM_ATTRIBUTES,
     )
@@ -121,11 +121,11 @@ def test_an_attribute_may_be_called_like_the_trace_header() -> None:
 def test_a_dead_letter_keeps_its_past() -> None:
     found = shown(
         b"x",
-        (card.MESSAGE_ID, b"the-old-id"),
-        (card.SENT_MS, b"1600000000000"),
-        (card.DEAD_TOPIC, b"orders"),
-        (card.DEAD_DELIVERIES, b"3"),
-        (card.DEAD_FIRST_MS, b"1600000000500"),
+        (delivery_headers.MESSAGE_ID, b"the-old-id"),
+        (delivery_headers.SENT_MS, b"1600000000000"),
+        (delivery_headers.DEAD_TOPIC, b"orders"),
+        (delivery_headers.DEAD_DELIVERIES, b"3"),
+        (delivery_headers.DEAD_FIRST_MS, b"1600000000500"),
         system=SYSTEM_ATTRIBUTES,
         wanted=EVERYTHING,
     )
@@ -143,10 +143,10 @@ def test_a_dead_letter_keeps_its_past() -> None:
 def test_headers_that_somebody_wrote_by_hand_break_nothing() -> None:
     found = shown(
         b"x",
-        (card.SENT_MS, b"yesterday"),
-        (card.DEAD_DELIVERIES, b"-1"),
-        (card.GROUP, b"\xff"),
-        (card.MESSAGE_ID, b"\xff"),
+        (delivery_headers.SENT_MS, b"yesterday"),
+        (delivery_headers.DEAD_DELIVERIES, b"-1"),
+        (delivery_headers.GROUP, b"\xff"),
+        (delivery_headers.MESSAGE_ID, b"\xff"),
         system=SYSTEM_ATTRIBUTES,
     )
     assert found.attributes["SentTimestamp"] == "1700000000000"

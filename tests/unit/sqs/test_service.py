@@ -33,15 +33,15 @@ class Asked:
 
     def begin(self, request: Request) -> "asyncio.Future[object]":
         """Without a task."""
-        told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        on_done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def tell(answer: object) -> bool:
-            if not told.cancelled():
-                told.set_result(answer)
-            return not told.cancelled()
+            if not on_done.cancelled():
+                on_done.set_result(answer)
+            return not on_done.cancelled()
 
         assert self.service.begin(type(request).__name__, request, CALL, tell)
-        return told
+        return on_done
 
     def begins(self, request: Request) -> bool:
         """Whether it can be done without a task, which nobody waits for."""
@@ -174,7 +174,7 @@ def test_what_many_send_at_once_is_one_batch_and_each_is_told_of_his_own(tmp_pat
         ]
         entries.insert(1, requests.SendMessageBatchEntry(id="x", message_body=""))
         several = asked.begin(requests.SendMessageBatch(queue_url="q", entries=entries))
-        told = [await one for one in sent]
+        on_done = [await one for one in sent]
         batch = await several
         assert isinstance(batch, answers.BatchSent)
         assert [one.id for one in batch.successful] == ["5", "6"]
@@ -185,7 +185,7 @@ def test_what_many_send_at_once_is_one_batch_and_each_is_told_of_his_own(tmp_pat
         found = await asked.ask(requests.ReceiveMessage(queue_url="q", max_number_of_messages=10))
         assert isinstance(found, answers.MessagesReceived)
         assert [one.body for one in found.messages] == [f"m{number}" for number in range(7)]
-        ids = [one.message_id for one in told if isinstance(one, answers.MessageSent)]
+        ids = [one.message_id for one in on_done if isinstance(one, answers.MessageSent)]
         ids += [one.message_id for one in batch.successful]
         assert [one.message_id for one in found.messages] == ids
         handles = [one.receipt_handle for one in found.messages]
@@ -225,8 +225,8 @@ def test_duplicates_that_come_at_once_are_one_message(tmp_path: Path) -> None:
 
     async def story(asked: Asked) -> None:
         await asked.create("q.fifo", FifoQueue="true")
-        told = [asked.begin(message(number)) for number in (1, 2, 1, 3, 2)]
-        sent = [await one for one in told]
+        on_done = [asked.begin(message(number)) for number in (1, 2, 1, 3, 2)]
+        sent = [await one for one in on_done]
         assert all(isinstance(one, answers.MessageSent) for one in sent)
         ids = [one.message_id for one in sent if isinstance(one, answers.MessageSent)]
         assert (ids[2], ids[4]) == (ids[0], ids[1])
@@ -263,8 +263,8 @@ def test_a_queue_of_several_partitions_is_sent_to_in_bags_of_each(tmp_path: Path
         sent = [
             asked.begin(requests.SendMessage(queue_url="q", message_body="x")) for _ in range(6)
         ]
-        told = [await one for one in sent]
-        ids = [one.message_id for one in told if isinstance(one, answers.MessageSent)]
+        on_done = [await one for one in sent]
+        ids = [one.message_id for one in on_done if isinstance(one, answers.MessageSent)]
         assert len(set(ids)) == 6
         topic = asked.engine.topics.topic("q")
         ends = [asked.engine.topics.bounds(topic, index).high_watermark for index in range(3)]
@@ -313,14 +313,14 @@ def test_what_many_receive_at_once_is_one_lease_dealt_out_in_their_order(tmp_pat
         await send_five(asked)
         before = asked.applied("q")
         asking = [asked.begin(receive(count)) for count in (2, 2, 3, 1)]
-        told = [await one for one in asking]
+        on_done = [await one for one in asking]
         assert asked.applied("q") == before + 1
-        assert list(map(bodies, told[:3])) == [["a", "b"], ["c", "d"], ["e"]]
-        assert told[3] is AGAIN
+        assert list(map(bodies, on_done[:3])) == [["a", "b"], ["c", "d"], ["e"]]
+        assert on_done[3] is AGAIN
         assert not asked.begins(receive(1)), "whoever finds nothing may want to wait"
         handles = [
             one.receipt_handle
-            for answer in told[:3]
+            for answer in on_done[:3]
             if isinstance(answer, answers.MessagesReceived)
             for one in answer.messages
         ]

@@ -24,7 +24,15 @@ from penstock.wire.publish_requests import (
     StagedAt,
     StagedPart,
 )
-from penstock.wire.requests import Answer, Append, Request, Settle, Take, Taken, TakenPart
+from penstock.wire.requests import (
+    Answer,
+    Append,
+    ReceivedPart,
+    ReceiveRequest,
+    ReceiveResponse,
+    Request,
+    Settle,
+)
 
 
 def _families() -> list[type[msgspec.Struct]]:
@@ -42,7 +50,7 @@ def test_no_two_words_of_a_family_share_a_name(family: type[msgspec.Struct]) -> 
     "request_",
     [
         Append(b"i" * 16, 3),
-        Take(b"i" * 16, "queue", 100, 1 << 20, -1, 500),
+        ReceiveRequest(b"i" * 16, "queue", 100, 1 << 20, -1, 500),
         Settle(b"i" * 16, 0, "queue", ((1, 5, 9, 1, -1, ""), (7, 8, 9, 3, -1, "no"))),
         Stage(b"i" * 16, 3),
         Publish("app", 1 << 62, "ann", (StagedPart(b"i" * 16, 3, 9, ((0, 5), (7, 1 << 40))),)),
@@ -56,7 +64,7 @@ def test_a_request_comes_back_as_it_was(request_: Request) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        Taken((TakenPart(0, 7, 99, ((1, 4, 2, 50),), 61),), 40),
+        ReceiveResponse((ReceivedPart(0, 7, 99, ((1, 4, 2, 50),), 61),), 40),
         StagedAt(3, 9, 0, 5),
         Published(True),
         LastPublished(-1),

@@ -13,7 +13,7 @@ from penstock.cli.address_flags import DEFAULT_URL, Url
 from penstock.cli.admin import Json, print_json
 from penstock.cli.message.formats import plain_text
 from penstock.cli.session import with_client
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import LocalError
 from penstock.wire.trace_requests import (
     Encoded,
@@ -32,7 +32,13 @@ TRACE_SECONDS = 60.0
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
 
-_TOLD = ("penstock-dead-", card.ORIGIN, card.MESSAGE_ID, card.SENT_MS, card.FORMER_ID)
+_TOLD = (
+    "penstock-dead-",
+    delivery_headers.ORIGIN,
+    delivery_headers.MESSAGE_ID,
+    delivery_headers.SENT_MS,
+    delivery_headers.FORMER_ID,
+)
 """Headers that other rows tell of."""
 
 Row = tuple[str, str]

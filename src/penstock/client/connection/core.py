@@ -13,7 +13,7 @@ from penstock.client.statistics import Counters
 from penstock.client.worker.settler import RETURN, Settler
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
-from penstock.wire.requests import Answer, Request, Settle, Take, Taken
+from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request, Settle
 
 CLOSE_SECONDS = 5.0
 
@@ -44,7 +44,7 @@ class ClientCore:
 
     def _take_late(self, node: int, request: Request, answer: Answer) -> None:
         """Messages were leased for somebody who had stopped waiting: they go back, uncounted."""
-        if not isinstance(request, Take) or not isinstance(answer, Taken):
+        if not isinstance(request, ReceiveRequest) or not isinstance(answer, ReceiveResponse):
             return
         for part in answer.parts:
             settlements = tuple(

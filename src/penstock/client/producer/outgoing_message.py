@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.client.codecs import Codec
 from penstock.client.seconds import Seconds, to_milliseconds
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, NewMessage
 from penstock.core.queue_rules import PRIORITIES
@@ -73,12 +73,12 @@ class Outgoing(Generic[T]):
         value, headers = codec.encode(self.body)
         if self.headers:
             headers += tuple(_header(name, value) for name, value in self.headers.items())
-        headers += tuple(self._cards())
+        headers += tuple(self._all_headers())
         time_ms = -1 if self.timestamp is None else _milliseconds(self.timestamp, "timestamp")
         return NewMessage(value, encode_key(self.key), headers, time_ms)
 
-    def _cards(self) -> list[Header]:
-        cards: list[Header] = []
+    def _all_headers(self) -> list[Header]:
+        own_headers: list[Header] = []
         if self.delay is not None and self.deliver_at is not None:
             raise InvalidRequest("delay and deliver_at say the same: give one of them.")
         if self.ttl is not None and self.expire_at is not None:
@@ -86,23 +86,31 @@ class Outgoing(Generic[T]):
         if self.priority is not None:
             if not 0 <= self.priority < PRIORITIES:
                 raise InvalidRequest(f"priority is {self.priority}, and goes from 0 to 9.")
-            cards.append((card.PRIORITY, b"%d" % self.priority))
+            own_headers.append((delivery_headers.PRIORITY, b"%d" % self.priority))
         if self.delay is not None:
-            cards.append((card.DELAY, b"%d" % to_milliseconds(self.delay, "delay")))
+            own_headers.append(
+                (delivery_headers.DELAY, b"%d" % to_milliseconds(self.delay, "delay"))
+            )
         if self.deliver_at is not None:
-            cards.append((card.DELIVER_AT, b"%d" % _milliseconds(self.deliver_at, "deliver_at")))
+            own_headers.append(
+                (delivery_headers.DELIVER_AT, b"%d" % _milliseconds(self.deliver_at, "deliver_at"))
+            )
         if self.ttl is not None:
-            cards.append((card.TTL, b"%d" % to_milliseconds(self.ttl, "ttl")))
+            own_headers.append((delivery_headers.TTL, b"%d" % to_milliseconds(self.ttl, "ttl")))
         if self.expire_at is not None:
-            cards.append((card.EXPIRE_AT, b"%d" % _milliseconds(self.expire_at, "expire_at")))
+            own_headers.append(
+                (delivery_headers.EXPIRE_AT, b"%d" % _milliseconds(self.expire_at, "expire_at"))
+            )
         if self.message_group is not None:
-            cards.append((card.GROUP, _encode("message_group", self.message_group)))
+            own_headers.append(
+                (delivery_headers.GROUP, _encode("message_group", self.message_group))
+            )
         if self.dedup_id is not None:
-            cards.append((card.DEDUP_ID, _encode("dedup_id", self.dedup_id)))
-        return cards
+            own_headers.append((delivery_headers.DEDUP_ID, _encode("dedup_id", self.dedup_id)))
+        return own_headers
 
     @property
-    def lane(self) -> bytes | None:
+    def order_key(self) -> bytes | None:
         """What keeps messages together: the group, or else the key; or else the id, so that the
         second message of an id meets the first."""
         if self.message_group is not None:
@@ -130,10 +138,10 @@ def _encode(name: str, value: str | bytes) -> bytes:
 
 
 def _header(name: str, value: str | bytes | None) -> Header:
-    if name.startswith(card.PREFIX):
+    if name.startswith(delivery_headers.PREFIX):
         raise InvalidRequest(
-            f"headers that begin with {card.PREFIX} are Penstock's own; {name} has an option of its"
-            " own, or none"
+            f"headers that begin with {delivery_headers.PREFIX} are Penstock's own; {name} has an"
+            " option of its own, or none"
         )
     return name, None if value is None else _encode(f"header {name}", value)
 

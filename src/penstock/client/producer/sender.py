@@ -207,7 +207,7 @@ class Sender(Generic[T]):
             return outgoing.partition
         if partitions == 1:
             return 0
-        key = outgoing.lane
+        key = outgoing.order_key
         if key is None and outgoing.dedup_id is not None:
             # An id is remembered by its partition: sent again, it must come to the same one.
             return partition_of(outgoing.dedup_id.encode(), partitions)

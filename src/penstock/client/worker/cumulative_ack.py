@@ -13,7 +13,13 @@ from typing import Literal
 from penstock.client.connection.request_router import RequestRouter
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import COVER_DEAD_MAX
-from penstock.wire.cover_requests import AskStanding, BeginWork, Cover, Covered, Standing
+from penstock.wire.cumulative_ack_requests import (
+    AskStanding,
+    BeginWork,
+    CumulativeAck,
+    CumulativeAckResult,
+    Standing,
+)
 from penstock.wire.read_requests import EARLIEST, LATEST
 from penstock.wire.requests import AskTopic, Done, TopicInfo
 
@@ -93,15 +99,15 @@ async def cover_range(
     named = tuple(sorted(dead.items()))
     dying = [named[at : at + COVER_DEAD_MAX] for at in range(0, len(named) or 1, COVER_DEAD_MAX)]
 
-    async def ask(start: int, stop: int, die: Dying, name_it: str) -> Covered:
+    async def ask(start: int, stop: int, die: Dying, name_it: str) -> CumulativeAckResult:
         answer, _ = await router.ask_leader(
             name,
             partition,
             lambda found: (
-                Cover(found.topic_id, partition, group, start, stop, die, name_it, batch),
+                CumulativeAck(found.topic_id, partition, group, start, stop, die, name_it, batch),
                 b"",
             ),
-            Covered,
+            CumulativeAckResult,
             deadline=deadline,
         )
         return answer

@@ -47,7 +47,7 @@ from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
 from penstock.core.records import read_header
 from penstock.core.types import Offset
 from penstock.wire.leadership_mark import led_mark
-from penstock.wire.requests import Take, Taken, TakenPart, TopicInfo
+from penstock.wire.requests import ReceivedPart, ReceiveRequest, ReceiveResponse, TopicInfo
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Receiver(Generic[T]):
             if info is None:
                 info = await router.find(self.queue, QUEUE, deadline)
             left = min(max(0.0, wait_until - fresh_time()), WAIT_SECONDS_AT_ONCE)
-            request = Take(
+            request = ReceiveRequest(
                 info.topic_id,
                 self.group,
                 min(messages_max, ACQUIRE_MESSAGES_MAX),
@@ -154,7 +154,9 @@ class Receiver(Generic[T]):
             self._led = info, leaders
         return leaders
 
-    async def _take(self, info: TopicInfo, request: Take, wait: float) -> list[Message[T]]:
+    async def _take(
+        self, info: TopicInfo, request: ReceiveRequest, wait: float
+    ) -> list[Message[T]]:
         nodes = list(self._leaders(info))
         if not nodes:
             raise NotLeader(f"no partition of {self.queue} has a leader now")
@@ -185,7 +187,7 @@ class Receiver(Generic[T]):
         return await self._first(nodes, info, request, wait)
 
     async def _first(
-        self, nodes: Sequence[int], info: TopicInfo, request: Take, wait: float
+        self, nodes: Sequence[int], info: TopicInfo, request: ReceiveRequest, wait: float
     ) -> list[Message[T]]:
         """Wait at all nodes and take what comes first. Nothing is awaited once messages are there:
         whoever is cancelled then would take them with him."""
@@ -212,13 +214,13 @@ class Receiver(Generic[T]):
             self.give_back(task.result())
 
     async def _ask(
-        self, node: int, info: TopicInfo, request: Take, wait: float
+        self, node: int, info: TopicInfo, request: ReceiveRequest, wait: float
     ) -> list[Message[T]]:
         clock = self._clock
         began_ms = clock.monotonic_ms()
         seconds = wait + self._router.settings.attempt_timeout
         request = msgspec.structs.replace(request, led=self._leaders(info)[node])
-        answer, payload = await self._router.ask_node(node, request, Taken, seconds)
+        answer, payload = await self._router.ask_node(node, request, ReceiveResponse, seconds)
         if answer.moved:
             self._router.metadata.forget(self.queue, info)
         if not answer.parts:
@@ -252,7 +254,7 @@ class Receiver(Generic[T]):
 
     # Reading.
 
-    def _read(self, lease: Lease, part: TakenPart, payload: Buffer) -> list[Message[T]]:
+    def _read(self, lease: Lease, part: ReceivedPart, payload: Buffer) -> list[Message[T]]:
         if len(part.runs) == 1 and (lone := read_lone(memoryview(payload))) is not None:
             first, end, deliveries, first_ms = part.runs[0]
             offset, time_ms, body = lone

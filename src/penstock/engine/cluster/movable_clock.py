@@ -102,7 +102,7 @@ class ClockMover:
                 for shard in self._node.shards:
                     await self._turn(shard)
                 # What ended may be dead, and is then moved; and whoever waits may look now.
-                self._node.hurry()
+                self._node.look_after_now()
         except PenstockError:
             pass  # A shard that is being opened again comes to it by its own ticks.
         finally:

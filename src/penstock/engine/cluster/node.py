@@ -248,7 +248,7 @@ class Node:
             clock=self._clock,
             disk=self._disk,
             log=settings.log,
-            diary_bytes=settings.diary_bytes,
+            history_bytes=settings.history_bytes,
             hooks=ShardHooks(
                 on_opened=self._shard_opened,
                 on_effect=self._shard_effect,
@@ -431,7 +431,7 @@ class Node:
             await asyncio.wait([closing], timeout=self._settings.tick_ms / 1_000)
         await closing
 
-    def hurry(self) -> None:
+    def look_after_now(self) -> None:
         """Look after things now, as the next tick would: somebody moved the clock, or cannot wait.
         Raft's own time passes no faster by that: on a slow disk an election would be over before
         its vote is written, again and again, and never be won."""

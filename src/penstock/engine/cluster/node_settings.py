@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.limits import DIARY_BYTES_MAX, MIB, TICK_MS
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, MIB, TICK_MS
 from penstock.core.types import NodeId
 from penstock.engine.groups.requests import GroupSettings
 from penstock.engine.topics.topics import EngineSettings
@@ -26,7 +26,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     tick_ms: int = TICK_MS
     """The pace of Raft's clock, on which every timeout of a shard rests."""
     log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
-    diary_bytes: int = DIARY_BYTES_MAX
+    history_bytes: int = DELIVERY_HISTORY_BYTES_MAX
     """Of each shard."""
     engine: EngineSettings = EngineSettings()
     groups: GroupSettings = GroupSettings()

@@ -47,7 +47,7 @@ from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Acquire
 from penstock.machines.queues import Acquired
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun
 
 RECEIVE_BYTES_MAX: Final = 16 * MIB
@@ -130,12 +130,12 @@ class Acquisitions:
         turn = next(self._turns) % len(partitions)
         return [*partitions[turn:], *partitions[:turn]]
 
-    def work(self, place: Place, group: str) -> Work | None:
+    def work(self, place: Place, group: str) -> WorkGroup | None:
         """The state of a work group, not to be changed; raises `NotLeader`."""
         partition = place[0].partitions[place[1]]
         return self.topics.led_shard(partition).machine.queues.work(partition, group)
 
-    def may_have(self, work: Work) -> bool:
+    def may_have(self, work: WorkGroup) -> bool:
         """Whether an acquire may get something."""
         if work.has_ready():
             return True
@@ -365,7 +365,7 @@ class Acquisition:
         works = map(self._work, self._places)
         return any(one is not None and self._owner.may_have(one) for one in works)
 
-    def _work(self, place: Place) -> Work | None:
+    def _work(self, place: Place) -> WorkGroup | None:
         try:
             return self._owner.work(place, self.group)
         except PenstockError:
@@ -430,7 +430,7 @@ class Acquisition:
         return StoredBatches(lambda offset, size: topics.read(topic, index, offset, size))
 
     def _measured(
-        self, place: Place, work: Work, batches: StoredBatches, messages: int, room: int
+        self, place: Place, work: WorkGroup, batches: StoredBatches, messages: int, room: int
     ) -> int:
         """How many messages fit the answer."""
         end = self._owner.topics.bounds(*place).high_watermark

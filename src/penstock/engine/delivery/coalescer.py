@@ -147,11 +147,11 @@ class Coalescer(Generic[Item, Outcome]):
 
     def __init__(
         self,
-        carry: Callable[[Topic, int, Sequence[Item]], Awaitable[Sequence[Outcome]]],
+        execute: Callable[[Topic, int, Sequence[Item]], Awaitable[Sequence[Outcome]]],
         gate: CoalescingGate | None = None,
     ) -> None:
-        """`carry` carries out a batch, whole: one outcome for each item."""
-        self._carry = carry
+        """`execute` carries out a batch, whole: one outcome for each item."""
+        self._execute_batch = execute
         self._gate = CoalescingGate() if gate is None else gate
         self._loop = asyncio.get_running_loop()
         self._batches: dict[Key, _Batch[Item, Outcome]] = {}
@@ -213,11 +213,11 @@ class Coalescer(Generic[Item, Outcome]):
         if batch.pending is not None:
             batch.pending.arrived -= len(batch.parts)
         self._gate.began(key[:2])
-        task = self._loop.create_task(self._carry_out(key[:2], batch))
+        task = self._loop.create_task(self._run(key[:2], batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, place: Place, batch: _Batch[Item, Outcome]) -> None:
+    async def _run(self, place: Place, batch: _Batch[Item, Outcome]) -> None:
         clients = len(batch.parts)
         unknown = OutcomeUnknown("the broker gave up while this was under way")
         outcomes: Sequence[Outcome] | PenstockError = unknown
@@ -236,7 +236,7 @@ class Coalescer(Generic[Item, Outcome]):
 
     async def _try(self, batch: _Batch[Item, Outcome]) -> Sequence[Outcome] | PenstockError:
         try:
-            outcomes = await self._carry(batch.topic, batch.index, batch.items)
+            outcomes = await self._execute_batch(batch.topic, batch.index, batch.items)
         except PenstockError as error:
             return error
         assert len(outcomes) == len(batch.items), "an outcome for each"

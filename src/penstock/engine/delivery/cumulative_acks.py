@@ -19,10 +19,10 @@ from penstock.core.types import Offset
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, refusal_error
-from penstock.machines.queue_commands import Cover
-from penstock.machines.queues import Covered
+from penstock.machines.queue_commands import CumulativeAck
+from penstock.machines.queues import CumulativeAckResult
 from penstock.machines.run import State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 AGAIN_RANGES_MAX = 100
 """They stand in a stream's checkpoint."""
@@ -54,12 +54,12 @@ async def cover(
     dead: Iterable[tuple[Offset, str]] = (),
     stream: str = "",
     batch: int = -1,
-) -> Covered:
+) -> CumulativeAckResult:
     """A range is done, but for the dead. `open_group` opens a work group that is used for the first
     time, as a receive does."""
     partition = topic.partitions[index]
     shard = topics.led_shard(partition)
-    command = Cover(
+    command = CumulativeAck(
         partition=partition,
         group=group,
         first=first,
@@ -74,7 +74,7 @@ async def cover(
         reply = await shard.change(command)
     if isinstance(reply, Refused):
         raise refusal_error(reply)
-    assert isinstance(reply, Covered), f"a cover was answered with {reply}"
+    assert isinstance(reply, CumulativeAckResult), f"a cover was answered with {reply}"
     return reply
 
 
@@ -99,7 +99,7 @@ def standing(topics: Topics, topic: Topic, index: int, group: str, offset: Offse
     return Standing(_first_left(work), ready, end, again)
 
 
-def _first_left(work: Work) -> Offset:
+def _first_left(work: WorkGroup) -> Offset:
     """Dead messages are passed over, so many of them: early perhaps, and never late."""
     for step, run in enumerate(work.runs_from(Offset(0))):
         if step == COVER_STEPS_MAX or run.state is not State.DEAD or run.first >= work.cursor:
@@ -107,7 +107,7 @@ def _first_left(work: Work) -> Offset:
     return work.cursor
 
 
-def _ready(work: Work, offset: Offset, end: Offset, now_ms: int) -> Offset:
+def _ready(work: WorkGroup, offset: Offset, end: Offset, now_ms: int) -> Offset:
     """Only so many runs are looked at; whoever asks again from there gets further."""
     if work.queue.paused:
         return offset
@@ -120,7 +120,7 @@ def _ready(work: Work, offset: Offset, end: Offset, now_ms: int) -> Offset:
     return max(offset, limit)
 
 
-def _again(work: Work, offset: Offset, now_ms: int) -> list[tuple[Offset, Offset]]:
+def _again(work: WorkGroup, offset: Offset, now_ms: int) -> list[tuple[Offset, Offset]]:
     """Only so many runs are looked at, and so many ranges told; the rest is told when these are
     covered."""
     found: list[tuple[Offset, Offset]] = []

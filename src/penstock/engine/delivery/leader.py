@@ -62,7 +62,7 @@ from penstock.machines.queue_commands import (
 from penstock.machines.queue_headers import id_of
 from penstock.machines.queues import Settled
 from penstock.machines.run import State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 STATE_NAMES = {
     State.READY: READY,
@@ -90,7 +90,7 @@ class LeaderDelivery:
         self.in_turn = self._acquisitions.in_turn
         self.messages = self._acquisitions.messages
 
-    def work(self, topic: Topic, index: int, group: str) -> Work | None:
+    def work(self, topic: Topic, index: int, group: str) -> WorkGroup | None:
         """The state of a work group; not to be changed."""
         partition = topic.partitions[index]
         return self._topics.led_shard(partition).machine.queues.work(partition, group)
@@ -330,7 +330,7 @@ class LeaderDelivery:
             oldest_ms=self._oldest_ms(shard, partition, work),
         )
 
-    def _oldest_ms(self, shard: Shard, partition: PartitionId, work: Work) -> int:
+    def _oldest_ms(self, shard: Shard, partition: PartitionId, work: WorkGroup) -> int:
         if not work.living + work.dead:
             return -1
         messages = self._reader.read(shard, partition, [(work.start, Offset(work.start + 1))])
@@ -352,7 +352,7 @@ class LeaderDelivery:
         work = shard.machine.queues.work(partition, group)
         if work is None:
             log_start, _ = shard.machine.bounds(partition)
-            work = Work(
+            work = WorkGroup(
                 log_start,
                 WorkRules(),
                 topic.settings.queue.queue_rules,
@@ -402,7 +402,7 @@ class _Row(NamedTuple):
     reason: str
 
 
-def _rows(work: Work, start: Offset, end: Offset) -> Iterator[_Row]:
+def _rows(work: WorkGroup, start: Offset, end: Offset) -> Iterator[_Row]:
     """The messages of a work group from an offset on: offset, state, deliveries, first received,
     until, reason. Looks at a bounded number."""
     offset = max(start, work.start)

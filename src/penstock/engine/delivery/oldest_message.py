@@ -12,7 +12,7 @@ from penstock.core.records import read_header
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.replica.shard import Shard
 from penstock.machines.run import State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 LOOKS_MAX = 200
 """How many batches one round looks at."""
@@ -42,7 +42,7 @@ class OldestMessages:
         for key in self._known.keys() - self._met:
             del self._known[key]
 
-    def time_ms(self, running: Shard, partition: PartitionId, group: str, work: Work) -> int:
+    def time_ms(self, running: Shard, partition: PartitionId, group: str, work: WorkGroup) -> int:
         """When the oldest message that lives was sent, of a group that has some; -1 if that is not
         known."""
         key = (partition, group)
@@ -59,7 +59,7 @@ class OldestMessages:
         return found_ms
 
 
-def oldest_offset(work: Work) -> Offset:
+def oldest_offset(work: WorkGroup) -> Offset:
     """Of the first message that lives; of a dead one if very many of those come first."""
     if work.start == work.cursor:
         return work.cursor

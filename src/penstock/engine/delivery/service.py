@@ -73,20 +73,20 @@ from penstock.engine.topics.traffic import INTERNAL
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Request
 from penstock.machines.queue_commands import (
-    Bury,
     Cancel,
     CloseWork,
     CopyPlace,
     OpenWork,
     Outcome,
     Purge,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     Verdict,
 )
-from penstock.machines.queue_headers import lane_of
+from penstock.machines.queue_headers import message_group_of
 from penstock.machines.queues import EARLIEST, LATEST, QueueChanged, Settled
 
 TRY_SECONDS = 10.0
@@ -163,7 +163,7 @@ class DeliveryService:
             return await self._send(topic, index or 0, messages, protocol)
         rules = topic.settings.queue.queue_rules
         for number, message in enumerate(messages):
-            chosen = self._partitioner.choose(lane_of(message, rules), partitions)
+            chosen = self._partitioner.choose(message_group_of(message, rules), partitions)
             shares.setdefault(chosen, []).append(number)
         answers = await asyncio.gather(
             *(
@@ -182,7 +182,7 @@ class DeliveryService:
         if partitions == 1:
             return 0
         return self._partitioner.choose(
-            lane_of(message, topic.settings.queue.queue_rules), partitions
+            message_group_of(message, topic.settings.queue.queue_rules), partitions
         )
 
     async def _send(
@@ -558,7 +558,7 @@ class DeliveryService:
             )
         return total
 
-    async def revive(
+    async def requeue_dead(
         self,
         topic: Topic,
         places: Sequence[tuple[int, Offset]] | None = None,
@@ -567,20 +567,20 @@ class DeliveryService:
         """Deliver dead messages anew; None: all of them. Returns how many."""
         if places is None:
             return await self._everywhere(
-                topic, lambda partition: Revive(partition=partition, group=group)
+                topic, lambda partition: RequeueDead(partition=partition, group=group)
             )
         total = 0
         for index, offsets in _by_index(places).items():
             total += await self._everywhere(
                 topic,
-                lambda partition, offsets=offsets: Revive(  # type: ignore[misc]
+                lambda partition, offsets=offsets: RequeueDead(  # type: ignore[misc]
                     partition=partition, group=group, offsets=offsets
                 ),
                 index=index,
             )
         return total
 
-    async def bury(
+    async def remove_dead(
         self,
         topic: Topic,
         index: int,
@@ -592,7 +592,7 @@ class DeliveryService:
         """Forget dead messages that have been moved away, or are discarded."""
         return await self._everywhere(
             topic,
-            lambda partition: Bury(
+            lambda partition: RemoveDead(
                 partition=partition,
                 group=group,
                 offsets=tuple(offsets),

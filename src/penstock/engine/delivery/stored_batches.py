@@ -16,7 +16,7 @@ from penstock.core.limits import KIB
 from penstock.core.records import read_outline
 from penstock.core.types import Offset
 from penstock.machines.run import State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 READ_BYTES = 256 * KIB
 """How much is read at once; a larger batch is still read whole."""
@@ -79,7 +79,7 @@ class StoredBatches:
         return found
 
 
-def ready_ranges(work: Work, end: Offset) -> Iterator[Range]:
+def ready_ranges(work: WorkGroup, end: Offset) -> Iterator[Range]:
     """What a work group could deliver now, by offset; near enough to measure."""
     for run in work.runs_from(work.start):
         if run.state is State.READY:

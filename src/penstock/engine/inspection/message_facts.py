@@ -85,7 +85,7 @@ class MessageFacts:
         index, term, written_ms = self._entry(running, partition, asked.offset)
         notes: list[Noted] = []
         since_ms = -1
-        for lines in running.diary.pages():
+        for lines in running.history.pages():
             if since_ms < 0 and lines:
                 since_ms = _stamp_of(lines[0].payload)
             notes += notes_of(lines, partition, asked.offset)
@@ -99,7 +99,7 @@ class MessageFacts:
             nodes=self._nodes(running, index),
             states=_states(running, partition, asked.offset),
             notes=tuple(notes),
-            first_index=running.diary.first_index,
+            first_index=running.history.first_index,
             since_ms=since_ms,
             readers=readers,
             passings=passings,
@@ -122,7 +122,7 @@ class MessageFacts:
                     readers.append(
                         Reader(group=name, committed=committed.offset, time_ms=committed.commit_ms)
                     )
-            for lines in running.diary.pages():
+            for lines in running.history.pages():
                 for one in passings_of(lines, asked.topic_id, asked.index, asked.offset):
                     passings.setdefault(one.group, one)
                 await asyncio.sleep(0)

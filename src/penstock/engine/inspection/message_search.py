@@ -5,9 +5,9 @@ trying: ids of places are computed, the newest of every partition first, until o
 read for that, and a message that is deleted is found as well.
 
 A dead letter keeps its id in a header, what was moved out of a dead-letter queue says which one it
-had (`card.FORMER_ID`), and whatever was moved says where it comes from (`card.ORIGIN`). They are
-found by reading where they may be, on the node that leads the partition. Batches in which
-no header of ours stands are passed over unopened.
+had (`delivery_headers.FORMER_ID`), and whatever was moved says where it comes from
+(`delivery_headers.ORIGIN`). They are found by reading where they may be, on the node that leads the
+partition. Batches in which no header of ours stands are passed over unopened.
 
 Both are bounded in what they look at, and let others have their turn meanwhile.
 """
@@ -18,11 +18,11 @@ from hashlib import blake2b
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidBatch, OffsetOutOfRange, UnknownPartition
 from penstock.core.limits import COPIES_CALL_SECONDS, KIB, MIB
 from penstock.core.message import Message
-from penstock.core.message_batches import has_cards, iter_batches, read_messages
+from penstock.core.message_batches import has_delivery_headers, iter_batches, read_messages
 from penstock.core.message_id import MESSAGE_ID_PERSON, message_id
 from penstock.core.records import read_header
 from penstock.core.types import Offset, PartitionId, TopicId
@@ -148,18 +148,18 @@ async def find_copies(running: Shard, partition: PartitionId, asked: FindCopies)
 
 
 def place_text(topic_id: TopicId, index: int, offset: Offset) -> str:
-    """A place as the header `card.ORIGIN` begins."""
+    """A place as the header `delivery_headers.ORIGIN` begins."""
     return f"{topic_id.hex()}:{index}:{offset}"
 
 
 def origin_of(message: Message) -> str:
     """Where a message was moved from, as `place_text` has it; nothing if it was not moved."""
-    said = message.header(card.ORIGIN) or b""
+    said = message.header(delivery_headers.ORIGIN) or b""
     return ":".join(said.decode(errors="replace").split(":", 3)[:3])
 
 
 def _is_copy(message: Message, wanted: str, known: set[str]) -> bool:
-    for name in (card.MESSAGE_ID, card.FORMER_ID):
+    for name in (delivery_headers.MESSAGE_ID, delivery_headers.FORMER_ID):
         one = message.header(name)
         if one is not None and one.decode(errors="replace") == wanted:
             return True
@@ -168,7 +168,7 @@ def _is_copy(message: Message, wanted: str, known: set[str]) -> bool:
 
 def _carded(batch: memoryview) -> list[Message]:
     try:
-        return read_messages(batch) if has_cards(batch) else []
+        return read_messages(batch) if has_delivery_headers(batch) else []
     except InvalidBatch:
         return []
 

@@ -36,7 +36,7 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.replica.time_slices import TimeSlices
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 SAMPLE = RemoteCall("sample", NoneType, NodeSample, SAMPLE_CALL_SECONDS, is_reply_kept=True)
 FRESH_MS = 1_000
@@ -245,7 +245,7 @@ class _Sum:
         self.counts = [0] * _COUNTS
         self.oldest_age_ms = -1
 
-    def add(self, partition: PartitionId, work: Work, end: Offset) -> bool:
+    def add(self, partition: PartitionId, work: WorkGroup, end: Offset) -> bool:
         """One more; True if it has anything left to do."""
         self.partitions.append(partition)
         tally, activity = work.tally, work.activity

@@ -38,15 +38,15 @@ from penstock.engine.replica.delivery_history import Line
 from penstock.machines.group_commands import StoreOffsets, decode_group_command
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     CloseWork,
     CopyPlace,
-    Cover,
+    CumulativeAck,
     Outcome,
     Purge,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     Verdict,
@@ -136,12 +136,12 @@ def notes_of(lines: Iterable[Line], partition: PartitionId, offset: Offset) -> I
                     if one.first <= offset < one.end:
                         copy = _copy(command.copies, number)
                         yield _settled(line, command, one, line.outcomes[number], copy)
-            case Cover(first=first):
+            case CumulativeAck(first=first):
                 yield from _covered(line, command, offset, first)
-            case Bury(offsets=offsets, discarded=discarded) if offset in offsets:
+            case RemoveDead(offsets=offsets, discarded=discarded) if offset in offsets:
                 copy = _copy(command.copies, offsets.index(offset))
                 yield _plain(line, command, "discarded" if discarded else "buried", copy=copy)
-            case Revive(offsets=offsets) if offset in offsets or not offsets:
+            case RequeueDead(offsets=offsets) if offset in offsets or not offsets:
                 yield _plain(line, command, "revived")
             case Cancel(offsets=offsets) if offset in offsets:
                 yield _plain(line, command, "cancelled")
@@ -199,7 +199,7 @@ def _settled(
     )  # fmt: skip
 
 
-def _covered(line: Line, command: Cover, offset: Offset, first: Offset) -> Iterator[Noted]:
+def _covered(line: Line, command: CumulativeAck, offset: Offset, first: Offset) -> Iterator[Noted]:
     for dead, reason in command.dead:
         if dead == offset:
             yield _plain(line, command, "rejected", reason)
@@ -211,7 +211,7 @@ def _covered(line: Line, command: Cover, offset: Offset, first: Offset) -> Itera
 
 def _plain(
     line: Line,
-    command: Cover | Bury | Revive | Cancel | Purge | ResetWork | CloseWork,
+    command: CumulativeAck | RemoveDead | RequeueDead | Cancel | Purge | ResetWork | CloseWork,
     what: str,
     detail: str = "",
     copy: CopyPlace | None = None,

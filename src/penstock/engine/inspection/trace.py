@@ -18,7 +18,7 @@ from math import inf
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest, PenstockError
 from penstock.core.limits import KIB
 from penstock.core.message import Message
@@ -271,7 +271,7 @@ class Traces:
         reaching = min(holders, key=lambda one: one.first_index, default=Known())
         # Of a message that is not there any more, nobody can say when it was written.
         complete = 0 < reaching.first_index <= index or reaching.first_index == 1
-        own = None if message is None else message.header(card.MESSAGE_ID)
+        own = None if message is None else message.header(delivery_headers.MESSAGE_ID)
         seen = Sighting(
             place=Place(topic.name, asked.index, asked.offset),
             id=message_id(topic.topic_id, asked.index, asked.offset)
@@ -379,7 +379,7 @@ def _text(data: bytes | None) -> Text:
 
 
 def _death(message: Message) -> Death | None:
-    topic = message.header(card.DEAD_TOPIC)
+    topic = message.header(delivery_headers.DEAD_TOPIC)
     if topic is None:
         return None
 
@@ -391,14 +391,14 @@ def _death(message: Message) -> Death | None:
 
     place = Place(
         topic.decode(errors="replace"),
-        max(0, number(card.DEAD_PARTITION)),
-        max(0, number(card.DEAD_OFFSET)),
+        max(0, number(delivery_headers.DEAD_PARTITION)),
+        max(0, number(delivery_headers.DEAD_OFFSET)),
     )
-    deliveries, time_ms = number(card.DEAD_DELIVERIES), number(card.DEAD_MS)
+    deliveries, time_ms = number(delivery_headers.DEAD_DELIVERIES), number(delivery_headers.DEAD_MS)
     return Death(
         place=place,
-        group=text(card.DEAD_GROUP),
-        reason=text(card.DEAD_REASON),
+        group=text(delivery_headers.DEAD_GROUP),
+        reason=text(delivery_headers.DEAD_REASON),
         deliveries=None if deliveries < 0 else deliveries,
         time_ms=None if time_ms < 0 else time_ms,
     )

@@ -126,9 +126,9 @@ class DeadLetters:
             if key in self._tasks or work is None:
                 continue
             if trouble is None or trouble.is_over(work.dead, now_ms):
-                self._tasks[key] = asyncio.create_task(self._bury_all(shard, key))
+                self._tasks[key] = asyncio.create_task(self._move_all_dead(shard, key))
 
-    async def _bury_all(self, shard: ShardId, key: Key) -> None:
+    async def _move_all_dead(self, shard: ShardId, key: Key) -> None:
         partition, group = key
         trouble = self._troubles.setdefault(key, _Trouble())
         now_ms = self._topics.clock.monotonic_ms
@@ -136,7 +136,7 @@ class DeadLetters:
             trouble.stuck.clear()
         before = len(trouble.stuck)
         try:
-            while await self._bury_some(shard, partition, group, trouble):
+            while await self._move_some_dead(shard, partition, group, trouble):
                 trouble.pause.failures = 0
             if not trouble.stuck:
                 del self._troubles[key]
@@ -153,7 +153,7 @@ class DeadLetters:
                 trouble.stuck_pause.note(now_ms())
             del self._tasks[key]
 
-    async def _bury_some(
+    async def _move_some_dead(
         self, shard: ShardId, partition: PartitionId, group: str, trouble: _Trouble
     ) -> bool:
         """Move one batch; False if there is none."""
@@ -182,9 +182,11 @@ class DeadLetters:
         moved = sorted(there - refused.keys())
         gone = [one.offset for one in dead if one.offset not in there]
         if moved:
-            await self._bury(topic, index, moved, group, [places[offset] for offset in moved])
+            await self._remove_dead(
+                topic, index, moved, group, [places[offset] for offset in moved]
+            )
         if gone:  # Compacted, or deleted, since it died: there is nothing left to move.
-            await self._bury(topic, index, gone, group)
+            await self._remove_dead(topic, index, gone, group)
         self._pass_over(topic, target, refused, trouble)
         return True
 
@@ -207,7 +209,7 @@ class DeadLetters:
             copies.append(Copy(message.offset, index, dead_letter(message, death)))
         return copies
 
-    async def _bury(
+    async def _remove_dead(
         self,
         topic: Topic,
         index: int,
@@ -217,9 +219,9 @@ class DeadLetters:
     ) -> None:
         """Without copies they are discarded."""
         try:
-            await self._queues.bury(topic, index, offsets, group, not copies, copies)
+            await self._queues.remove_dead(topic, index, offsets, group, not copies, copies)
         except OutcomeUnknown:  # What is buried cannot be buried again.
-            await self._queues.bury(topic, index, offsets, group, not copies, copies)
+            await self._queues.remove_dead(topic, index, offsets, group, not copies, copies)
 
     def _pass_over(
         self, topic: Topic, target: Topic, refused: dict[Offset, LocalError], trouble: _Trouble

@@ -28,7 +28,7 @@ from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply, Request
 from penstock.machines.queue_commands import ConfigureQueue, CopyPlace
-from penstock.machines.queue_headers import lane_of
+from penstock.machines.queue_headers import message_group_of
 
 SENT_BYTES_MAX = 256 * KIB
 """So much goes in one batch, unless a single message is larger."""
@@ -70,7 +70,7 @@ class MessageCopier:
         """Send copies, in their order within each partition. Raises `Unavailable`,
         `OutcomeUnknown`, `QueueFull` and `UnknownPartition`, after which all of them should be sent
         again."""
-        if not topic.settings.queue.queue_rules.cards:
+        if not topic.settings.queue.queue_rules.delivery_headers:
             changes = {"queue.message.headers": "true"}
             topic = await self._topics.configure_topic(topic.name, changes)
         by_index: dict[int, list[Copy]] = {}
@@ -115,7 +115,7 @@ class MessageCopier:
 def _place(copy: Copy, topic: Topic) -> int:
     """Where a copy goes, the first time and every time."""
     partitions = len(topic.partitions)
-    lane = lane_of(copy.message, topic.settings.queue.queue_rules)
+    lane = message_group_of(copy.message, topic.settings.queue.queue_rules)
     if copy.fixed or lane is None:
         return copy.partition % partitions
     return Partitioner().choose(lane, partitions)

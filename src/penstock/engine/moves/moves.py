@@ -168,7 +168,7 @@ class Moves:
     ) -> int:
         """Deliver dead messages anew that stayed in their queue; how many. A dry run counts."""
         if filter is None and not dry_run:
-            return await self._delivery.revive(source, None, group)
+            return await self._delivery.requeue_dead(source, None, group)
         wanted = filter or EVERYTHING
         wanted.check()
         count = 0
@@ -176,7 +176,9 @@ class Moves:
             for offsets in await self._dead(source, index, group, wanted):
                 places = [(index, offset) for offset in offsets]
                 count += (
-                    len(places) if dry_run else await self._delivery.revive(source, places, group)
+                    len(places)
+                    if dry_run
+                    else await self._delivery.requeue_dead(source, places, group)
                 )
         return count
 
@@ -191,7 +193,9 @@ class Moves:
         count = 0
         for index in range(len(source.partitions)):
             for offsets in await self._dead(source, index, group, filter or EVERYTHING):
-                count += await self._delivery.bury(source, index, offsets, group, discarded=True)
+                count += await self._delivery.remove_dead(
+                    source, index, offsets, group, discarded=True
+                )
         return count
 
     async def list_here(self, asked: ListMoves) -> MoveList:

@@ -32,12 +32,12 @@ import msgspec
 
 from penstock.core.decoders import msgpack_decoder
 from penstock.core.entries import Entry, EntryKind
-from penstock.core.limits import DIARY_BYTES_MAX, KIB
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, KIB
 from penstock.core.types import NO_INDEX, Index, Offset, Term
 from penstock.machines.groups import GroupUpdated
 from penstock.machines.machine import Reply
 from penstock.machines.queue_commands import Outcome
-from penstock.machines.queues import Acquired, Covered, QueueChanged, Settled
+from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
 from penstock.machines.work_records import GrantedRun
 
 PAGE_BYTES: Final = 64 * KIB
@@ -86,7 +86,7 @@ class _Page:
 class DeliveryHistory:
     """Of one shard on one node; see the top of this module."""
 
-    def __init__(self, bytes_max: int = DIARY_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = DELIVERY_HISTORY_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._pages: deque[_Page] = deque()
         self._full_bytes = 0
@@ -158,8 +158,8 @@ def _line(entry: Entry, reply: Reply) -> Line | None:
     if kind is Settled:
         assert isinstance(reply, Settled), f"{reply} has the type of another"
         return Line(entry.index, entry.term, entry.payload, outcomes=reply.outcomes)
-    if kind is Covered:
-        assert isinstance(reply, Covered), f"{reply} has the type of another"
+    if kind is CumulativeAckResult:
+        assert isinstance(reply, CumulativeAckResult), f"{reply} has the type of another"
         if not reply.count:
             return None
         return Line(entry.index, entry.term, entry.payload, upto=reply.upto)

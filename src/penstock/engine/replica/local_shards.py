@@ -16,7 +16,7 @@ import msgspec
 from penstock.core.clock import Clock
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
-from penstock.core.limits import DIARY_BYTES_MAX
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.replica.network import Network, PeerMessage
 from penstock.engine.replica.shard import Shard, ShardSettings
@@ -52,7 +52,7 @@ class LocalShards:
         disk: Disk,
         log: LogSettings,
         hooks: ShardHooks,
-        diary_bytes: int = DIARY_BYTES_MAX,
+        history_bytes: int = DELIVERY_HISTORY_BYTES_MAX,
     ) -> None:
         self._directory = directory
         self._cluster_id = cluster_id
@@ -62,7 +62,7 @@ class LocalShards:
         self._disk = disk
         self._log = log
         self._hooks = hooks
-        self._diary_bytes = diary_bytes
+        self._history_bytes = history_bytes
         self._shards: dict[ShardId, Shard] = {}
         self._supervisors: dict[ShardId, asyncio.Task[None]] = {}
         self._leaderless: dict[ShardId, int] = {}
@@ -148,7 +148,7 @@ class LocalShards:
                 members=members,
                 log=self._log,
                 tick_ms=None,
-                diary_bytes=self._diary_bytes,
+                history_bytes=self._history_bytes,
             ),
             self._network(shard),
             clock=self._clock,

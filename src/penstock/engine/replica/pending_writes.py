@@ -25,17 +25,17 @@ class PendingWrite(msgspec.Struct, frozen=True, kw_only=True):
 
 def pending_writes_of(ready: Ready, fetch: SnapshotFetch | None) -> list[PendingWrite]:
     """The duties of a Ready, in their order; `fetch` is the snapshot it wants installed."""
-    duties: list[PendingWrite] = []
+    pending: list[PendingWrite] = []
     if fetch is not None:
         if ready.hard_state is not None:
-            duties.append(PendingWrite(hard_state=ready.hard_state))
+            pending.append(PendingWrite(hard_state=ready.hard_state))
         last = not ready.entries and not ready.healed
         promises = ready.promises if last else ()
         sequence = ready.sequence if last else None
-        duties.append(PendingWrite(fetch=fetch, sequence=sequence, promises=promises))
+        pending.append(PendingWrite(fetch=fetch, sequence=sequence, promises=promises))
         if last:
-            return duties
-    duties.append(
+            return pending
+    pending.append(
         PendingWrite(
             sequence=ready.sequence,
             hard_state=ready.hard_state if fetch is None else None,
@@ -44,4 +44,4 @@ def pending_writes_of(ready: Ready, fetch: SnapshotFetch | None) -> list[Pending
             healed=ready.healed,
         )
     )
-    return duties
+    return pending

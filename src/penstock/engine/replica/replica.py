@@ -121,7 +121,7 @@ class Replica:
         self._gathered_bytes = 0
         self._proposals = Proposals()
         self.commit_times = CommitTimes(world.seconds)
-        self._duties: deque[PendingWrite] = deque()
+        self._pending_writes: deque[PendingWrite] = deque()
         self._gathering = self._resting = self._last_waiters = 0
         self._writing = self._turn_due = False
         self._reads: dict[int, Answer] = {}
@@ -166,7 +166,7 @@ class Replica:
         """About when a leader was last heard."""
         self._leading: Term | None = None
         self._plan_from = NO_INDEX
-        self._in_office = False
+        self._leader_ready = False
         self._heir, self._heir_until = NO_NODE, 0
         self._holder, self._held_until = "", 0
         self._retiring: Answer | None = None
@@ -174,7 +174,7 @@ class Replica:
     @property
     def leads(self) -> bool:
         """This replica leads and has applied everything that was committed before its term."""
-        return self._in_office
+        return self._leader_ready
 
     @property
     def waiting_requests(self) -> int:
@@ -446,8 +446,8 @@ class Replica:
             self._observe_leadership()
             if self._heir:
                 self._hand_over_when_idle()
-        if self._leading is not None and not self._in_office:
-            self._take_office()
+        if self._leading is not None and not self._leader_ready:
+            self._begin_leading()
         if not self._writing:
             self._write()
         if not self._upkeep.busy and not self._receiver.busy:
@@ -456,7 +456,13 @@ class Replica:
             self._retire_when_idle()
 
     def _retire_when_idle(self) -> None:
-        busy = self._writing or self._resting or self._upkeep.busy or self._batcher or self._duties
+        busy = (
+            self._writing
+            or self._resting
+            or self._upkeep.busy
+            or self._batcher
+            or self._pending_writes
+        )
         if self._retiring is not None and not busy and not self._proposals:
             answer, self._retiring = self._retiring, None
             answer(Done())
@@ -486,14 +492,14 @@ class Replica:
         quiet_ms = self._world.clock.wall_ms() - self._heard_ms
         return f"{told}; {max(0, quiet_ms) / 1_000:.1f} s without a leader"
 
-    def _take_office(self) -> None:
+    def _begin_leading(self) -> None:
         if self.applied_index >= self._plan_from:
-            self._in_office = True
+            self._leader_ready = True
             self._world.on_leadership(True)
 
     def _lose_leadership(self) -> None:
-        if self._in_office:
-            self._in_office = False
+        if self._leader_ready:
+            self._leader_ready = False
             self._world.on_leadership(False)
         why = self.raft.election_notes.resigned if self.raft.role is not Role.LEADER else ""
         told = f": {why}" if why else ""
@@ -529,7 +535,7 @@ class Replica:
             send(message)
         if ready.must_persist:
             fetch = None if ready.snapshot is None else self._receiver.hand_over(ready.snapshot)
-            self._duties += pending_writes_of(ready, fetch)
+            self._pending_writes += pending_writes_of(ready, fetch)
         if ready.committed:
             self._apply(ready.committed)
         for read in ready.reads:
@@ -572,26 +578,26 @@ class Replica:
 
     def _write(self) -> None:
         """One job for all duties that have piled up; installing a snapshot is a job of its own."""
-        if not self._duties and not self.log.has_work:
+        if not self._pending_writes and not self.log.has_work:
             return
-        duties: list[PendingWrite] = []
+        pending: list[PendingWrite] = []
         job: LogJob | None
-        fetch = self._duties[0].fetch if self._duties else None
+        fetch = self._pending_writes[0].fetch if self._pending_writes else None
         if fetch is not None:
             if self._upkeep.busy:
                 return  # Both change which segments there are; the turn after the upkeep goes on.
-            duties.append(self._duties.popleft())
+            pending.append(self._pending_writes.popleft())
             job = fetch.incoming.finish_job(fetch.state)
         else:
-            while self._duties and self._duties[0].fetch is None:
-                duty = self._duties.popleft()
-                duties.append(duty)
-                self.log.stage(hard_state=duty.hard_state, entries=duty.entries, healed=duty.healed)
+            while self._pending_writes and self._pending_writes[0].fetch is None:
+                one = self._pending_writes.popleft()
+                pending.append(one)
+                self.log.stage(hard_state=one.hard_state, entries=one.entries, healed=one.healed)
             job = self.log.take_job(self._written_hook())
         if job is not None:
-            self._submit_write(job, duties)
+            self._submit_write(job, pending)
         else:
-            assert not duties, "duties without anything to write"
+            assert not pending, "duties without anything to write"
 
     def _written_hook(self) -> Callable[[], None] | None:
         """Tells the loop when bytes are written and not yet synced, if somebody waits for it."""
@@ -608,11 +614,11 @@ class Replica:
 
         return tell_from_worker
 
-    def _submit_write(self, job: LogJob, duties: list[PendingWrite]) -> None:
+    def _submit_write(self, job: LogJob, pending: list[PendingWrite]) -> None:
         self._writing = True
-        self._world.writer.submit(job, lambda error: self._written(job, duties, error))
+        self._world.writer.submit(job, lambda error: self._written(job, pending, error))
 
-    def _written(self, job: LogJob, duties: list[PendingWrite], error: Exception | None) -> None:
+    def _written(self, job: LogJob, pending: list[PendingWrite], error: Exception | None) -> None:
         self._writing = False
         if self.halted is not None:
             return
@@ -624,14 +630,14 @@ class Replica:
         if self._proposals.early:
             self._proposals.reached(Promise.WRITTEN, self.log.durable_index)
             self._proposals.reached(Promise.DURABLE, self.log.durable_index)
-        for duty in duties:
-            if duty.fetch is not None:
-                self._installed(duty.fetch)
-            if duty.sequence is not None:
-                self.raft.persisted(duty.sequence)
-            for message in duty.promises:
+        for one in pending:
+            if one.fetch is not None:
+                self._installed(one.fetch)
+            if one.sequence is not None:
+                self.raft.persisted(one.sequence)
+            for message in one.promises:
                 self._world.network.send(message)
-            if duty.healed:
+            if one.healed:
                 self._world.announce("is repaired and counts again")
         self._upkeep.after_write()
         few = self._gathered_bytes < GATHER_BYTES

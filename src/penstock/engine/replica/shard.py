@@ -18,7 +18,7 @@ import msgspec
 from penstock.core.clock import Clock, SystemClock, precise_seconds
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
-from penstock.core.limits import DIARY_BYTES_MAX, TICK_MS
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, TICK_MS
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.replica.batcher import Answer, Promise
 from penstock.engine.replica.delivery_history import DeliveryHistory
@@ -46,7 +46,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_log_bytes: int | None = None
     tick_ms: int | None = TICK_MS
     """None: somebody else calls `tick`."""
-    diary_bytes: int = DIARY_BYTES_MAX
+    history_bytes: int = DELIVERY_HISTORY_BYTES_MAX
 
     @property
     def solo(self) -> bool:
@@ -84,7 +84,7 @@ class Shard:
             else ReplicaSettings(raft=raft, snapshot_log_bytes=settings.snapshot_log_bytes)
         )
         self.machine = ShardMachine()
-        self.diary = DeliveryHistory(settings.diary_bytes)
+        self.history = DeliveryHistory(settings.history_bytes)
         log.measure_with(precise_seconds)
         self.replica = Replica(
             node,
@@ -100,7 +100,7 @@ class Shard:
                 soon=self._loop.call_soon,
                 from_worker=self._loop.call_soon_threadsafe,
                 on_effect=on_effect,
-                on_applied=self.diary.note,
+                on_applied=self.history.note,
                 on_halt=self._note_halt,
                 on_leadership=on_leadership,
                 seconds=precise_seconds,

@@ -54,15 +54,15 @@ class PartPromotion:
             raise UnknownTopicId("there is no topic of this id: it was deleted")
         running = self._topics.led_shard(part.partition)
         await running.wait_current()
-        unknown = self._staging.ledger(part).verify(part)
+        unknown = self._staging.staged(part).verify(part)
         for _ in read_staged(running.machine.partitions, running.fetch, part, unknown):
             await asyncio.sleep(0)  # Others have their turn.
-        ledger = self._staging.ledger(part)
-        ledger.verify(part)  # Again: the log may have been trimmed in the meantime.
+        staged = self._staging.staged(part)
+        staged.verify(part)  # Again: the log may have been trimmed in the meantime.
         queue = topic.settings.queue
         if queue.refuses_when_full:
             self._bounds.check_room(running, part.partition, queue, messages=part.records)
-        ledger.keep(part, publication, self._topics.clock.monotonic_ms())
+        staged.keep(part, publication, self._topics.clock.monotonic_ms())
 
     async def promote(self, promotion: Promotion, publication: PublicationKey) -> None:
         """Return when the partition has all of its part; a topic that was deleted needs none."""
@@ -81,7 +81,7 @@ class PartPromotion:
 
     def release(self, part: PublishedPart, publication: PublicationKey) -> None:
         """The part will not be published, if it is what was staged for its partition."""
-        self._staging.ledger(part).verify(part)
+        self._staging.staged(part).verify(part)
         self._staging.release(part, publication)
 
     async def close(self) -> None:

@@ -14,9 +14,9 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.message_reader import MessageReader
 from penstock.machines.machine import Reply
 from penstock.machines.queue_commands import Recall
-from penstock.machines.queue_headers import recall_card
+from penstock.machines.queue_headers import recalled_headers
 from penstock.machines.queues import QueueChanged
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 
 PIECE_MESSAGES = 1_000
 READER_BYTES = 4 * 1024 * 1024
@@ -37,17 +37,17 @@ class Recaller:
             if self._under_way.get((partition, group)) is not running:
                 self._tell(running, partition, group, work)
 
-    def _tell(self, running: Shard, partition: PartitionId, group: str, work: Work) -> None:
+    def _tell(self, running: Shard, partition: PartitionId, group: str, work: WorkGroup) -> None:
         first = work.recalled
         end = Offset(min(first + PIECE_MESSAGES, work.recall_end))
         messages = self._reader.read(running, partition, [(first, end)])
-        cards = [recall_card(message, work.queue) for message in messages]
+        delivery_headers = [recalled_headers(message, work.queue) for message in messages]
         command = Recall(
             partition=partition,
             group=group,
             first=first,
             end=end,
-            cards=tuple(card for card in cards if card is not None),
+            delivery_headers=tuple(card for card in delivery_headers if card is not None),
             fifo=work.queue.fifo,
         )
         key = (partition, group)

@@ -85,16 +85,16 @@ class Staging:
         mark_staged(batch, partition)
         shard = topics.shard_of(partition)
         staging = await self._partition(shard)
-        ledger = self._ledger(shard, running, staging)
-        floor = ledger.begin()
+        staged = self._staged(shard, running, staging)
+        floor = staged.begin()
         try:
             appended = await running.append(staging, batch)
-            ledger.add(appended.base_offset, appended.end_offset, partition)
+            staged.add(appended.base_offset, appended.end_offset, partition)
         finally:
-            ledger.end(floor)
+            staged.end(floor)
         return StagedBatch(partition, staging, appended.base_offset, appended.end_offset)
 
-    def ledger(self, part: PublishedPart) -> "StagingIndex":
+    def staged(self, part: PublishedPart) -> "StagingIndex":
         """What the leader of a part's shard knows of its staging partition."""
         topics = self._topics
         shard = topics.shard_of(part.partition)
@@ -103,13 +103,13 @@ class Staging:
             if part.staging >= topics.catalog.next_partition:
                 raise Unavailable("this node does not know yet where messages are staged")
             raise expired(part)
-        return self._ledger(shard, topics.led_shard(part.partition), staging)
+        return self._staged(shard, topics.led_shard(part.partition), staging)
 
     def release(self, part: PublishedPart, publication: PublicationKey) -> None:
         """The part was published: nobody will ask for it again."""
-        ledger = self._open.get(self._topics.shard_of(part.partition))
-        if ledger is not None and ledger.staging == part.staging:
-            ledger.release(part.ranges, publication)
+        staged = self._open.get(self._topics.shard_of(part.partition))
+        if staged is not None and staged.staging == part.staging:
+            staged.release(part.ranges, publication)
 
     def tick(self) -> None:
         """A tick of the node's clock has passed: let go of what was published, or expired."""
@@ -124,15 +124,15 @@ class Staging:
                 self._open.pop(ShardId(shard), None)
             elif running.machine.partitions.holds(staging):
                 assert topic is not None
-                ledger = self._ledger(ShardId(shard), running, staging)
-                ledger.trim(self._topics.clock.monotonic_ms(), topic.settings.retention_ms)
+                staged = self._staged(ShardId(shard), running, staging)
+                staged.trim(self._topics.clock.monotonic_ms(), topic.settings.retention_ms)
 
-    def _ledger(self, shard: ShardId, running: Shard, staging: PartitionId) -> "StagingIndex":
-        ledger = self._open.get(shard)
-        if ledger is None or not ledger.is_of(running, staging):
+    def _staged(self, shard: ShardId, running: Shard, staging: PartitionId) -> "StagingIndex":
+        staged = self._open.get(shard)
+        if staged is None or not staged.is_of(running, staging):
             now_ms = self._topics.clock.monotonic_ms()
-            ledger = self._open[shard] = StagingIndex(running, staging, now_ms)
-        return ledger
+            staged = self._open[shard] = StagingIndex(running, staging, now_ms)
+        return staged
 
     def _find(self, shard: ShardId) -> PartitionId | None:
         """The staging partition of a shard, if there is one."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run
@@ -291,13 +291,13 @@ def _death(topic: str) -> "dict[str, Column]":
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     return {
-        card.DEAD_TOPIC: F.lit(topic),
-        card.DEAD_PARTITION: F.col("partition"),
-        card.DEAD_OFFSET: F.col("offset"),
-        card.DEAD_REASON: F.col("reason"),
-        card.DEAD_DELIVERIES: F.lit(1),
-        card.DEAD_MS: F.unix_millis(F.current_timestamp()),
-        card.SENT_MS: F.unix_millis("timestamp"),
+        delivery_headers.DEAD_TOPIC: F.lit(topic),
+        delivery_headers.DEAD_PARTITION: F.col("partition"),
+        delivery_headers.DEAD_OFFSET: F.col("offset"),
+        delivery_headers.DEAD_REASON: F.col("reason"),
+        delivery_headers.DEAD_DELIVERIES: F.lit(1),
+        delivery_headers.DEAD_MS: F.unix_millis(F.current_timestamp()),
+        delivery_headers.SENT_MS: F.unix_millis("timestamp"),
     }
 
 

@@ -8,7 +8,7 @@ and it is counted and looked at like any other.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.spark.pipelines.frames import REASON, columns_of, told
 from penstock.spark.pipelines.reasons import literal, quoted
 
@@ -23,7 +23,7 @@ ROWS_DEAD = "dead"
 
 _HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 _NO_HEADERS = f"CAST(array() AS {_HEADERS})"
-_OWN = f"filter(_headers, h -> NOT startswith(h.key, {literal(card.PREFIX)}))"
+_OWN = f"filter(_headers, h -> NOT startswith(h.key, {literal(delivery_headers.PREFIX)}))"
 _KEPT = f"coalesce({_OWN}, {_NO_HEADERS})"
 """The headers of the message but for ours, which were about its handling there."""
 
@@ -77,14 +77,14 @@ def _written(
 
 def _death(group: str, source: str) -> str:
     said = {
-        card.DEAD_TOPIC: f"coalesce(_topic, {literal(source)})",
-        card.DEAD_PARTITION: "_partition",
-        card.DEAD_OFFSET: "_offset",
-        card.DEAD_GROUP: literal(group),
-        card.DEAD_REASON: REASON,
-        card.DEAD_DELIVERIES: "1",
-        card.DEAD_MS: "unix_millis(current_timestamp())",
-        card.SENT_MS: "unix_millis(_timestamp)",
+        delivery_headers.DEAD_TOPIC: f"coalesce(_topic, {literal(source)})",
+        delivery_headers.DEAD_PARTITION: "_partition",
+        delivery_headers.DEAD_OFFSET: "_offset",
+        delivery_headers.DEAD_GROUP: literal(group),
+        delivery_headers.DEAD_REASON: REASON,
+        delivery_headers.DEAD_DELIVERIES: "1",
+        delivery_headers.DEAD_MS: "unix_millis(current_timestamp())",
+        delivery_headers.SENT_MS: "unix_millis(_timestamp)",
     }
     headers = ", ".join(
         f"named_struct('key', {literal(name)}, 'value', CAST(CAST({value} AS STRING) AS BINARY))"

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import COVER_DEAD_MAX, DEAD_REASON_CHARACTERS_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -104,16 +104,16 @@ def _copy(bad: "DataFrame", given: Mapping[str, str], batch_id: int, reason: str
             " foreachBatch"
         )
     said: dict[str, Column] = {
-        card.DEAD_TOPIC: sql.col("topic"),
-        card.DEAD_PARTITION: sql.col("partition"),
-        card.DEAD_OFFSET: sql.col("offset"),
-        card.DEAD_REASON: sql.substring(
+        delivery_headers.DEAD_TOPIC: sql.col("topic"),
+        delivery_headers.DEAD_PARTITION: sql.col("partition"),
+        delivery_headers.DEAD_OFFSET: sql.col("offset"),
+        delivery_headers.DEAD_REASON: sql.substring(
             sql.coalesce(sql.col(reason).cast("string"), sql.lit(UNSAID)),
             1,
             DEAD_REASON_CHARACTERS_MAX,
         ),
-        card.DEAD_GROUP: sql.lit(given.get("kafka.group.id", "")),
-        card.DEAD_MS: sql.unix_millis(sql.current_timestamp()),
+        delivery_headers.DEAD_GROUP: sql.lit(given.get("kafka.group.id", "")),
+        delivery_headers.DEAD_MS: sql.unix_millis(sql.current_timestamp()),
     }
     headers = sql.array(
         *(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
 from penstock.core.queue_rules import DEFAULT_PRIORITY, PRIORITIES
 from penstock.spark.reading.columns import HEADERS, arrow_schema, check_schema, row_schema
@@ -83,7 +83,7 @@ def _said(batch: pa.RecordBatch, name: str) -> tuple[Any, Any]:
 
 def _priorities(batch: pa.RecordBatch) -> Any:
     found = np.full(batch.num_rows, DEFAULT_PRIORITY, dtype=np.int32)
-    rows, values = _said(batch, card.PRIORITY)
+    rows, values = _said(batch, delivery_headers.PRIORITY)
     if len(rows):
         texts = [
             value.decode("latin-1") if value is not None else "" for value in values.to_pylist()
@@ -101,7 +101,7 @@ def _groups(batch: pa.RecordBatch, *, fifo: bool) -> Any:
     found: list[bytes | None] = [None] * batch.num_rows
     if fifo:
         found = [key or b"" for key in batch.column("key").to_pylist()]
-    rows, values = _said(batch, card.GROUP)
+    rows, values = _said(batch, delivery_headers.GROUP)
     for row, value in zip(rows.tolist(), values.to_pylist(), strict=True):
         found[row] = value or found[row]
     texts = [None if one is None else one.decode("utf-8", "replace") for one in found]

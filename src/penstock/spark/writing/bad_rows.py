@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_batches import build_messages
@@ -92,9 +92,9 @@ def _letter(
         if value is not None and len(value) > room_bytes:
             reason += f" (here its value is cut from {len(value):,} bytes)"
             value = value[: max(room_bytes - _KEPT_BYTES, 0)]
-    said = {card.DEAD_REASON: reason, card.DEAD_MS: str(now_ms)}
+    said = {delivery_headers.DEAD_REASON: reason, delivery_headers.DEAD_MS: str(now_ms)}
     if isinstance(topic, str):
-        said[card.DEAD_TOPIC] = topic
+        said[delivery_headers.DEAD_TOPIC] = topic
     headers += tuple((name, text.encode()) for name, text in said.items())
     return NewMessage(value, key, headers, now_ms)
 

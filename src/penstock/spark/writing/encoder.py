@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.client.producer.compression import Compression
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message_batches import frame_records
 from penstock.core.records import BATCH_HEADER_BYTES
 from penstock.spark.writing.byte_columns import bytes_of, lengths_of
@@ -45,7 +45,7 @@ RECORD_NUMBERS_BYTES_MAX: Final = 1 + 5 + 5
 """Attributes, number and length of a record, at most; times and lengths of fields are counted."""
 _NO_HEADERS: Final = pa.scalar(b"\0", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
-_CARDS: Final = {PRIORITY: card.PRIORITY, DELAY: card.DELAY}
+_CARDS: Final = {PRIORITY: delivery_headers.PRIORITY, DELAY: delivery_headers.DELAY}
 
 
 def record_parts(rows: pa.RecordBatch) -> pa.RecordBatch:

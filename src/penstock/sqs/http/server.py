@@ -58,7 +58,7 @@ class SqsApi(Protocol):
     def refuse(self, status: int, message: str, headers: Headers) -> Reply:
         """The answer to a request that is not carried out: 403, 408, 413, 421, 503."""
 
-    def hurry(self) -> None:
+    def cancel_long_polls(self) -> None:
         """Answer long polls now: the broker is about to stop."""
 
 
@@ -144,7 +144,7 @@ class SqsHttpServer:
         for connection in list(self.connections):
             connection.retire()
         if not await self._wait_empty(min(HURRY_SECONDS, grace_seconds)):
-            self.api.hurry()
+            self.api.cancel_long_polls()
         if not await self._wait_empty(max(0.0, grace_seconds - HURRY_SECONDS)):
             for connection in list(self.connections):
                 connection.abort()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight
 from penstock.core.message import NewMessage
 from penstock.core.types import NodeId, Offset
@@ -135,13 +135,13 @@ def test_who_waits_gets_a_message_as_soon_as_it_is_there(tmp_path: Path) -> None
 
 def test_an_id_that_was_seen_is_a_duplicate(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
-        message = NewMessage(b"x", headers=((card.DEDUP_ID, b"1"),))
+        message = NewMessage(b"x", headers=((delivery_headers.DEDUP_ID, b"1"),))
         first = await queues.send(topic, [message])
         second = await queues.send(topic, [message, NewMessage(b"y"), message])
         assert [(one.offset, one.duplicate) for one in first] == [(0, False)]
         assert [(one.offset, one.duplicate) for one in second] == [(0, True), (1, False), (0, True)]
         # At the same time, neither knows of the other: the log decides.
-        other = NewMessage(b"z", headers=((card.DEDUP_ID, b"2"),))
+        other = NewMessage(b"z", headers=((delivery_headers.DEDUP_ID, b"2"),))
         both = await asyncio.gather(queues.send(topic, [other]), queues.send(topic, [other]))
         assert both[0][0].offset == both[1][0].offset
         assert [one[0].duplicate for one in both] == [False, True]
@@ -168,7 +168,7 @@ def test_who_does_not_wait_is_told_that_too_many_are_leased(tmp_path: Path) -> N
 def test_looking_touches_nothing(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(2))
-        await queues.send(topic, numbered(1, (card.DELAY, b"1000000")))
+        await queues.send(topic, numbered(1, (delivery_headers.DELAY, b"1000000")))
         got = await queues.receive(topic)
         await queues.settle(topic, [(got[0].receipt, Verdict.REJECT, -1, "torn")])
         before = await queues.counts(topic)
@@ -189,10 +189,10 @@ def test_looking_touches_nothing(tmp_path: Path) -> None:
 def test_what_is_dead_or_scheduled_can_be_called_back_or_off(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(1))
-        await queues.send(topic, numbered(2, (card.DELAY, b"1000000")))
+        await queues.send(topic, numbered(2, (delivery_headers.DELAY, b"1000000")))
         got = await queues.receive(topic)
         await queues.settle(topic, [(got[0].receipt, Verdict.REJECT, -1, "torn")])
-        assert await queues.revive(topic) == 1
+        assert await queues.requeue_dead(topic) == 1
         again = await queues.receive(topic)
         assert [(one.message.offset, one.deliveries) for one in again] == [(0, 1)]
         assert await queues.cancel(topic, [(0, Offset(1)), (0, Offset(0))]) == 1
@@ -282,9 +282,9 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
 
 def test_a_group_that_begins_in_the_past_knows_what_its_messages_say(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
-        await queues.send(topic, numbered(1, (card.DELAY, b"1000000")))
+        await queues.send(topic, numbered(1, (delivery_headers.DELAY, b"1000000")))
         await queues.send(topic, numbered(1))
-        await queues.send(topic, numbered(1, (card.PRIORITY, b"9")))
+        await queues.send(topic, numbered(1, (delivery_headers.PRIORITY, b"9")))
         await queues.open(topic, "late", start=EARLIEST)
         got = await queues.receive(topic, group="late", messages_max=10, wait_ms=60_000)
         assert [one.message.offset for one in got] == [2, 1]

@@ -14,7 +14,7 @@ from penstock.engine.delivery.stored_batches import (
     ready_ranges,
 )
 from penstock.machines.queue_commands import Settlement, Verdict
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from tests.batches import build_batch
 
 
@@ -120,7 +120,7 @@ def test_it_is_said_what_is_wanted_of_a_batch() -> None:
 
 def test_what_is_ready_in_a_work_group() -> None:
     end = Offset(20)
-    work = Work(Offset(0), WorkRules(), QueueRules(), lambda: end)
+    work = WorkGroup(Offset(0), WorkRules(), QueueRules(), lambda: end)
     assert list(ready_ranges(work, end)) == spans((0, 20))
     epoch, _ = work.acquire(12, -1, now_ms=0)
     for first, last, verdict in ((0, 3, Verdict.ACK), (3, 5, Verdict.RELEASE)):

@@ -10,16 +10,16 @@ from penstock.engine.replica.delivery_history import Line
 from penstock.machines.group_commands import StoreOffsets, encode_group_command
 from penstock.machines.queue_commands import (
     Acquire,
-    Bury,
     Cancel,
     CloseWork,
     CopyPlace,
-    Cover,
+    CumulativeAck,
     Outcome,
     Purge,
     QueueCommand,
+    RemoveDead,
+    RequeueDead,
     ResetWork,
-    Revive,
     Settle,
     Settlement,
     Verdict,
@@ -112,10 +112,10 @@ def test_death() -> None:
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        (Bury(partition=JOBS, group="g", offsets=(IT,)), "buried"),
-        (Bury(partition=JOBS, group="g", offsets=(IT,), discarded=True), "discarded"),
-        (Bury(partition=JOBS, group="g", offsets=(Offset(1),)), ""),
-        (Revive(partition=JOBS, group="g"), ""),
+        (RemoveDead(partition=JOBS, group="g", offsets=(IT,)), "buried"),
+        (RemoveDead(partition=JOBS, group="g", offsets=(IT,), discarded=True), "discarded"),
+        (RemoveDead(partition=JOBS, group="g", offsets=(Offset(1),)), ""),
+        (RequeueDead(partition=JOBS, group="g"), ""),
         (Cancel(partition=JOBS, group="g", offsets=(IT,)), "cancelled"),
         (Cancel(partition=JOBS, group="g", offsets=(Offset(1),)), ""),
         (Purge(partition=JOBS, group="g"), "purged"),
@@ -126,10 +126,12 @@ def test_death() -> None:
         (ResetWork(partition=JOBS, group="g", start=LATEST), "passed over"),
         (CloseWork(partition=JOBS, group="g"), "closed"),
         (CloseWork(partition=JOBS), ""),
-        (Cover(partition=JOBS, group="g", first=Offset(0), end=Offset(30)), "covered"),
-        (Cover(partition=JOBS, group="g", first=Offset(18), end=Offset(30)), ""),
+        (CumulativeAck(partition=JOBS, group="g", first=Offset(0), end=Offset(30)), "covered"),
+        (CumulativeAck(partition=JOBS, group="g", first=Offset(18), end=Offset(30)), ""),
         (
-            Cover(partition=JOBS, group="g", first=Offset(0), end=Offset(30), dead=((IT, "bad"),)),
+            CumulativeAck(
+                partition=JOBS, group="g", first=Offset(0), end=Offset(30), dead=((IT, "bad"),)
+            ),
             "rejected",
         ),
     ],
@@ -141,24 +143,26 @@ def test_what_people_and_readers_do(command: QueueCommand, what: str) -> None:
 
 def test_the_dead_are_revived_and_nobody_else() -> None:
     every, these = (
-        Revive(partition=JOBS, group="g"),
-        Revive(partition=JOBS, group="g", offsets=(IT,)),
+        RequeueDead(partition=JOBS, group="g"),
+        RequeueDead(partition=JOBS, group="g", offsets=(IT,)),
     )
-    for revive in (every, these):
-        rejected = [leased(1, epoch=1), settled(2, Verdict.REJECT, epoch=1), line(3, revive)]
+    for requeue_dead in (every, these):
+        rejected = [leased(1, epoch=1), settled(2, Verdict.REJECT, epoch=1), line(3, requeue_dead)]
         assert whats(rejected) == ["delivered", "rejected", "revived"]
-        held = [leased(1, epoch=1), line(3, revive)]
+        held = [leased(1, epoch=1), line(3, requeue_dead)]
         assert whats(held) == ["delivered"]
-        done = [leased(1, epoch=1), settled(2, Verdict.ACK, epoch=1), line(3, revive)]
+        done = [leased(1, epoch=1), settled(2, Verdict.ACK, epoch=1), line(3, requeue_dead)]
         assert whats(done) == ["delivered", "acked"]
         failed = [leased(1, epoch=1, deliveries=3), settled(2, Verdict.RELEASE, epoch=1)]
         again = leased(4, epoch=2, deliveries=4)
-        assert whats([*failed, line(3, revive), again])[2:] == ["delivered"], "it had not died"
+        assert whats([*failed, line(3, requeue_dead), again])[2:] == ["delivered"], (
+            "it had not died"
+        )
         anew = leased(4, epoch=2, deliveries=1)
-        assert whats([*failed, line(3, revive), anew])[2:] == ["revived", "delivered"]
+        assert whats([*failed, line(3, requeue_dead), anew])[2:] == ["revived", "delivered"]
         waits = State(group="g", state="ready", deliveries=0)
-        assert whats([*failed, line(3, revive)], waits)[2:] == ["revived"]
-        assert whats([*failed, line(3, revive)])[2:] == []
+        assert whats([*failed, line(3, requeue_dead)], waits)[2:] == ["revived"]
+        assert whats([*failed, line(3, requeue_dead)])[2:] == []
 
 
 def whats(lines: Sequence[Line], *states: State) -> list[str]:
@@ -166,7 +170,7 @@ def whats(lines: Sequence[Line], *states: State) -> list[str]:
 
 
 def test_a_cover_counts_as_far_as_it_came() -> None:
-    command = Cover(partition=JOBS, group="g", first=Offset(0), end=Offset(30))
+    command = CumulativeAck(partition=JOBS, group="g", first=Offset(0), end=Offset(30))
     assert story([line(9, command, upto=Offset(17))]) == []
 
 
@@ -190,7 +194,7 @@ def test_where_copies_went(how: str) -> None:
     one, it = (Settlement(at, Offset(at + 1), 1, Verdict.FINISH) for at in (Offset(3), IT))
 
     def copy_of(some: tuple[CopyPlace, ...], names: dict[TopicId, str]) -> Place | None:
-        told = line(2, Bury(partition=JOBS, group="g", offsets=(Offset(3), IT), copies=some))
+        told = line(2, RemoveDead(partition=JOBS, group="g", offsets=(Offset(3), IT), copies=some))
         if how == "settled":
             command = Settle(partition=JOBS, group="g", settlements=(one, it), copies=some)
             told = line(2, command, outcomes=(Outcome.DONE, Outcome.DONE))

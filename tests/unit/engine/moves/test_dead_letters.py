@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import OutcomeUnknown, Unavailable
 from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
@@ -27,7 +27,11 @@ def test_a_dead_message_is_moved(tmp_path: Path) -> None:
             node = nodes[1]
             topic = await node.engine.topics.create_topic("orders", 2, DEAD_LETTERS)
             now_ms = node.engine.topics.clock.wall_ms()
-            headers = (("trace", b"t"), (card.DEDUP_ID, b"d"), (card.DELAY, b"1"))
+            headers = (
+                ("trace", b"t"),
+                (delivery_headers.DEDUP_ID, b"d"),
+                (delivery_headers.DELAY, b"1"),
+            )
             [sent] = await node.delivery.send(
                 topic, [NewMessage(b"value", b"key", headers, now_ms)]
             )
@@ -38,14 +42,14 @@ def test_a_dead_message_is_moved(tmp_path: Path) -> None:
             assert (letter.key, letter.value, letter.timestamp_ms) == (b"key", b"value", now_ms)
             said = dict(letter.headers)
             place = (topic.topic_id, sent.index, sent.offset)
-            assert said[card.MESSAGE_ID] == message_id(*place).encode()
-            assert said[card.DEAD_TOPIC] == b"orders"
-            assert said[card.DEAD_PARTITION] == str(sent.index).encode()
-            assert said[card.DEAD_REASON] == b"no such customer"
-            assert said[card.DEAD_DELIVERIES] == b"1"
-            assert said[card.SENT_MS] == str(now_ms).encode()
+            assert said[delivery_headers.MESSAGE_ID] == message_id(*place).encode()
+            assert said[delivery_headers.DEAD_TOPIC] == b"orders"
+            assert said[delivery_headers.DEAD_PARTITION] == str(sent.index).encode()
+            assert said[delivery_headers.DEAD_REASON] == b"no such customer"
+            assert said[delivery_headers.DEAD_DELIVERIES] == b"1"
+            assert said[delivery_headers.SENT_MS] == str(now_ms).encode()
             assert said["trace"] == b"t"
-            assert card.DEDUP_ID not in said
+            assert delivery_headers.DEDUP_ID not in said
             assert any("made orders_dlq" in line for line in nodes.lines)
 
     asyncio.run(story())
@@ -60,7 +64,7 @@ def test_what_was_sent_and_not_answered_is_there_once(
         async with one_node(tmp_path) as nodes:
             node = nodes[1]
             topic = await node.engine.topics.create_topic("orders", 1, DEAD_LETTERS)
-            send, bury = node.delivery.send, node.delivery.bury
+            send, remove_dead = node.delivery.send, node.delivery.remove_dead
             lost = {"send": 2, "bury": 1}
 
             async def send_unheard(
@@ -75,7 +79,7 @@ def test_what_was_sent_and_not_answered_is_there_once(
             async def bury_unheard(
                 target: Topic, index: int, offsets: Sequence[Offset], *rest: Any, **more: Any
             ) -> int:
-                count = await bury(target, index, offsets, *rest, **more)
+                count = await remove_dead(target, index, offsets, *rest, **more)
                 if lost["bury"]:
                     lost["bury"] -= 1
                     raise OutcomeUnknown("the answer got lost")
@@ -83,7 +87,7 @@ def test_what_was_sent_and_not_answered_is_there_once(
 
             await send(topic, [NewMessage(b"%d" % number) for number in range(5)])
             monkeypatch.setattr(node.delivery, "send", send_unheard)
-            monkeypatch.setattr(node.delivery, "bury", bury_unheard)
+            monkeypatch.setattr(node.delivery, "remove_dead", bury_unheard)
             await kill(node, topic, count=5)
             counts = await counts_until(node, topic, lambda counts: counts.moved == 5)
             assert counts.dead == 0
@@ -106,7 +110,7 @@ def test_who_dies_between_sending_and_burying_leaves_one_letter(
         async def bury_never(*_: Any, **__: Any) -> int:
             raise Unavailable("not now")
 
-        monkeypatch.setattr(nodes[1].delivery, "bury", bury_never)
+        monkeypatch.setattr(nodes[1].delivery, "remove_dead", bury_never)
         await nodes[1].delivery.send(topic, [NewMessage(b"only")])
         await kill(nodes[1], topic, count=1)
         await counts_until(nodes[1], dlq, lambda counts: counts.ready == 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import BatchTooLarge, UnknownPartition
 from penstock.core.message import NewMessage
 from penstock.core.murmur2 import murmur2
@@ -24,7 +24,7 @@ def courier_of(node: Node) -> MessageCopier:
 
 
 def copy(offset: int, partition: int, key: bytes | None, *, fixed: bool = False) -> Copy:
-    headers = ((card.ORIGIN, b"%d" % offset),)
+    headers = ((delivery_headers.ORIGIN, b"%d" % offset),)
     return Copy(Offset(offset), partition, NewMessage(b"v", key, headers), fixed)
 
 
@@ -48,10 +48,10 @@ def test_copies_go_the_same_way_every_time_and_count_once(tmp_path: Path) -> Non
             keyed = (murmur2(b"k") & 0x7FFFFFFF) % 3
             for index in range(3):
                 page = await node.delivery.browse(topic, index=index)
-                found = {int(one.message.header(card.ORIGIN) or b"") for one in page}
+                found = {int(one.message.header(delivery_headers.ORIGIN) or b"") for one in page}
                 wanted = {0: 0, 1: 1, 2: keyed, 3: 2}
                 assert found == {offset for offset, place in wanted.items() if place == index}
-            assert node.engine.topics.topic("orders").settings.queue.queue_rules.cards
+            assert node.engine.topics.topic("orders").settings.queue.queue_rules.delivery_headers
 
     asyncio.run(story())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest, MoveRunning, UnknownMove
 from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
@@ -70,9 +70,12 @@ def test_letters_go_back_to_where_they_died(tmp_path: Path) -> None:
             assert sorted(one.message.value or b"" for one in back) == sorted(bodies)
             for one in back:
                 assert one.deliveries == 1, "it counts from the beginning"
-                assert [name for name, _ in one.message.headers] == [card.ORIGIN, card.FORMER_ID]
+                assert [name for name, _ in one.message.headers] == [
+                    delivery_headers.ORIGIN,
+                    delivery_headers.FORMER_ID,
+                ]
                 said = places[one.message.value]
-                assert said[card.DEAD_PARTITION] == b"%d" % one.index
+                assert said[delivery_headers.DEAD_PARTITION] == b"%d" % one.index
 
     asyncio.run(story())
 
@@ -94,7 +97,7 @@ def test_only_what_is_meant_is_moved_and_a_dry_run_moves_nothing(tmp_path: Path)
             left = await node.delivery.browse(dlq)
             assert [one.message.value for one in left] == [b"a2", b"b2", b"c"]
             assert {(one.state, one.deliveries) for one in left} == {("ready", 0)}
-            ids = (dict(left[1].message.headers)[card.MESSAGE_ID] or b"").decode()
+            ids = (dict(left[1].message.headers)[delivery_headers.MESSAGE_ID] or b"").decode()
             await node.engine.moves.start(dlq, other, filter=MoveFilter(ids=(ids,)))
             await ended(node, dlq)
             places = ((0, left[2].message.offset), (3, Offset(0)))
@@ -155,8 +158,8 @@ def test_what_has_no_way_stays_and_is_counted(tmp_path: Path) -> None:
         async with one_node(tmp_path) as nodes:
             node = nodes[1]
             _, dlq = await with_letters(node, [b"a", b"b"])
-            nowhere = ((card.DEAD_TOPIC, b"no such topic"),)
-            itself = ((card.DEAD_TOPIC, b"orders_dlq"),)
+            nowhere = ((delivery_headers.DEAD_TOPIC, b"no such topic"),)
+            itself = ((delivery_headers.DEAD_TOPIC, b"orders_dlq"),)
             await node.delivery.send(
                 dlq,
                 [NewMessage(b"c"), NewMessage(b"d", None, nowhere), NewMessage(b"e", None, itself)],

@@ -18,7 +18,7 @@ from penstock.machines.queue_commands import (
     Verdict,
     encode_queue_command,
 )
-from penstock.machines.queues import Acquired, Covered, QueueChanged, Settled
+from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
 from penstock.machines.work_records import GrantedRun
 
 PARTITION = PartitionId(3)
@@ -30,18 +30,18 @@ class Book:
     """A diary, and the index of the next entry."""
 
     def __init__(self, first: int = 1, bytes_max: int = 1 << 20) -> None:
-        self.diary = DeliveryHistory(bytes_max)
+        self.history = DeliveryHistory(bytes_max)
         self.index = first
 
     def apply(self, payload: bytes, reply: Reply, kind: EntryKind = EntryKind.COMMAND) -> None:
-        self.diary.note(Entry(Index(self.index), Term(1), kind, payload), (reply,))
+        self.history.note(Entry(Index(self.index), Term(1), kind, payload), (reply,))
         self.index += 1
 
     def command(self, command: QueueCommand, reply: Reply) -> None:
         self.apply(encode_queue_command(command, stamp_ms=self.index), reply)
 
     def lines(self) -> list[Line]:
-        return [line for page in self.diary.pages() for line in page]
+        return [line for page in self.history.pages() for line in page]
 
 
 def acquire() -> Acquire:
@@ -64,7 +64,7 @@ def test_what_is_written_down() -> None:
     book.command(TurnClock(), QueueChanged())
     book.command(Purge(partition=PARTITION, group="g"), QueueChanged(3))
     book.command(ResetWork(partition=PARTITION, group="g", start=Offset(0)), QueueChanged())
-    book.command(acquire(), Covered(0, Offset(1)))
+    book.command(acquire(), CumulativeAckResult(0, Offset(1)))
     stored = StoreOffsets(
         group="g",
         member="m",
@@ -85,24 +85,26 @@ def test_a_line_costs_what_its_command_does() -> None:
     few, many = Book(), Book()
     few.command(acquire(), Acquired(7, 30_000, (RUN._replace(end=Offset(11)),)))
     many.command(acquire(), LEASED)
-    assert abs(many.diary.bytes - few.diary.bytes) <= 2, "a thousand messages are no more than one"
+    assert abs(many.history.bytes - few.history.bytes) <= 2, (
+        "a thousand messages are no more than one"
+    )
 
 
 def test_the_oldest_goes_first_and_is_known_to_be_missing() -> None:
     bound = 8 * PAGE_BYTES
     book = Book(first=41, bytes_max=bound)
-    assert book.diary.first_index == 0
+    assert book.history.first_index == 0
     book.command(acquire(), LEASED)
-    assert book.diary.first_index == 41
-    while book.diary.first_index == 41:
+    assert book.history.first_index == 41
+    while book.history.first_index == 41:
         book.command(settle(100), Settled((Outcome.DONE,) * 100))
     for _ in range(1_000):
         book.command(acquire(), LEASED)
-    assert book.diary.bytes <= bound + PAGE_BYTES
-    first = book.diary.first_index
+    assert book.history.bytes <= bound + PAGE_BYTES
+    first = book.history.first_index
     assert first > 41
     assert [line.index for line in book.lines()] == list(range(first, book.index))
-    assert len(book.diary) == book.index - first
+    assert len(book.history) == book.index - first
 
 
 def test_a_gap_begins_anew() -> None:
@@ -110,7 +112,7 @@ def test_a_gap_begins_anew() -> None:
     book.command(acquire(), LEASED)
     book.index = 500  # A snapshot took the place of what was in between.
     book.apply(b"", LEASED, EntryKind.NOOP)
-    assert (book.diary.first_index, book.lines()) == (500, [])
+    assert (book.history.first_index, book.lines()) == (500, [])
     book.command(acquire(), LEASED)
     assert [line.index for line in book.lines()] == [501]
 
@@ -119,7 +121,7 @@ def test_reading_goes_on_while_lines_are_written() -> None:
     book = Book()
     for _ in range(2_000):
         book.command(acquire(), LEASED)
-    pages = book.diary.pages()
+    pages = book.history.pages()
     seen = len(next(pages))
     book.command(acquire(), LEASED)
     seen += sum(len(page) for page in pages)

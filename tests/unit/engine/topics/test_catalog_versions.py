@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.errors import Unavailable, UnsupportedVersion
 from penstock.engine.topics.catalog_versions import CATALOG_VERSION
 from penstock.machines.queue_commands import Verdict
@@ -102,10 +102,10 @@ def test_a_group_keeps_its_settings_and_its_dead_letters_after_a_failover(tmp_pa
                 await asyncio.sleep(0)
         await until(lambda: node.topics.catalog.topic("failed") is not None)
         (letter,) = await letters(node, "failed")
-        assert letter.header(card.DEAD_GROUP) == b"emails"
-        assert letter.header(card.DEAD_DELIVERIES) == b"3"
-        assert letter.header(card.DEAD_REASON) == b"too many deliveries"
-        assert letter.header(card.DEAD_OFFSET) == b"0"
+        assert letter.header(delivery_headers.DEAD_GROUP) == b"emails"
+        assert letter.header(delivery_headers.DEAD_DELIVERIES) == b"3"
+        assert letter.header(delivery_headers.DEAD_REASON) == b"too many deliveries"
+        assert letter.header(delivery_headers.DEAD_OFFSET) == b"0"
         await nodes.stop()
 
     asyncio.run(story())

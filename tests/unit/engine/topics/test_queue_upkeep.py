@@ -27,7 +27,7 @@ from penstock.machines.queue_commands import (
     Verdict,
 )
 from penstock.machines.queues import LATEST, Acquired, QueueChanged
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from penstock.testing.clock import ManualClock
 from tests.batches import build_batch
 from tests.unit.engine.nodes import Nodes, until
@@ -49,7 +49,7 @@ def led(nodes: Nodes, partition: PartitionId) -> Shard:
     return found[0]
 
 
-def work(nodes: Nodes, partition: PartitionId, group: str = DEFAULT_WORK_GROUP) -> Work:
+def work(nodes: Nodes, partition: PartitionId, group: str = DEFAULT_WORK_GROUP) -> WorkGroup:
     found = led(nodes, partition).machine.queues.work(partition, group)
     assert found is not None, f"group {group} is not open on partition {partition}"
     return found
@@ -232,7 +232,7 @@ class Rig:
         return self.running.machine.bounds(self.partition).log_start
 
     @property
-    def work(self) -> Work:
+    def work(self) -> WorkGroup:
         found = self.running.machine.queues.work(self.partition, DEFAULT_WORK_GROUP)
         assert found is not None, "the default group is not open"
         return found
@@ -335,7 +335,7 @@ def test_many_leases_that_end_at_once_take_several_turns(
         await rig.fill(10)
         for _ in range(10):
             await acquire(rig.running, rig.partition, 1)
-        monkeypatch.setattr(Work.turn, "__defaults__", (3,))
+        monkeypatch.setattr(WorkGroup.turn, "__defaults__", (3,))
         rig.clock.advance(5_000)
         rig.duties.tick(ALL, rig.running)
         rig.duties.tick(ALL, rig.running)  # One turn at a time.

@@ -86,7 +86,7 @@ def test_messages_that_are_old_themselves_may_wait_as_long_as_others() -> None:
         topic = await orders(node, 1, retention_ms="-1")
         staged = await stage(node, topic, 0, b"old", timestamp=1_000_000_000_000)
         for _ in range(250):  # More than two looks of retention.
-            node.hurry()
+            node.look_after_now()
         assert await trimmed(node, staged.staging) == (0, 1)
         await publish(node, 1, part(topic, staged))
         assert values(node, topic, 0) == [b"old"]

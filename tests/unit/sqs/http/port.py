@@ -79,7 +79,7 @@ class Echo:
         parts = [method, path, query, target, body if len(body) < 100 else b"%d" % len(body)]
         return Reply(200, REQUEST_ID, b"|".join(parts))
 
-    def hurry(self) -> None:
+    def cancel_long_polls(self) -> None:
         self.hurried = True
         self.open.set()
 

@@ -129,7 +129,7 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "form": _form(request),
         "chosen": None,
         "priorities": topic.settings.queue.queue_rules.priorities is not Priorities.OFF,
-        "cards": topic.settings.queue.queue_rules.cards,
+        "cards": topic.settings.queue.queue_rules.delivery_headers,
     }
     if not problem and tab in ("messages", "dead"):
         data |= await _in_time(

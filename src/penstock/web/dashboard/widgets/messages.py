@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core import delivery_headers as card
+from penstock.core import delivery_headers
 from penstock.core.message import Header, Message
 from penstock.core.message_states import LEASED
 from penstock.core.move_filter import id_of, read_number
@@ -73,7 +73,7 @@ def queue_row(topic: Topic, group: str, one: BrowsedMessage) -> ShownMessage:
     is_dead = one.state == "dead"
     deliveries = one.deliveries
     if not is_dead and shown.died_in:
-        deliveries = read_number(letter.header(card.DEAD_DELIVERIES), one.deliveries)
+        deliveries = read_number(letter.header(delivery_headers.DEAD_DELIVERIES), one.deliveries)
     return msgspec.structs.replace(
         shown,
         state=one.state,
@@ -83,7 +83,7 @@ def queue_row(topic: Topic, group: str, one: BrowsedMessage) -> ShownMessage:
         first_received_ms=(
             one.first_received_ms
             if one.first_received_ms > 0
-            else read_number(letter.header(card.DEAD_FIRST_MS), -1)
+            else read_number(letter.header(delivery_headers.DEAD_FIRST_MS), -1)
         ),
     )
 
@@ -124,13 +124,13 @@ def parse_message_place(written: str) -> tuple[int, int] | None:
 
 
 def _shown(topic: Topic, index: int, message: Message) -> ShownMessage:
-    key, died_in = message.key, _text(message, card.DEAD_TOPIC)
+    key, died_in = message.key, _text(message, delivery_headers.DEAD_TOPIC)
     begins = (topic.name, index, message.offset)
     if died_in:
         begins = (
             died_in,
-            read_number(message.header(card.DEAD_PARTITION), 0),
-            Offset(read_number(message.header(card.DEAD_OFFSET), 0)),
+            read_number(message.header(delivery_headers.DEAD_PARTITION), 0),
+            Offset(read_number(message.header(delivery_headers.DEAD_OFFSET), 0)),
         )
     return ShownMessage(
         topic=topic.name,
@@ -139,11 +139,11 @@ def _shown(topic: Topic, index: int, message: Message) -> ShownMessage:
         place=f"{index}:{message.offset}",
         id=id_of(topic.topic_id, index, message),
         story=":".join(map(str, begins)),
-        sent_ms=read_number(message.header(card.SENT_MS), message.timestamp_ms),
-        died_ms=read_number(message.header(card.DEAD_MS), -1),
+        sent_ms=read_number(message.header(delivery_headers.SENT_MS), message.timestamp_ms),
+        died_ms=read_number(message.header(delivery_headers.DEAD_MS), -1),
         died_in=died_in,
-        died_group=_text(message, card.DEAD_GROUP),
-        reason=_text(message, card.DEAD_REASON),
+        died_group=_text(message, delivery_headers.DEAD_GROUP),
+        reason=_text(message, delivery_headers.DEAD_REASON),
         key=preview(key, KEY_CHARACTERS),
         has_key=key is not None,
         size_bytes=len(message.value or b""),
@@ -161,7 +161,7 @@ def _headers(headers: Iterable[Header]) -> list[ShownHeader]:
             ShownHeader(
                 name=plain(name[:HEADER_BYTES_MAX]),
                 value=cut.hex(" ") if text is None else plain(text),
-                is_ours=name.startswith(card.PREFIX),
+                is_ours=name.startswith(delivery_headers.PREFIX),
             )
         )
     return sorted(shown, key=lambda one: one.is_ours)

@@ -1,4 +1,5 @@
-"""`Cover`: whoever reads the log by offset says up to where it is done, and what has died."""
+"""`CumulativeAck`: whoever reads the log by offset says up to where it is done, and what has
+died."""
 
 import pytest
 
@@ -14,28 +15,28 @@ from penstock.core.types import Offset
 from penstock.machines import Refused, WakeReaders
 from penstock.machines.cursor import Cursor
 from penstock.machines.queue_commands import (
-    Bury,
-    Cover,
+    CumulativeAck,
     Outcome,
-    Revive,
+    RemoveDead,
+    RequeueDead,
     decode_queue_command,
     encode_queue_command,
 )
-from penstock.machines.queues import Covered
+from penstock.machines.queues import CumulativeAckResult
 from penstock.machines.run import State
-from penstock.machines.work import Work
+from penstock.machines.work import WorkGroup
 from tests.queue_model import view_of
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
 
-CARDS = QueueRules(cards=True)
-FIFO = QueueRules(cards=True, fifo=True)
+CARDS = QueueRules(delivery_headers=True)
+FIFO = QueueRules(delivery_headers=True, fifo=True)
 MILLION = 1_000_000
 
 
 def command(
     first: int, end: int, dead: dict[int, str] | None = None, stream: str = "", batch: int = -1
-) -> Cover:
-    return Cover(
+) -> CumulativeAck:
+    return CumulativeAck(
         partition=ONE,
         group=GROUP,
         first=Offset(first),
@@ -46,9 +47,11 @@ def command(
     )
 
 
-def cover(shard: QueueShard, first: int, end: int, dead: dict[int, str] | None = None) -> int:
+def ack_cumulatively(
+    shard: QueueShard, first: int, end: int, dead: dict[int, str] | None = None
+) -> int:
     reply = shard.do(command(first, end, dead))
-    assert isinstance(reply, Covered), reply
+    assert isinstance(reply, CumulativeAckResult), reply
     assert reply.upto == end
     return reply.count
 
@@ -64,7 +67,7 @@ def left(shard: QueueShard) -> dict[int, State]:
 def test_a_covered_range_is_done() -> None:
     shard = QueueShard()
     shard.send_plain(10)
-    assert cover(shard, 0, 6) == 6
+    assert ack_cumulatively(shard, 0, 6) == 6
     assert (shard.work.start, shard.work.tally.acked) == (6, 6)
     assert shard.offsets(10) == [6, 7, 8, 9]
 
@@ -72,24 +75,24 @@ def test_a_covered_range_is_done() -> None:
 def test_covering_again_changes_nothing() -> None:
     shard = QueueShard()
     shard.send_plain(10)
-    cover(shard, 0, 6, {3: "bad"})
+    ack_cumulatively(shard, 0, 6, {3: "bad"})
     before = shard.machine.snapshot()
-    assert cover(shard, 0, 6, {3: "worse"}) == 0
+    assert ack_cumulatively(shard, 0, 6, {3: "worse"}) == 0
     assert shard.machine.snapshot() == before
 
 
 def test_a_range_beyond_the_cursor_leaves_what_is_before_it() -> None:
     shard = QueueShard()
     shard.send_plain(10)
-    assert cover(shard, 4, 7) == 3
-    assert cover(shard, 6, 8) == 1
+    assert ack_cumulatively(shard, 4, 7) == 3
+    assert ack_cumulatively(shard, 6, 8) == 1
     assert shard.offsets(10) == [0, 1, 2, 3, 8, 9]
 
 
 def test_a_million_messages_are_covered_at_once() -> None:
-    work = Work(Offset(0), WorkRules(), QueueRules(), lambda: Offset(10 * MILLION))
+    work = WorkGroup(Offset(0), WorkRules(), QueueRules(), lambda: Offset(10 * MILLION))
     work.acquire(1_000, -1, 0)
-    covered = work.cover(Offset(0), Offset(MILLION), [(Offset(7), "bad")], 5, steps=3)
+    covered = work.ack_cumulatively(Offset(0), Offset(MILLION), [(Offset(7), "bad")], 5, steps=3)
     assert covered == (MILLION, MILLION), "the leased, split by the dead one, and the dead one"
     assert (work.dead, work.leased, work.tally.acked) == (1, 0, MILLION - 1)
     assert work.waiting == 9 * MILLION
@@ -98,7 +101,7 @@ def test_a_million_messages_are_covered_at_once() -> None:
 def test_what_does_not_exist_yet_is_not_covered() -> None:
     shard = QueueShard()
     shard.send_plain(3)
-    assert cover(shard, 0, 100, {50: "bad"}) == 3
+    assert ack_cumulatively(shard, 0, 100, {50: "bad"}) == 3
     shard.send_plain(2)
     assert shard.offsets(10) == [3, 4]
 
@@ -107,7 +110,7 @@ def test_other_groups_do_not_notice() -> None:
     shard = QueueShard()
     shard.open(WorkRules(), "other")
     shard.send_plain(3)
-    cover(shard, 0, 3, {1: "bad"})
+    ack_cumulatively(shard, 0, 3, {1: "bad"})
     assert shard.acquire(10, group="other").offsets == [0, 1, 2]
 
 
@@ -118,7 +121,7 @@ def test_leases_inside_end_and_their_holders_come_too_late() -> None:
     shard = QueueShard()
     shard.send_plain(6)
     lease = shard.acquire(4)
-    cover(shard, 1, 3, {3: "bad"})
+    ack_cumulatively(shard, 1, 3, {3: "bad"})
     assert shard.ack(lease, 1, 2, 3) == [Outcome.GONE] * 3
     assert shard.ack(lease, 0) == [Outcome.DONE]
     assert left(shard) == {3: State.DEAD, 4: State.READY, 5: State.READY}
@@ -129,7 +132,7 @@ def test_what_is_delayed_is_covered_too() -> None:
     shard.send(message(delay_ms=500), message(), message(ttl_ms=900))
     lease = shard.acquire(1)
     shard.release(lease, delay_ms=700)
-    assert cover(shard, 0, 3) == 3
+    assert ack_cumulatively(shard, 0, 3) == 3
     assert left(shard) == {}
     assert shard.machine.queues.due_ms() is None
 
@@ -138,15 +141,15 @@ def test_what_is_due_happens_before() -> None:
     shard = QueueShard(CARDS)
     shard.send(message(ttl_ms=10), message())
     shard.now_ms += 20
-    assert cover(shard, 0, 2) == 1
+    assert ack_cumulatively(shard, 0, 2) == 1
     assert (shard.work.tally.expired, shard.work.tally.acked) == (1, 1)
 
 
 def test_duplicates_stay_duplicates() -> None:
-    shard = QueueShard(QueueRules(cards=True, deduplication=Deduplication.ID))
+    shard = QueueShard(QueueRules(delivery_headers=True, deduplication=Deduplication.ID))
     for one in (b"a", b"a", b"b", b"a"):
         shard.send(message(dedup=one))
-    assert cover(shard, 0, 4) == 2
+    assert ack_cumulatively(shard, 0, 4) == 2
     assert (shard.work.tally.duplicates, shard.work.tally.acked) == (2, 2)
 
 
@@ -172,7 +175,7 @@ def test_room_is_made_where_too_many_were_leased() -> None:
 def test_the_dead_have_a_reason_and_one_delivery() -> None:
     shard = QueueShard(work=WorkRules(dead=Dead.MOVE))
     shard.send_plain(5)
-    assert cover(shard, 0, 5, {1: "no such customer", 3: "bad json"}) == 5
+    assert ack_cumulatively(shard, 0, 5, {1: "no such customer", 3: "bad json"}) == 5
     dead = shard.work.dead_offsets(10)
     assert [(one.offset, one.reason, one.deliveries) for one in dead] == [
         (1, "no such customer", 1),
@@ -185,33 +188,33 @@ def test_the_dead_have_a_reason_and_one_delivery() -> None:
 def test_a_message_dies_before_the_range_it_is_in_is_covered() -> None:
     shard = QueueShard()
     shard.send_plain(5)
-    assert cover(shard, 2, 2, {2: "bad", 4: "bad"}) == 2
+    assert ack_cumulatively(shard, 2, 2, {2: "bad", 4: "bad"}) == 2
     assert left(shard)[2] is State.DEAD
-    assert cover(shard, 0, 5) == 3
+    assert ack_cumulatively(shard, 0, 5) == 3
     assert left(shard) == {2: State.DEAD, 4: State.DEAD}
 
 
 def test_what_was_buried_or_is_done_does_not_die_again() -> None:
     shard = QueueShard()
     shard.send_plain(4)
-    cover(shard, 0, 2, {1: "bad"})
-    shard.do(Bury(partition=ONE, group=GROUP, offsets=(Offset(1),)))
-    assert cover(shard, 0, 2, {0: "bad", 1: "bad"}) == 0
+    ack_cumulatively(shard, 0, 2, {1: "bad"})
+    shard.do(RemoveDead(partition=ONE, group=GROUP, offsets=(Offset(1),)))
+    assert ack_cumulatively(shard, 0, 2, {0: "bad", 1: "bad"}) == 0
     assert (shard.work.dead, shard.work.tally.moved, shard.work.tally.acked) == (0, 1, 1)
 
 
 def test_where_the_dead_are_discarded_they_are_gone() -> None:
     shard = QueueShard(FIFO, WorkRules(dead=Dead.DISCARD))
     shard.send(message(group=b"a"), message(group=b"a"))
-    assert cover(shard, 0, 2, {0: "bad"}) == 2
+    assert ack_cumulatively(shard, 0, 2, {0: "bad"}) == 2
     assert (shard.work.tally.purged, shard.work.tally.acked, shard.work.dead) == (1, 1, 0)
 
 
 def test_the_dead_can_be_delivered_anew() -> None:
     shard = QueueShard()
     shard.send_plain(3)
-    cover(shard, 0, 3, {1: "bad"})
-    shard.do(Revive(partition=ONE, group=GROUP))
+    ack_cumulatively(shard, 0, 3, {1: "bad"})
+    shard.do(RequeueDead(partition=ONE, group=GROUP))
     shard.restart()
     assert shard.offsets(5) == [1]
 
@@ -222,14 +225,14 @@ def test_the_dead_can_be_delivered_anew() -> None:
 def test_a_batch_of_a_stream_is_covered_once() -> None:
     shard = QueueShard()
     shard.send_plain(6)
-    assert shard.do(command(0, 3, {1: "bad"}, "s", 0)) == Covered(3, Offset(3))
-    shard.do(Revive(partition=ONE, group=GROUP))
+    assert shard.do(command(0, 3, {1: "bad"}, "s", 0)) == CumulativeAckResult(3, Offset(3))
+    shard.do(RequeueDead(partition=ONE, group=GROUP))
     shard.restart()
-    assert shard.do(command(0, 3, {1: "bad"}, "s", 0)) == Covered(0, Offset(3))
+    assert shard.do(command(0, 3, {1: "bad"}, "s", 0)) == CumulativeAckResult(0, Offset(3))
     assert left(shard)[1] is State.READY
-    assert shard.do(command(3, 4, stream="s", batch=1)) == Covered(1, Offset(4))
-    assert shard.do(command(0, 3, stream="s", batch=0)) == Covered(0, Offset(3))
-    assert shard.do(command(0, 3, stream="another", batch=0)) == Covered(1, Offset(3))
+    assert shard.do(command(3, 4, stream="s", batch=1)) == CumulativeAckResult(1, Offset(4))
+    assert shard.do(command(0, 3, stream="s", batch=0)) == CumulativeAckResult(0, Offset(3))
+    assert shard.do(command(0, 3, stream="another", batch=0)) == CumulativeAckResult(1, Offset(3))
 
 
 def test_a_batch_that_takes_several_entries_is_covered_with_the_last() -> None:
@@ -237,7 +240,10 @@ def test_a_batch_that_takes_several_entries_is_covered_with_the_last() -> None:
     shard = QueueShard(FIFO)
     shard.send(*(message(group=b"a") for _ in range(count)))
     replies = [shard.do(command(0, count, stream="s", batch=0)) for _ in range(3)]
-    assert replies[1:] == [Covered(3, Offset(count)), Covered(0, Offset(count))]
+    assert replies[1:] == [
+        CumulativeAckResult(3, Offset(count)),
+        CumulativeAckResult(0, Offset(count)),
+    ]
     assert (shard.work.stream, shard.work.batch) == ("s", 0)
 
 
@@ -249,8 +255,8 @@ def test_a_great_many_runs_take_several_entries() -> None:
     shard = QueueShard(FIFO)
     shard.send(*(message(group=b"%d" % (one % 7)) for one in range(count)))
     reply = shard.do(command(0, count))
-    assert reply == Covered(COVER_STEPS_MAX, Offset(COVER_STEPS_MAX))
-    assert cover(shard, COVER_STEPS_MAX, count) == 10
+    assert reply == CumulativeAckResult(COVER_STEPS_MAX, Offset(COVER_STEPS_MAX))
+    assert ack_cumulatively(shard, COVER_STEPS_MAX, count) == 10
     assert left(shard) == {}
 
 
@@ -285,7 +291,7 @@ def test_a_cursor_passes_over_exactly_the_range(first: int, end: int) -> None:
         command(0, 4, stream="s" * (STREAM_NAME_CHARACTERS_MAX + 1)),
     ],
 )
-def test_what_cannot_be_covered_is_refused(odd: Cover) -> None:
+def test_what_cannot_be_covered_is_refused(odd: CumulativeAck) -> None:
     shard = QueueShard()
     with pytest.raises(InvalidRequest):
         shard.do(odd)

@@ -44,7 +44,7 @@ class Standing(Answer, frozen=True, tag="standing"):
     """Ranges before the asked offset that can be delivered, some of them."""
 
 
-class Cover(Request, frozen=True, tag="cover"):
+class CumulativeAck(Request, frozen=True, tag="cover"):
     """The messages from `first` up to, not including, `end` are done for this work group, after
     those in `dead`, an offset and a reason each, have died. Asking twice changes nothing; of one
     batch of a named stream, not even where dead messages were delivered anew in between."""
@@ -59,7 +59,7 @@ class Cover(Request, frozen=True, tag="cover"):
     batch: int = -1
 
 
-class Covered(Answer, frozen=True, tag="cover"):
+class CumulativeAckResult(Answer, frozen=True, tag="cover"):
     """So many messages that concerned; where it stops before the end, ask again from there."""
 
     count: int
