@@ -39,6 +39,10 @@ log = logging.getLogger("penstock.native")
 WAITING = (Fetch, JoinGroup, SyncGroup, ReceiveRequest)
 """Requests that may wait for something to happen: they end when the node stops."""
 
+_API_NAMES = {"ReceiveRequest": "Take", "CumulativeAck": "Cover"}
+"""Names of requests in metrics and logs, where the class is called otherwise: series and dashboards
+of release 0.1 go on."""
+
 
 class NativeConnection(asyncio.BufferedProtocol):
     def __init__(self, listener: "NativeConnections") -> None:
@@ -156,7 +160,7 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def _fail(self, frame_id: int, request: Request, error: BaseException) -> None:
         """A request is refused; what nobody expects ends the connection, and is told of."""
-        name = type(request).__name__
+        name = _api_of(request)
         if isinstance(error, PenstockError):
             self._listener.times.error(name, type(error).__name__)
             self._refuse(frame_id, error)
@@ -184,7 +188,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._note_time(request, began, parked.seconds)
 
     def _note_time(self, request: Request, began: float, waited: float) -> None:
-        name = type(request).__name__
+        name = _api_of(request)
         ended = precise_seconds()
         took = ended - began - waited
         self._listener.times.observe(name, took)
@@ -272,3 +276,8 @@ class NativeConnection(asyncio.BufferedProtocol):
         elif now_ms - self._partial_since_ms >= limits.KAFKA_FRAME_MS_MAX:
             if not self._reading_paused:
                 self._disconnect("a request has been incomplete for too long")
+
+
+def _api_of(request: Request) -> str:
+    name = type(request).__name__
+    return _API_NAMES.get(name, name)
