@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.core.configs import Config
-from penstock.core.group_configs import GROUP_CONFIGS
+from penstock.core.group_configs import GROUP_CONFIGS, GroupConfig
 from penstock.core.topic_configs import TOPIC_CONFIGS
 
 INTRODUCTION = """\
@@ -34,6 +34,8 @@ def _table(configs: Iterable[Config]) -> str:
     lines = ["| config | default | value | what it does |", "|---|---|---|---|"]
     for one in configs:
         default = f"`{one.default}`" if one.default else ""
+        if isinstance(one, GroupConfig) and one.inherited:
+            default = "the queue's"
         text = one.documentation if one.acts else f"Changes nothing here. {one.documentation}"
         lines.append(f"| `{one.name}` | {default} | {one.allowed} | {text} |")
     return "\n".join(lines)
