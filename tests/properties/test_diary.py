@@ -16,7 +16,7 @@ from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, QueueRules, Retry, WorkRules
 from penstock.core.types import Index, Offset, PartitionId, Term
 from penstock.engine.delivery.leader import STATE_NAMES
-from penstock.engine.inspection.timeline import LEASES, notes_of, tell
+from penstock.engine.inspection.traces.timeline import LEASES, notes_of, tell
 from penstock.engine.replica.delivery_history import DeliveryHistory
 from penstock.machines import (
     Append,

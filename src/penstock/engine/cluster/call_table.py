@@ -57,13 +57,13 @@ from penstock.engine.inspection.audit import AUDIT, Audit
 from penstock.engine.inspection.events import EVENTS, Events
 from penstock.engine.inspection.log_browser import LOOK
 from penstock.engine.inspection.log_queries import LogQueries
-from penstock.engine.inspection.message_facts import TRACE_PLACE
-from penstock.engine.inspection.message_search import TRACE_COPIES
 from penstock.engine.inspection.pipeline_reports import PIPELINES, PipelineReports
 from penstock.engine.inspection.queue_survey import QUEUE_PLACES, WORK_GROUPS, QueueSurvey
 from penstock.engine.inspection.sampler import SAMPLE, Sampler
 from penstock.engine.inspection.topic_survey import TOPIC_PLACES, TOPIC_READERS
-from penstock.engine.inspection.trace import Traces
+from penstock.engine.inspection.traces.message_facts import TRACE_PLACE
+from penstock.engine.inspection.traces.message_search import TRACE_COPIES
+from penstock.engine.inspection.traces.trace import Traces
 from penstock.engine.moves.moves import MOVES, Moves
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarding import CHANGE, PARTITIONS, Forwarding

@@ -64,7 +64,7 @@ from penstock.engine.inspection.log_queries import LogQueries
 from penstock.engine.inspection.pipeline_reports import PipelineReports
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.sampler import Sampler
-from penstock.engine.inspection.trace import Traces
+from penstock.engine.inspection.traces.trace import Traces
 from penstock.engine.moves.dead_letters import DeadLetters
 from penstock.engine.moves.message_copier import MessageCopier
 from penstock.engine.moves.moves import Moves

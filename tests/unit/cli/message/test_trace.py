@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.inspection import message_search
-from penstock.engine.inspection import trace as traces
+from penstock.engine.inspection.traces import message_search
+from penstock.engine.inspection.traces import trace as traces
 from tests.unit.cli.commands import Commands
 
 

@@ -20,7 +20,7 @@ from penstock.core.limits import MIB, TRACE_CALL_SECONDS
 from penstock.core.message import Message
 from penstock.core.types import CATALOG_SHARD, Index, NodeId, Offset, PartitionId, TopicId
 from penstock.engine.delivery.leader import STATE_NAMES
-from penstock.engine.inspection.timeline import Noted, Passing, notes_of, passings_of
+from penstock.engine.inspection.traces.timeline import Noted, Passing, notes_of, passings_of
 from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard

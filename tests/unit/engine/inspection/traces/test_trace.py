@@ -10,8 +10,8 @@ from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.inspection import message_search
-from penstock.engine.inspection import trace as traces
+from penstock.engine.inspection.traces import message_search
+from penstock.engine.inspection.traces import trace as traces
 from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Verdict
 from penstock.wire.trace_requests import Place, Sighting

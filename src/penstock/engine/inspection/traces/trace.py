@@ -26,13 +26,14 @@ from penstock.core.message_id import message_id
 from penstock.core.message_states import current_state
 from penstock.core.move_filter import read_number
 from penstock.core.types import NO_TOPIC_ID, Offset, ShardId, TopicId
-from penstock.engine.inspection.message_facts import (
+from penstock.engine.inspection.queue_survey import QueueSurvey
+from penstock.engine.inspection.traces.message_facts import (
     TRACE_PLACE,
     AskedPlace,
     Known,
     MessageFacts,
 )
-from penstock.engine.inspection.message_search import (
+from penstock.engine.inspection.traces.message_search import (
     PLACES_TRIED_MAX,
     TRACE_COPIES,
     FindCopies,
@@ -44,8 +45,7 @@ from penstock.engine.inspection.message_search import (
     place_text,
     places_of,
 )
-from penstock.engine.inspection.queue_survey import QueueSurvey
-from penstock.engine.inspection.timeline import Passing, tell
+from penstock.engine.inspection.traces.timeline import Passing, tell
 from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards

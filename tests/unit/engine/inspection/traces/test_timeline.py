@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.core.types import Index, Offset, PartitionId, Term, TopicId
-from penstock.engine.inspection.timeline import Noted, notes_of, passings_of, tell
+from penstock.engine.inspection.traces.timeline import Noted, notes_of, passings_of, tell
 from penstock.engine.replica.delivery_history import Line
 from penstock.machines.group_commands import StoreOffsets, encode_group_command
 from penstock.machines.queue_commands import (

@@ -1,0 +1,1 @@
+"""Where one message came from, who had it, and what became of it."""
