@@ -45,7 +45,7 @@ class Source:
         codec: Codec[Any] | type[Any] | None = task.codec  # type: ignore[assignment]
         self._queue: Queue[Any] = client.queue(name, codec=codec, group=task.options.group)
         self._keeper: LeaseKeeper | None = None
-        self._router: asyncio.Future[list[Message[Any]]] | None = None
+        self._receive: asyncio.Future[list[Message[Any]]] | None = None
         self._quiet = asyncio.Event()
         """No request for messages is under way."""
         self._quiet.set()
@@ -88,19 +88,19 @@ class Source:
         Waits while it is held."""
         await self._open.wait()
         self._quiet.clear()
-        self._router = asyncio.ensure_future(
+        self._receive = asyncio.ensure_future(
             self._queue.receive(most, wait=WAIT_SECONDS, lease=self._lease)
         )
         try:
-            await asyncio.wait([self._router])
-            if self._router.cancelled():
+            await asyncio.wait([self._receive])
+            if self._receive.cancelled():
                 return []
-            messages = self._router.result()
+            messages = self._receive.result()
             if messages:
                 self._keep(messages)
             return messages
         finally:
-            self._router.cancel()
+            self._receive.cancel()
             self._quiet.set()
 
     def _keep(self, messages: Sequence[Message[Any]]) -> None:
@@ -122,8 +122,8 @@ class Source:
         """Ask for nothing more; returns when nothing is being asked for. A request that waits for
         messages is withdrawn, or it would get those that are given back now."""
         self._open.clear()
-        if self._router is not None:
-            self._router.cancel()
+        if self._receive is not None:
+            self._receive.cancel()
         await self._quiet.wait()
 
     def resume(self) -> None:
