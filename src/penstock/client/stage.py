@@ -55,7 +55,7 @@ class _Waiting:
 
 
 class Stage:
-    """Made by `Client.open_stage`."""
+    """See the top of this module; made by `Client.open_stage`."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core

@@ -61,6 +61,8 @@ class HistogramReading(msgspec.Struct, frozen=True):
 
 
 class Histogram:
+    """See the top of this module."""
+
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float] = REQUEST_BOUNDS) -> None:

@@ -25,6 +25,8 @@ class RequestReading(msgspec.Struct, frozen=True):
 
 
 class RequestTimes:
+    """See the top of this module."""
+
     __slots__ = ("_errors", "_times")
 
     def __init__(self) -> None:

@@ -31,6 +31,8 @@ QUEUE = "queue"
 
 
 class PenstockSource(DataSource):
+    """See the top of this module."""
+
     @classmethod
     def name(cls) -> str:
         """The name of the format."""

@@ -66,7 +66,7 @@ R = TypeVar("R")
 
 
 class App:
-    """An application: worker functions, the address of their broker, and how to run them."""
+    """See the top of this module."""
 
     def __init__(
         self,

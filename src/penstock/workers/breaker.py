@@ -78,7 +78,7 @@ class CircuitOpen(Exception):
 
 
 class CircuitBreaker:
-    """Safe to share between threads."""
+    """See the top of this module. Safe to share between threads."""
 
     def __init__(
         self,

@@ -73,6 +73,8 @@ class _Worker:
 
 
 class Crew:
+    """See the top of this module."""
+
     def __init__(
         self,
         task: Task[Callable[..., object]],

@@ -42,7 +42,7 @@ class AppStatistics:
 
 
 class Running:
-    """Made by `App.run`, for one run."""
+    """See the top of this module; made by `App.run`, for one run."""
 
     def __init__(self, client: Client, *, clock: Clock, chance: Random) -> None:
         self.loop = asyncio.get_running_loop()

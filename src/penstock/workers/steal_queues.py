@@ -76,7 +76,7 @@ class _WorkerQueue(Generic[T]):
 
 
 class StealQueues(Generic[T]):
-    """Workers are numbers, given by whoever makes them."""
+    """See the top of this module. Workers are numbers, given by whoever makes them."""
 
     def __init__(self) -> None:
         self._shares: dict[int, _WorkerQueue[T]] = {}

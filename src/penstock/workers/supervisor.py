@@ -103,6 +103,8 @@ class _Place:
 
 
 class Supervisor:
+    """See the top of this module."""
+
     def __init__(
         self,
         command: Sequence[str],

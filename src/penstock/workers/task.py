@@ -42,7 +42,7 @@ B = TypeVar("B")
 
 
 class Task(Generic[F_co]):
-    """Made by `App.worker`, `App.every` and `App.cron`."""
+    """See the top of this module. Made by `App.worker`, `App.every` and `App.cron`."""
 
     def __init__(
         self, app: "App", function: F_co, options: WorkerOptions, signature: Signature

@@ -82,7 +82,7 @@ def test_what_is_refused_is_raised() -> None:
 def test_no_answer_in_time_is_an_unknown_outcome() -> None:
     async def story(queue: Asker) -> None:
         await queue.create()
-        with pytest.raises(OutcomeUnknown, match=r"Take was not answered within 0\.0 s"):
+        with pytest.raises(OutcomeUnknown, match=r"ReceiveRequest was not answered within 0\.0 s"):
             await queue.ask(ReceiveRequest(queue.topic_id, GROUP, 1, 1, wait_ms=60_000), timeout=0)
 
     play(story)
@@ -94,7 +94,7 @@ def test_closing_ends_what_is_under_way() -> None:
         waiting = asyncio.create_task(queue.take(wait_ms=60_000))
         await asyncio.sleep(0)
         await queue.channel.close()
-        with pytest.raises(OutcomeUnknown, match="closed while Take was under way"):
+        with pytest.raises(OutcomeUnknown, match="closed while ReceiveRequest was under way"):
             await waiting
         with pytest.raises(ClientClosed):
             await queue.counts()

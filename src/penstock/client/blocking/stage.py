@@ -21,7 +21,7 @@ from penstock.client.staged_message import Staged
 
 
 class BlockingStage(Twin[Stage]):
-    """`Stage` without `await`."""
+    """`Stage` without `await`; made by `BlockingClient.open_stage`."""
 
     def send_many(
         self,

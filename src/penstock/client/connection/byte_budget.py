@@ -7,7 +7,7 @@ from collections import deque
 
 
 class ByteBudget:
-    """One that is larger than everything gets in when it is empty."""
+    """See the top of this module. One that is larger than everything gets in when it is empty."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

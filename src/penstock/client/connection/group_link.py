@@ -26,7 +26,7 @@ A = TypeVar("A", bound=Answer)
 
 
 class GroupLink:
-    """One for each group."""
+    """See the top of this module; one for each group."""
 
     def __init__(self, router: RequestRouter, group: str) -> None:
         self.group = group

@@ -41,7 +41,7 @@ GONE_TRIES_MAX = 20
 
 
 class RequestRouter:
-    """One per client."""
+    """See the top of this module; one per client."""
 
     def __init__(self, channel: Channel, metadata: Metadata, settings: ClientSettings) -> None:
         self._channel = channel

@@ -45,7 +45,7 @@ _UnderWay = tuple[Request, Ended, float, float]
 
 
 class TcpConnection(asyncio.BufferedProtocol):
-    """Made by `open_connection`."""
+    """See the top of this module; made by `open_connection`."""
 
     def __init__(self, name: str, on_late: Callable[[Request, Answer], None]) -> None:
         self._name = name

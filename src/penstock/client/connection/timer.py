@@ -22,6 +22,8 @@ EARLY_SECONDS: Final = 0.001
 
 
 class Alarm:
+    """See the top of this module."""
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -5,6 +5,7 @@ protocol's reader and writer can take part. They are made here out of the words 
 dates, texts.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -118,6 +119,12 @@ class Outgoing(Generic[T]):
         if self.key is None and self.dedup_id is not None:
             return _encode("dedup_id", self.dedup_id)
         return encode_key(self.key)
+
+    @property
+    def lane(self) -> bytes | None:
+        """Deprecated name of `order_key`."""
+        warnings.warn("Outgoing.lane is now .order_key", DeprecationWarning, stacklevel=2)
+        return self.order_key
 
 
 def encode_key(key: Key) -> bytes | None:

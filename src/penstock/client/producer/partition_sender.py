@@ -134,6 +134,8 @@ Failed = tuple[Lone | Packed, TopicInfo, PenstockError]
 
 
 class PartitionSender(Coalescer):
+    """See the top of this module."""
+
     def __init__(
         self,
         name: str,

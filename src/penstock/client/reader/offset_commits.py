@@ -33,7 +33,7 @@ _MOVED_ON: Final = (RebalanceInProgress, IllegalGeneration, UnknownMember, Fence
 
 
 class Committing:
-    """`places` are the owner's: those the member has now."""
+    """See the top of this module. `places` are the owner's: those the member has now."""
 
     def __init__(
         self, link: GroupLink, membership: Membership, places: Mapping[TopicPartition, Place]

@@ -47,7 +47,7 @@ OTHER_TRIES_MAX: Final = 4
 
 
 class RawLog:
-    """Made by `Client.raw_log`."""
+    """See the top of this module; made by `Client.raw_log`."""
 
     def __init__(self, router: RequestRouter) -> None:
         self._router = router

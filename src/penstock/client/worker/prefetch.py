@@ -43,7 +43,7 @@ Settle = Callable[[Sequence[Place], float], Coroutine[object, object, None]]
 
 
 class Prefetch:
-    """`places` belongs to the owner, who calls `wake` after changes."""
+    """See the top of this module. `places` belongs to the owner, who calls `wake` after changes."""
 
     def __init__(
         self,

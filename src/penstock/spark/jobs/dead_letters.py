@@ -85,6 +85,8 @@ class FailureCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterReport:
+    """See the top of this module."""
+
     made_at: datetime
     messages: int
     left_out: int

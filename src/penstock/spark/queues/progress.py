@@ -47,6 +47,8 @@ log = logging.getLogger("penstock.spark")
 
 
 class ProgressListener(StreamingQueryListener):
+    """See the top of this module."""
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing has been done yet."""
 

@@ -207,6 +207,8 @@ class QueueReader(DataSourceReader):
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See the top of this module."""
+
     def __init__(self, schema: StructType, options: QueueOptions) -> None:
         self._options = options
         self._reading = _Reading(schema, options)

@@ -33,6 +33,8 @@ class Task(InputPartition):
 
 
 class PenstockReader(DataSourceReader):
+    """See the top of this module."""
+
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_schema(schema)
         self._schema = arrow_schema(schema)

@@ -78,6 +78,8 @@ GONE_SECONDS: Final = 5.0
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See the top of this module."""
+
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_schema(schema)
         self._schema = arrow_schema(schema)
