@@ -287,4 +287,4 @@ def covered_leases_live_on() -> list[Patch]:
         stop = min(end, max(first, next(leased, end)))
         return original(self, first, stop, *rest)[0], end
 
-    return [(WorkGroup, "cover", ack_cumulatively)]
+    return [(WorkGroup, "ack_cumulatively", ack_cumulatively)]
