@@ -287,7 +287,7 @@ class QueueWorkload:
             operation.complete("info", queue=facts, note="it does not know who works here")
             return None
         (group,) = answer["groups"]
-        counts = {name: group[name] for name in _COUNTED}
+        counts = {name: group[_NAME_AT_0_1.get(name, name)] for name in _COUNTED}
         operation.complete("ok", queue=QueueFacts(plan.name, counts=counts))
         return counts
 
@@ -300,6 +300,8 @@ class QueueWorkload:
             client.close()
 
 
+_NAME_AT_0_1 = {"ready": "visible", "leased": "in_flight"}
+"""Brokers of every version send these fields."""
 _COUNTED = (
     "sent",
     *_LIVING,

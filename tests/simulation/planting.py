@@ -11,6 +11,7 @@ from typing import Any
 
 Patch = tuple[Any, str, object]
 MUTATIONS: dict[str, Callable[[], list[Patch]]] = {}
+_INHERITED = object()
 
 
 def mutation(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
@@ -23,11 +24,17 @@ def mutation(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
 def plant(name: str | None) -> Iterator[None]:
     """Run with the named bug in place; None plants nothing."""
     patches = MUTATIONS[name]() if name is not None else []
-    originals = [(owner, attribute, vars(owner)[attribute]) for owner, attribute, _ in patches]
+    originals = [
+        (owner, attribute, vars(owner).get(attribute, _INHERITED))
+        for owner, attribute, _ in patches
+    ]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)
     try:
         yield
     finally:
         for owner, attribute, original in originals:
-            setattr(owner, attribute, original)
+            if original is _INHERITED:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, original)

@@ -61,10 +61,10 @@ def test_there_are_enough_mutations() -> None:
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_mutation_can_be_planted_and_is_taken_out_again(name: str) -> None:
     patches = MUTATIONS[name]()
-    before = [vars(owner)[attribute] for owner, attribute, _ in patches]
+    before = [getattr(owner, attribute) for owner, attribute, _ in patches]
     with plant(name):
-        assert [vars(owner)[attribute] for owner, attribute, _ in patches] != before
-    assert [vars(owner)[attribute] for owner, attribute, _ in patches] == before
+        assert [getattr(owner, attribute) for owner, attribute, _ in patches] != before
+    assert [getattr(owner, attribute) for owner, attribute, _ in patches] == before
 
 
 # Every invariant can fail.

@@ -63,8 +63,8 @@ class Content(Protocol):
 def states(stats: QueueStats) -> dict[str, int]:
     """How many messages of a work group are in which state, of those that are not done."""
     return {
-        "ready": stats.visible,
-        "leased": stats.in_flight,
+        "ready": stats.ready,
+        "leased": stats.leased,
         "delayed": stats.delayed,
         "dead": stats.dead,
     }

@@ -193,7 +193,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
     def first_with_id(
         self, partition: PartitionId, one: bytes, now_ms: int | None = None
     ) -> Offset | None:
-        """The message that had this id first (see `queue_cards.id_of`), if it is remembered; with
+        """The message that had this id first (see `queue_headers.id_of`), if it is remembered; with
         a time, only if it would make a message of that time a duplicate."""
         queue = self._queues.get(partition)
         if queue is None:

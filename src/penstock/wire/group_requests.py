@@ -176,6 +176,8 @@ class GroupRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupRows(Answer, frozen=True, tag="groups"):
+    """A row for each group of the cluster."""
+
     rows: tuple[GroupRow, ...]
 
 

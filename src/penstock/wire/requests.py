@@ -106,6 +106,8 @@ class TopicRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicRows(Answer, frozen=True, tag="topics"):
+    """The answer to `AskTopics`."""
+
     rows: tuple[TopicRow, ...]
 
 
@@ -276,6 +278,8 @@ class AskWorkGroups(Request, frozen=True, tag="work_groups"):
 
 
 class WorkGroups(Answer, frozen=True, tag="work_groups"):
+    """The names of the work groups of a queue."""
+
     names: tuple[str, ...]
 
 

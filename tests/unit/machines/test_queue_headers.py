@@ -1,4 +1,4 @@
-"""`machines.queue_cards`: what messages say, and what counts as not said."""
+"""`machines.queue_headers`: what messages say, and what counts as not said."""
 
 import pytest
 
@@ -217,7 +217,7 @@ def test_where_a_message_came_from_counts_for_more_than_its_id() -> None:
     assert found.origin is not None
 
 
-@pytest.mark.parametrize("cards", [False, True])
+@pytest.mark.parametrize("delivery_headers", [False, True])
 @pytest.mark.parametrize("fifo", [False, True])
 @pytest.mark.parametrize("by_group", [False, True])
 @pytest.mark.parametrize(

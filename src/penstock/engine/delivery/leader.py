@@ -233,8 +233,8 @@ class LeaderDelivery:
                 return
             leased += work.leased
         raise TooManyInFlight(
-            f"{leased} messages are leased, which is as many as may be; settle some, or raise"
-            " queue.in.flight.max"
+            f"{leased} messages are leased (in flight), which is as many as may be; settle some, or"
+            " raise queue.in.flight.max"
         )
 
     def _hand_out(self, leases: Sequence[PartitionLease]) -> list[Delivery]:
