@@ -1,8 +1,8 @@
-"""What settings must not be together, told before anything is opened.
+"""Combinations of settings that are refused before anything is opened.
 
-The broker has no users and no encryption yet: whoever reaches a port may do everything. So it
-listens on this machine only, unless `insecure` is spelled out. A name other than localhost counts
-as reachable from elsewhere, because what it stands for can change under us.
+The broker has no users and no encryption yet: every client that reaches a port may do everything.
+So it listens on this machine only, unless `insecure` is given. A name other than localhost counts
+as reachable from elsewhere, because the address behind it can change.
 """
 
 from penstock.core.errors import LocalError
@@ -36,7 +36,7 @@ def _check_reach(config: Config) -> None:
         if not address.is_loopback:
             raise LocalError(
                 f"{name} = {address} can be reached from other machines, and there is no"
-                " authentication yet: whoever connects may read and change everything; use"
+                " authentication yet: every client may read and change everything; use"
                 " 127.0.0.1, or add --insecure if the network is yours alone"
             )
 
@@ -50,12 +50,12 @@ def _check_advertised(config: Config) -> None:
     ):
         if given is not None and given.is_wildcard:
             raise LocalError(
-                f"{name} = {given} is nothing anybody can connect to; give the name or address"
+                f"{name} = {given} is no address to connect to; give the name or address"
                 " of this machine"
             )
     if broker.kafka.is_wildcard and broker.advertise_kafka is None:
         raise LocalError(
-            f"kafka = {broker.kafka} listens everywhere, so clients must be told a name: add"
+            f"kafka = {broker.kafka} listens on every address, so clients need a name: add"
             f" --advertise-kafka HOST:{broker.kafka.port}"
         )
 
@@ -80,9 +80,9 @@ def _check_cluster(config: Config) -> None:
 def advertised(
     bound: Address, given: Address | None, *, fallback: Address | None = None
 ) -> Address:
-    """What others are told: what was given, else where it listens, else the fallback's host.
+    """The advertised address: the given one, else where it listens, else the fallback's host.
 
-    A given port 0 stands for the port that was taken."""
+    A given port 0 stands for the bound port."""
     if given is not None:
         return Address(given.host, given.port or bound.port)
     if bound.is_wildcard and fallback is not None:

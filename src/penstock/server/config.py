@@ -107,37 +107,37 @@ class Broker(Section):
         "shards",
         4,
         notation.integer(1, SHARDS_MAX),
-        "Into how many replicated logs the cluster is divided. Counts when a cluster is made"
-        " and cannot be changed later.",
+        "The number of replicated logs of the cluster. Used when a cluster is founded; it"
+        " cannot be changed later.",
     )
     advertise_kafka: Address | None = setting(
         "advertise_kafka",
         None,
         notation.ADDRESS,
-        "The address Kafka clients are told to connect to. Absent: where it listens.",
+        "The address that Kafka clients are given to connect to. Absent: where it listens.",
     )
     advertise_http: Address | None = setting(
         "advertise_http",
         None,
         notation.ADDRESS,
-        "The HTTP address other nodes and people are told. Absent: where it listens.",
+        "The HTTP address that other nodes and users are given. Absent: where it listens.",
     )
     advertise_peer: Address | None = setting(
         "advertise_peer",
         None,
         notation.ADDRESS,
-        "The address other nodes are told to connect to. Absent: this node's address in"
+        "The address that other nodes connect to. Absent: this node's address in"
         " `cluster`, or where it listens.",
     )
     rack: str = setting(
-        "rack", "", notation.TEXT, "The rack or zone this node stands in, told to Kafka clients."
+        "rack", "", notation.TEXT, "The rack or zone of this node, reported to Kafka clients."
     )
     insecure: bool = setting(
         "insecure",
         False,
         notation.BOOLEAN,
-        "Listen beyond this machine although anybody who reaches a port may read and change"
-        " everything.",
+        "Listen beyond this machine, although every client that reaches a port may read and"
+        " change everything.",
     )
     ready_file: str | None = setting(
         "ready_file",
@@ -148,19 +148,19 @@ class Broker(Section):
 
 
 class Topics(Section):
-    """What a topic is when nobody said."""
+    """Defaults of new topics."""
 
     auto_create: bool = setting(
         "auto_create",
         True,
         notation.BOOLEAN,
-        "Make a topic when a Kafka client asks for one that is not there, if the client lets it.",
+        "Create a topic that a Kafka client asks for, unless the client forbids it.",
     )
     partitions_default: int = setting(
         "partitions_default",
         4,
         notation.integer(1, TOPIC_PARTITIONS_MAX),
-        "How many partitions a topic gets when nobody says.",
+        "How many partitions a new topic has unless the request says.",
     )
 
 
@@ -300,8 +300,8 @@ class Web(Section):
         "read_only",
         False,
         notation.BOOLEAN,
-        "Let nobody change anything by HTTP: the dashboard only shows, and commands that go by HTTP"
-        " are refused. SQS, Kafka and native clients are not concerned.",
+        "Refuse every change by HTTP, in the dashboard and from commands that use HTTP."
+        " SQS, Kafka and native clients are not affected.",
     )
 
 
@@ -339,7 +339,7 @@ class Alerts(Section):
     critical. A topic may have its own (`alert.…`)."""
 
     enabled: bool = setting(
-        "enabled", True, notation.BOOLEAN, "Watch for what is wrong, and tell of it."
+        "enabled", True, notation.BOOLEAN, "Watch the cluster and raise alerts."
     )
     lag: Levels = setting(
         "lag",
@@ -351,7 +351,7 @@ class Alerts(Section):
         "depth",
         RULES["depth"].levels,
         level_notation.COUNTS,
-        "How many messages of a queue may be ready while nobody has them.",
+        "How many messages of a queue may be ready and not leased.",
     )
     dead_letters: Levels = setting(
         "dead_letters",
@@ -369,7 +369,7 @@ class Alerts(Section):
         "no_consumers",
         RULES["no_consumers"].levels,
         level_notation.DURATIONS,
-        "For how long messages may wait without anybody asking for them.",
+        "How long messages may wait without a consumer that asks for them.",
     )
     disk: Levels = setting(
         "disk",
@@ -393,7 +393,7 @@ class Alerts(Section):
         "clear",
         CLEAR_MS,
         notation.duration(0, _DAY_MS),
-        "How long it must be right again before that is said.",
+        "How long the condition must be over before the alert ends.",
     )
     webhook: str | None = setting(
         "webhook",
@@ -405,13 +405,13 @@ class Alerts(Section):
         "runbooks",
         None,
         notation.TEXT,
-        "An address in front of the names of runbooks, such as depth.md, for whoever reads an"
-        " alert. Absent: they are named as they are in Penstock's documents.",
+        "A URL prefix for the names of runbooks, such as depth.md, in alerts. Absent: the names"
+        " of Penstock's own documents.",
     )
 
 
 class Log(Section):
-    """What the broker tells about itself, on stderr."""
+    """The broker's log, on stderr."""
 
     level: str = setting(
         "level",

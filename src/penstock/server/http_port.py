@@ -1,8 +1,8 @@
-"""The HTTP port: taken first, and served as soon as somebody comes.
+"""The HTTP port: bound first, and served from the first connection on.
 
 What answers there, pages, metrics, SQS and the servers that carry them, takes longer to load than
-all the rest of a broker. So the port is taken at once, and whoever connects waits in the system's
-queue while it is loaded, which is then done without a break. If nobody comes, it is loaded when the
+all the rest of a broker. So the port is bound at once, and connections wait in the system's queue
+while it is loaded, which is then done without a break. If none comes, it is loaded when the
 broker serves its other clients, or has to wait for something itself: a piece at a time, with pauses
 in which the loop is theirs. So it is there before it is missed.
 """
@@ -89,7 +89,7 @@ class HttpPort:
         return front
 
     async def _pause(self, seconds: float) -> None:
-        """Let others have the loop, for a moment at least; no longer if somebody has come."""
+        """Yield the event loop, for a moment at least, but no longer once a connection waits."""
         await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -101,6 +101,6 @@ class HttpPort:
         self._wanted.set()
 
     def close(self) -> None:
-        """Nobody will be served here."""
+        """Close the port without serving it."""
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()

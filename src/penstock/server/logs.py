@@ -7,10 +7,10 @@ asked for.
     text    14:03:07.214 info    server: ready kafka=127.0.0.1:9092 …
     json    {"time":"2026-01-31T14:03:07.214Z","level":"info","logger":"server","message":"ready …"}
 
-A line is a sentence, and whoever writes it may give its parts by name as well (`extra`). In JSON
+A line is a sentence, and its parts may be given by name as well (`extra`). In JSON
 those stand beside the message, to be searched for and counted; the text says them in the sentence.
 
-A line break inside a message is escaped in both, so that nobody can forge a line by sending one.
+A line break inside a message is escaped in both, so that no client can forge a line by sending one.
 """
 
 import logging
@@ -36,7 +36,7 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: "\\n", 
 
 _FACTS = {name: re.compile(rf"\b{name} (\d+)\b") for name in ("shard", "term")}
 _STANDARD = {*vars(logging.makeLogRecord({})), "asctime", "color_message", "message", "taskName"}
-"""What every record has; the rest was given by whoever wrote the line."""
+"""The attributes of every record; all others are named parts of the line."""
 
 
 class TextFormatter(logging.Formatter):

@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Nobody but this machine can reach it. A name other than localhost may mean anything."""
+        """Only this machine can reach it. A name other than localhost may mean any address."""
         if self.host == "localhost":
             return True
         try:

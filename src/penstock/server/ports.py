@@ -1,8 +1,8 @@
 """Ports: whether one is to be had, and what to say when it is not.
 
 A port is tried before anything is opened, so that a broker that could not serve anyway fails at
-once and in one sentence. Somebody may still take it in between; then the real attempt fails with
-the same sentence.
+once and in one sentence. Another program may still take it in between; then the real attempt fails
+with the same sentence.
 """
 
 import errno
@@ -13,7 +13,7 @@ from penstock.server.notation import Address
 
 
 def is_free(address: Address) -> bool:
-    """Nobody listens there. Raises OSError if it is no place to listen at all."""
+    """Whether the address is free. Raises OSError if it cannot be bound at all."""
     try:
         _bind(address)
     except OSError as error:
@@ -38,7 +38,7 @@ def is_about_place(error: OSError) -> bool:
 
 
 def refusal(name: str, address: Address, error: OSError) -> LocalError:
-    """What to tell whoever wanted to listen there."""
+    """The error message for an address that cannot be bound."""
     if isinstance(error, socket.gaierror):
         problem = f"there is no host {address.host}"
     elif error.errno == errno.EADDRINUSE:

@@ -1,7 +1,7 @@
-"""The ready file: where a broker is reached, for whoever started it.
+"""The ready file: the addresses of a broker, for the program that started it.
 
 It is there while the broker serves and at no other time, but for a crash: then it stays until the
-next start, and its `pid` tells that it is old. It appears whole, by a rename.
+next start, and its `pid` shows that it is old. It appears whole, by a rename.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # Somebody else's process, but alive.
+    except PermissionError:  # Another user's process, but alive.
         return True
     return True
 

@@ -271,7 +271,7 @@ class Server:
         for address in (broker.kafka, broker.http, broker.peer):
             if not address.is_loopback:
                 logger.warning(
-                    "insecure: whoever reaches %s may read and change everything", address
+                    "insecure: every client that reaches %s may read and change everything", address
                 )
 
     async def _start(self) -> None:
@@ -331,7 +331,7 @@ class Server:
             self._follow_node()
 
     async def _take_http(self) -> Address:
-        """Take the port; it is served when somebody comes, or there is time."""
+        """Bind the port. It is served at the first connection, or when there is time."""
         wanted = self._config.broker.http
         try:
             port = await HttpPort.take(_number(wanted.host), wanted.port)
@@ -466,7 +466,7 @@ def _unready(node: Node, kafka: str) -> str:
 
 
 def node_settings(config: Config) -> NodeSettings:
-    """What a node is told of the configuration."""
+    """The part of the configuration that concerns the node."""
     broker, storage, groups = config.broker, config.storage, config.groups
     cluster = {member.node: str(member.address) for member in broker.cluster}
     if broker.advertise_peer is not None:
@@ -502,7 +502,7 @@ def node_settings(config: Config) -> NodeSettings:
 
 
 def alert_settings(config: Config) -> AlertSettings:
-    """What the watch is told of the configuration."""
+    """The part of the configuration that concerns the watch."""
     alerts = config.alerts
     return AlertSettings(
         enabled=alerts.enabled,
@@ -515,5 +515,5 @@ def alert_settings(config: Config) -> AlertSettings:
 
 
 def _number(host: str) -> str:
-    """`localhost` is two addresses, and a client may try the one where nobody listens."""
+    """`localhost` is two addresses, and a client may try the one that is not bound."""
     return "127.0.0.1" if host == "localhost" else host

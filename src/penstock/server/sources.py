@@ -2,7 +2,7 @@
 
 Every value keeps its source, so that `penstock config show` and an error can say where it was
 written. The file is the one named by `--config` or `PENSTOCK_CONFIG`, else `penstock.toml` in the
-current directory if there is one. What nobody knows, in the file or among the variables that start
+current directory if there is one. An unknown key, in the file or among the variables that start
 with `PENSTOCK_`, is an error and not ignored: a setting that was misspelled would otherwise be
 missed on the day it is needed.
 """
@@ -36,7 +36,7 @@ _SERVICE_LINK = re.compile(
     r"PENSTOCK_(?:\w+_)?(?:SERVICE_(?:HOST|PORT\w*)|PORT_\d+_(?:TCP|UDP|SCTP)\w*)=.*"
     r"|PENSTOCK_(?:\w+_)?PORT=(?:tcp|udp|sctp)://.*"
 )
-"""Kubernetes tells every pod about a service named penstock-… in variables like these."""
+"""Kubernetes gives every pod variables like these about a service named penstock-…"""
 
 
 class Origin(Enum):
@@ -75,7 +75,7 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.sources[of.name]
 
     def is_default(self, name: str) -> bool:
-        """Nobody asked for this value."""
+        """The value is a default."""
         return self.sources[name].origin is Origin.DEFAULT
 
     def rows(self) -> Iterator[tuple[Field, object, Source]]:
@@ -121,7 +121,7 @@ def load_config(
 
 
 def _follow_cluster(loaded: LoadedConfig) -> LoadedConfig:
-    """A node listens for its peers where the cluster says it is, unless told otherwise."""
+    """A node listens for its peers at its address in the cluster, unless configured otherwise."""
     broker = loaded.config.broker
     own = [member.address for member in broker.cluster if member.node == broker.node_id]
     if own and loaded.is_default("peer"):
@@ -152,7 +152,7 @@ def _from_file(path: str) -> Iterator[tuple[Field, object, Source]]:
     for name, written in _flatten(_read_toml(path), path):
         entry = BY_NAME.get(name)
         if entry is None:
-            _refuse_unknown(name, BY_NAME, f"{path} has a key {name} that nobody knows")
+            _refuse_unknown(name, BY_NAME, f"{path} has an unknown key {name}")
         yield entry, written, source
 
 
@@ -185,7 +185,7 @@ def _flatten(document: Mapping[str, object], path: str) -> Iterator[tuple[str, o
                 yield f"{key}.{inner}", deep
         else:
             known = [*tables, *BY_NAME]
-            _refuse_unknown(key, known, f"{path} has a section [{key}] that nobody knows")
+            _refuse_unknown(key, known, f"{path} has an unknown section [{key}]")
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[Field, object, Source]]:
@@ -197,9 +197,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[Field, o
             yield entry, written, Source(origin=Origin.ENVIRONMENT, place=variable)
         elif not _SERVICE_LINK.fullmatch(f"{variable}={written}"):
             known = [*BY_VARIABLE, CONFIG_VARIABLE]
-            _refuse_unknown(
-                variable, known, f"the environment has a variable {variable} that nobody knows"
-            )
+            _refuse_unknown(variable, known, f"the environment has an unknown variable {variable}")
 
 
 def _refuse_unknown(name: str, known: Iterable[str], sentence: str) -> NoReturn:

@@ -220,7 +220,7 @@ class Endpoint:
             return self._write_error(from_penstock(error), headers, request_id, name)
         except Exception:
             logger.exception("an SQS request failed (%s)", (target or query or body)[:200])
-            bug = InternalFailure("This is a bug of Penstock; the broker's log tells more.")
+            bug = InternalFailure("Internal error, a bug of Penstock; see the broker's log.")
             return self._write_error(bug, headers, request_id, name)
         finally:
             self._note_time(name, headers, began, parked.seconds)

@@ -135,7 +135,7 @@ def _tell_received(
         answer = _show_all(context, topic, deliveries, *wants, region)
     except Exception:
         logger.exception("messages of %s could not be shown", topic.name)
-        on_done(InternalFailure("This is a bug of Penstock; the broker's log tells more."))
+        on_done(InternalFailure("Internal error, a bug of Penstock; see the broker's log."))
         return
     profile.message_bytes = OVERHEAD_BYTES + len(deliveries[0].message.value or b"")
     if on_done(answer):

@@ -1,4 +1,4 @@
-"""Alerts in their lives: found, waited for, told, over.
+"""The life of an alert: found, pending, announced, over.
 
 A rule finds that something exceeds a number; that may be over in a moment. So each level of each
 alert is watched for itself:
@@ -7,7 +7,7 @@ alert is watched for itself:
                            │                        ▲
                            └──not found──▶ gone     └── found again before `clear` is over
 
-An alert fires at the worst of its levels that does. What changes is remembered and told once: it
+An alert fires at the worst of its levels that does. A change is recorded and announced once: it
 fires, its level goes up or down, it is resolved.
 
 What could not be looked at stays as it was: a queue whose leader is just being elected has not
@@ -198,7 +198,7 @@ class Alerts:
         if life.is_over:
             del self._lives[before.key]
             if before.state is not AlertState.FIRING:
-                return []  # It was pending, and nobody has heard of it.
+                return []  # It was pending and was never announced.
             gone = msgspec.structs.replace(
                 after, state=AlertState.RESOLVED, level=before.level, resolved_ms=wall_ms
             )

@@ -1,6 +1,6 @@
 """`GET /metrics`: everything this node can say in numbers, as Prometheus reads it.
 
-The page is made when somebody asks. Nothing is counted for it that is not counted anyhow, in plain
+The page is made on request. Nothing is counted only for it: all counters exist anyway, as plain
 ints; making it takes a few milliseconds, and with a thousand queues some hundred, in slices.
 However many ask, and however often, a page serves all of them for a second, and for longer if it
 took long to make: no more than a fiftieth of the time goes into it.

@@ -1,12 +1,12 @@
 """A page of metrics in the making: samples by the names of the table, in the table's order.
 
-Whoever fills a page needs only names, labels and numbers; a name or a label that the table does not
-have is a bug and is found at once.
+A caller that fills a page passes only names, labels and numbers; a name or a label that the table
+does not have is a bug and is found at once.
 
-The page is written in two ways. Almost everybody asks for Prometheus' text format, which is written
-here, straight from the numbers: it takes a tenth of the time that the way through the library's
-objects takes, and a page is written every few seconds. Whoever asks for OpenMetrics gets it by way
-of the library (`collect`). A test compares the two.
+The page is written in two ways. Almost every scraper asks for Prometheus' text format, which is
+written here, straight from the numbers: it takes a tenth of the time that the way through the
+library's objects takes, and a page is written every few seconds. A request for OpenMetrics is
+served by way of the library (`collect`). A test compares the two.
 
 Names and labels are the same from page to page, and only numbers differ: the part of a line that
 stands before its number is made once and remembered.

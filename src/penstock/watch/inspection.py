@@ -1,10 +1,10 @@
 """The rules, applied: readings go in, findings come out.
 
-Whose numbers count: a topic's own (`alert.*`), otherwise the broker's (`[alerts]`).
+A topic's own thresholds (`alert.*`) take precedence over the broker's (`[alerts]`).
 
     rule              looks at
     lag               each consumer group, topic by topic
-    depth             ready messages of each queue; not of dead-letter queues: nobody works them off
+    depth             ready messages of each queue, but not of dead-letter queues
     dead_letters      dead letters where they lie: in the dead-letter queue, or aside in the queue
     error_rate        the last minute of each queue
     no_consumers      queues and groups that have something to do, and are not paused
@@ -28,7 +28,7 @@ from penstock.watch.settings import AlertSettings
 def inspect(
     readings: Readings, catalog: Catalog, settings: AlertSettings
 ) -> Iterator[list[Finding]]:
-    """What is wrong, thing by thing, among everything that could be looked at."""
+    """The findings for each queue, group and node that could be read."""
     for queue in readings.queues:
         if queue.complete:
             yield list(_of_queue(queue, _configs(catalog, queue.queue), settings))
@@ -42,7 +42,7 @@ def inspect(
 
 
 def unknown_keys(readings: Readings) -> frozenset[str]:
-    """Of what is there and could not be looked at."""
+    """The alert keys of everything that exists and could not be read."""
     subjects = [_queue_subject(one) for one in readings.queues if not one.complete]
     subjects += [
         _group_subject(group, topic)
@@ -99,7 +99,7 @@ def _of_queue(
         yield from judged.by(
             "depth",
             one.ready,
-            lambda: f"{one.ready:,} messages of {_named(one)} are ready and nobody has them",
+            lambda: f"{one.ready:,} messages of {_named(one)} are ready and not leased",
         )
         if not one.paused:
             yield from _unattended(one, judged)
@@ -112,7 +112,7 @@ def _unattended(one: QueueReading, judged: "_Judged") -> Iterator[Finding]:
         "no_consumers",
         silent_ms,
         lambda: (
-            f"nobody has asked for messages of {_named(one)} for {lasted(silent_ms)},"
+            f"no consumer has asked for messages of {_named(one)} for {lasted(silent_ms)},"
             f" and {one.ready:,} wait"
         ),
     )
@@ -127,7 +127,7 @@ def _slow(one: QueueReading, configs: AlertConfigs, judged: "_Judged") -> Iterat
         "processing_rate",
         share,
         lambda: (
-            f"workers of {_named(one)} get {one.minute_ack_rate:,.1f} messages a second done,"
+            f"workers of {_named(one)} process {one.minute_ack_rate:,.1f} messages a second,"
             f" {share:.0%} of the {expected:,.1f} that are expected"
         ),
     )

@@ -7,7 +7,7 @@ last, `_total` for what only grows.
 Adding up. Each node exports what it did itself and what it leads, and nothing of others:
 
     counters   of what this node did: appended, handed out, answered, applied as the leader
-    gauges     of queues, groups and topics are exported by whoever leads them, part by part
+    gauges     of queues, groups and topics are exported by their leaders, part by part
     so         `sum` over all nodes is the cluster's number, unless the table says otherwise
 """
 

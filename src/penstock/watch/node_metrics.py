@@ -75,7 +75,7 @@ def _add_replica(page: Families, shard: ShardId, replica: Replica) -> tuple[int,
 
 
 def add_alerts(page: Families, node: Node, firing: Iterable[Alert]) -> None:
-    """Every node knows all alerts; one of them tells."""
+    """Every node knows all alerts; one of them exports them."""
     if node.engine.topics.controller() == node.engine.topics.node_id:
         for (rule, level), count in Counter((one.rule, one.level.value) for one in firing).items():
             page.add("penstock_alerts", count, rule, level)

@@ -1,4 +1,4 @@
-"""The same rules for Prometheus: whoever has one gets the alerts there, with the same numbers.
+"""The same rules for Prometheus, with the same thresholds.
 
 Made from the one table (`rules`) and the settings in force; what is compared with what stands here,
 metric by metric (see `metric_table`). Each level of each rule is an alert of its own, with the
@@ -56,8 +56,8 @@ EXPRESSIONS = (
     Expression(
         "depth",
         _READY,
-        described="{{ $value | humanize }} messages of {{ $labels.queue }} are ready and nobody"
-        " has them",
+        described="{{ $value | humanize }} messages of {{ $labels.queue }} are ready and not"
+        " leased",
     ),
     Expression(
         "dead_letters",
@@ -74,7 +74,7 @@ EXPRESSIONS = (
         "no_consumers",
         "min by (queue, group) (penstock_queue_silent_seconds)",
         f"{_READY} > 0",
-        described="nobody has asked for messages of {{ $labels.queue }} for"
+        described="no consumer has asked for messages of {{ $labels.queue }} for"
         " {{ $value | humanizeDuration }}, and some wait",
     ),
     Expression(

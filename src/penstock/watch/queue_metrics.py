@@ -1,7 +1,7 @@
 """Metrics of messages: what came and went, what is in queues, how far groups are behind.
 
-The number of queues that are told apart is bounded. Of more than that, those that come first by
-name are exported, and all others as one, under the name `other`.
+The number of queues with series of their own is bounded. Of more than that, those that come first
+by name are exported, and all others as one, under the name `other`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -38,7 +38,7 @@ class QueueLine(msgspec.Struct):
     consumers: int = 0
 
     def add(self, one: QueueSample, up_ms: int) -> None:
-        """Take in a sample; a queue that nobody asked for is silent since the node started."""
+        """Take in a sample. A queue that was never asked for is silent since the node started."""
         counts = one.counts
         self.ready += counts.ready
         self.leased += counts.leased
@@ -190,7 +190,7 @@ def _counters(
 
 
 def _shown(names: Iterable[str]) -> set[str]:
-    """The queues that are told apart."""
+    """The queues that have series of their own."""
     return set(sorted({name for name in names if name})[:COUNTED_TOPICS_MAX])
 
 

@@ -1,6 +1,6 @@
 """What a node knows of the whole cluster at one moment: queues, groups, topics, nodes, shards.
 
-Nothing here asks anybody: `survey` fills these in, and pages, metrics and alerts read them. They
+Nothing here makes a request: `survey` fills these in, and pages, metrics and alerts read them. They
 are documents as well, and go out as JSON just as they are.
 
 A rate is messages a second over the last ten seconds or so. What could not be learnt now is left
@@ -37,7 +37,7 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     dead: int = 0
     """Failed for good and still here: archived, or about to be moved."""
     dead_letters: int = 0
-    """These, and what lies in its dead-letter topic, whoever sent it there."""
+    """These, and all messages of its dead-letter topic, whatever their origin."""
     oldest_age_ms: int | None = None
     """Of the oldest message that is not done; None if there is none or it is not known."""
     sent: int = 0
@@ -134,7 +134,7 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     up_ms: int | None = None
     disk_bytes: int | None = None
-    """The size of the file system that its data is on; None if it was not told."""
+    """The size of the file system that its data is on; None if unknown."""
     disk_free_bytes: int | None = None
     disk_used_share: float | None = None
     """0 to 1."""
@@ -175,7 +175,7 @@ class ShardReading(msgspec.Struct, frozen=True, kw_only=True):
 
     shard: int
     leader: int
-    """0: nobody."""
+    """0: no leader."""
     term: int
     commit: int = 0
     voters: tuple[int, ...] = ()

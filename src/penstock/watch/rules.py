@@ -1,16 +1,17 @@
-"""The rules: what somebody is told about, at which level, and from which number on.
+"""The alert rules: what is watched, at which level it alerts, and from which number on.
 
-One table, from which everything else is made: what the broker watches for, what its settings are by
-default, the rules for Prometheus, and the pages about them.
+One table, from which everything else is derived: the conditions the broker watches, the defaults of
+its settings, the rules for Prometheus, and the reference pages.
 
     level       means
     attention   look at it when there is time
-    warning     it gets worse if nobody does anything
+    warning     it gets worse unless an operator acts
     critical    messages are not processed, or soon will not be
 
-A number counts when it is exceeded: a depth of exactly 10,000 alerts nobody. Only the processing
-rate works the other way round. What must be so for a while before somebody is told, and for how
-long it must be over, are settings; how long nobody asked is a duration itself and does not wait.
+A threshold must be exceeded: a depth of exactly 10,000 does not alert. Only the processing rate
+works the other way round. How long a condition must hold before its alert fires, and how long it
+must be over before the alert ends, are settings. `no_consumers` is a duration itself and has no
+hold time.
 """
 
 from collections.abc import Mapping
@@ -44,12 +45,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     below: bool = False
     """It alerts below its numbers, not above."""
     target: float | None = None
-    """A healthy cluster stays below; shown, and nobody is told."""
+    """A healthy cluster stays below. It is displayed and never alerts."""
     waits: bool = True
-    """It must be so for a while."""
+    """The condition must hold for a while before the alert fires."""
     meaning: str
     advice: str
-    """What to do first."""
+    """The first thing an operator should do."""
 
     @property
     def page(self) -> str:
@@ -70,8 +71,8 @@ _TABLE = (
         unit=Unit.MESSAGES,
         levels=Levels(attention=1_000, critical=10_000),
         target=1_000,
-        meaning="A consumer group is so many messages behind the end of a topic.",
-        advice="See whether its members are alive and keep up; add some, up to the partitions.",
+        meaning="The consumer group is this many messages behind the end of a topic.",
+        advice="Check that its members are alive and keep up; add some, up to one per partition.",
     ),
     Rule(
         name="depth",
@@ -80,8 +81,8 @@ _TABLE = (
         unit=Unit.MESSAGES,
         levels=Levels(attention=10_000, warning=50_000),
         target=10_000,
-        meaning="So many messages of a queue are ready and nobody has them.",
-        advice="Compare the rates of messages that come and that are done; add workers.",
+        meaning="The queue has this many ready messages that no consumer has leased.",
+        advice="Compare the rates of sent and acked messages; add workers.",
     ),
     Rule(
         name="dead_letters",
@@ -90,7 +91,7 @@ _TABLE = (
         unit=Unit.MESSAGES,
         levels=Levels(critical=1_000),
         target=100,
-        meaning="So many messages failed for good and wait for somebody to look at them.",
+        meaning="This many messages failed for good and wait for an operator.",
         advice="Read why they died, repair the cause, then redrive them.",
     ),
     Rule(
@@ -100,8 +101,8 @@ _TABLE = (
         unit=Unit.SHARE,
         levels=Levels(attention=0.01, warning=0.01),
         target=0.001,
-        meaning="Such a share of the deliveries that ended in the last minute failed.",
-        advice="Look at the workers' logs, and at what the failing messages have in common.",
+        meaning="This share of the deliveries that ended in the last minute failed.",
+        advice="Read the workers' logs, and look for what the failing messages have in common.",
     ),
     Rule(
         name="no_consumers",
@@ -110,7 +111,7 @@ _TABLE = (
         unit=Unit.DURATION,
         levels=Levels(critical=300_000),
         waits=False,
-        meaning="Messages wait, and nobody has asked for any, or held one, for so long.",
+        meaning="Messages wait, and no consumer has asked for one or held one for this long.",
         advice="Start the workers, or find out why they stopped.",
     ),
     Rule(
@@ -120,8 +121,8 @@ _TABLE = (
         unit=Unit.SHARE,
         levels=Levels(warning=0.8),
         target=0.8,
-        meaning="So much of the file system is taken that holds a node's data.",
-        advice="Make room: shorten retention, delete what nobody needs, or add disk.",
+        meaning="This share of the file system that holds the node's data is in use.",
+        advice="Make room: shorten retention, delete data that is not needed, or add disk.",
     ),
     Rule(
         name="processing_rate",
@@ -130,8 +131,8 @@ _TABLE = (
         unit=Unit.SHARE,
         levels=Levels(attention=0.5),
         below=True,
-        meaning="Though messages wait, workers get done less than this share of what is expected.",
-        advice="See whether workers are missing, or what they depend on has become slow.",
+        meaning="Messages wait, and workers process less than this share of the expected rate.",
+        advice="Check whether workers are missing, or whether a dependency of theirs is slow.",
     ),
 )
 
@@ -139,7 +140,7 @@ RULES: Mapping[str, Rule] = {rule.name: rule for rule in _TABLE}
 """Every rule, by name."""
 
 BACKLOG_SECONDS = 10
-"""The processing rate counts while more messages wait than these seconds of expected work: a queue
-to which little comes is not slow."""
+"""The processing rate is judged while more messages wait than this many seconds of expected work: a
+queue that receives little is not slow."""
 PROCESSING_TARGET_MS = 1_000
-"""A healthy queue's processing time at the 99th percentile; shown, and nobody is told."""
+"""A healthy queue's processing time at the 99th percentile. It is displayed and never alerts."""

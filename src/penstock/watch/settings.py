@@ -11,7 +11,7 @@ CLEAR_MS = 30_000
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers, and whom to tell."""
+    """The thresholds, and where alerts are sent."""
 
     enabled: bool = True
     levels: dict[str, Levels] = msgspec.field(
@@ -19,11 +19,11 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     """By rule."""
     hold_ms: int = HOLD_MS
-    """How long something must be so before somebody is told."""
+    """How long a condition must hold before its alert fires."""
     clear_ms: int = CLEAR_MS
     """How long it must be over before that is said."""
     webhook: str = ""
-    """A URL; empty: nobody is told."""
+    """A URL; empty: alerts are not sent."""
     runbooks: str = ""
     """Where the runbooks are on the web; empty: in the documents of Penstock."""
 

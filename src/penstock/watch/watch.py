@@ -41,7 +41,7 @@ EVERY_MS = 2_000
 SHARE_MAX = 0.01
 """Of the time."""
 NOTICE_SECONDS = 0.25
-"""How soon it is noticed that somebody else leads."""
+"""How soon a change of the leader is noticed."""
 LATE_MS = 15_000
 """What happened so shortly before this node began to lead the catalog is told by it, in case the
 former leader could not any more."""
@@ -90,7 +90,7 @@ class Watch:
         await self.webhook.close()
 
     def listen(self, listener: Callable[[Readings], None]) -> Callable[[], None]:
-        """Be told of all readings from now on; calling the result ends that."""
+        """Call back with all readings from now on; calling the result ends that."""
         self._listeners.append(listener)
 
         def end() -> None:
@@ -186,7 +186,7 @@ class Watch:
     # Telling.
 
     def _tell(self, changes: list[Alert]) -> None:
-        """Whoever leads the catalog speaks for all."""
+        """The leader of the catalog speaks for all nodes."""
         leader = self._node.engine.topics.leader(CATALOG_SHARD).node
         now_ms = self._clock.monotonic_ms()
         leads = leader == self._node.engine.topics.node_id

@@ -53,7 +53,7 @@ class WebhookStatistics(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     """Tries that came to nothing."""
     dropped: int
-    """Notices that nobody got."""
+    """Notices that could not be delivered."""
     waiting: int
     problem: str
     """Why the last try failed; empty if it did not."""
@@ -80,7 +80,7 @@ class Webhook:
 
     @property
     def is_set(self) -> bool:
-        """There is somebody to tell."""
+        """A receiver is configured."""
         return self._place is not None
 
     @property
@@ -111,7 +111,7 @@ class Webhook:
         self._woken.set()
 
     async def try_now(self, notice: Notice) -> None:
-        """Send this one at once, and say how it went: once, for whoever wants to see it work."""
+        """Send this notice once, now, and return the outcome. For trying out a webhook."""
         if self._place is None:
             raise InvalidRequest("no webhook is set; set alerts.webhook to an http(s) address")
         problem = await self._post(notice)
@@ -146,12 +146,15 @@ class Webhook:
                 return
         self._dropped += 1
         logger.warning(
-            "%s was not told of an alert, after %d tries: %s", self.shown, TRIES, self._problem
+            "%s could not be notified of an alert, after %d tries: %s",
+            self.shown,
+            TRIES,
+            self._problem,
         )
 
     async def _post(self, notice: Notice) -> str:
         """Try once; why it failed, if it did."""
-        assert self._place is not None, "there is nobody to tell"
+        assert self._place is not None, "no webhook is configured"
         body = msgspec.json.encode(notice)
         try:
             status = await asyncio.to_thread(_post, self._place, body)

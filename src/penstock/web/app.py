@@ -168,7 +168,7 @@ class _Endpoints:
         return json_answer({"node": wanted.node, "peer": wanted.peer}, status=201)
 
     async def remove_member(self, request: Request) -> Response:
-        """202 if its shards are still moving; asking again tells how it stands."""
+        """202 if its shards are still moving; a repeated request returns the progress."""
         node = NodeId(request.path_params["node"])
         gone = await bounded(self._cluster().remove_node(node))
         return json_answer({"node": node, "gone": gone}, status=200 if gone else 202)
@@ -226,7 +226,7 @@ def _answer_http_error(broker: Broker, request: Request, error: Exception) -> Re
 
 def _answer_bug(broker: Broker, request: Request, _error: Exception) -> Response:
     logger.error("%s %s failed", request.method, request.url.path)
-    sentence = "this is a bug of Penstock; the broker's log tells more"
+    sentence = "internal error, a bug of Penstock; see the broker's log"
     return _answer_problem(broker, request, 500, "InternalError", sentence)
 
 

@@ -42,7 +42,7 @@ class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leading(Protocol):
-    """Who leads a shard; node 0 if nobody is known to."""
+    """The leader of a shard; node 0 if none is known."""
 
     @property
     def node(self) -> NodeId: ...

@@ -1,7 +1,7 @@
-"""What every HTTP request must pass before anybody looks at it.
+"""The checks that every HTTP request must pass before it is routed.
 
-The port has no users yet and trusts whoever can reach it. A browser on this machine can reach it,
-and so can any page that is open in that browser; these rules keep such a page out.
+The port has no users yet and trusts every client that can reach it. A browser on this machine can
+reach it, and so can any page that is open in that browser; these rules keep such a page out.
 
 - **Host.** A page can give its own name this machine's address (DNS rebinding) and then counts as
   the same site. So the `Host` must be an address, localhost, or a name this node is known by.
@@ -58,7 +58,7 @@ class Guard:
         read_only: Callable[[], bool],
     ) -> None:
         """`hosts` are the names this node is known by; `open_paths` may be asked by any name;
-        `is_token` tells whether a page is ours."""
+        `is_token` says whether a token belongs to a page of this broker."""
         self._app = app
         self._hosts = hosts
         self._open_paths = frozenset(open_paths)

@@ -1,4 +1,4 @@
-"""`GET /metrics`, for Prometheus; with `?detail=partition` it tells of every partition, too."""
+"""`GET /metrics`, for Prometheus; `?detail=partition` adds series for every partition."""
 
 from collections.abc import Sequence
 

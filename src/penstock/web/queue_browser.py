@@ -32,7 +32,7 @@ DEAD = "dead"
 
 
 class BrowseWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to see of a queue."""
+    """A query for messages of a queue."""
 
     group: str = DEFAULT_WORK_GROUP
     states: frozenset[str] = ALL_STATES

@@ -13,7 +13,7 @@ Looking never leases and never counts. An answer has as many messages as fit int
 A worker receives, works, and settles each message by its receipt: `ack` when it is done, `release`
 to have it delivered again (at once or after `delay_ms`; without it, as the queue's retry policy
 says), `reject` when it can never be done, `extend` to have it for another `lease_ms`. An outcome is
-`done`, `stale` (somebody else has it by now, or it waits again) or `gone`.
+`done`, `stale` (another receiver has it by now, or it waits again) or `gone`.
 """
 
 from collections.abc import Sequence

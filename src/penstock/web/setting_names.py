@@ -18,7 +18,7 @@ PREFIX = "queue."
 SHOWN = (PREFIX, "alert.")
 """What is set on a queue has one of these in front."""
 HIDDEN = "queue.sqs"
-"""What the SQS port remembers for its clients; it means nothing to anybody else."""
+"""What the SQS port stores for its clients; no other component reads it."""
 BESIDES = ("retention.ms", "retention.bytes", "max.message.bytes")
 """Configs of every topic that matter to a queue, too."""
 QUEUE_DEFAULTS = {"queue.message.headers": "true", "queue.delete.acked": "true"}
@@ -68,7 +68,7 @@ def group_settings(settings: Mapping[str, tuple[str, str]]) -> dict[str, GroupSe
 
 
 def is_queue(configs: Mapping[str, str]) -> bool:
-    """The topic was told how to be a queue."""
+    """The topic has queue settings."""
     return any(name.startswith(PREFIX) for name in configs)
 
 

@@ -27,7 +27,7 @@ class PartitionLine(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     shard: int
     leader: NodeId
-    """0: nobody leads it now."""
+    """0: it has no leader now."""
     replicas: list[NodeId]
     log_start: int | None
     """None, as the two below: it cannot be reached now."""

@@ -7,8 +7,8 @@
                 &text=        part of the key, the body or a header
                 &key= &body=  part of it
                 &header=      NAME, or NAME=PART of its value
-                &limit=       how many, 50 unless told
-                &body_bytes=  longer bodies are cut, 65536 unless told
+                &limit=       how many, 50 by default
+                &body_bytes=  longer bodies are cut, 65536 by default
                 &wait_ms=     oldest first: wait so long for a first message, as a live tail does
 
 Messages of several partitions are merged by their times, each partition in its own order. An answer
@@ -74,7 +74,7 @@ _DIGITS_MAX = 19
 
 
 class LookWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to see of a topic."""
+    """A query for messages of a topic."""
 
     written: str = "end"
     """Where from."""

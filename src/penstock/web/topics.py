@@ -7,8 +7,8 @@
     DELETE  /v1/groups/{group}            forget a group without members
 
 Any node can be asked. A place to go on at is written as everywhere (`core.log_place`): earliest,
-latest, an offset, -10, +5, or @ and a time. A dry run tells what would change and changes nothing;
-a group with members is refused, as with Kafka.
+latest, an offset, -10, +5, or @ and a time. A dry run reports what would change and changes
+nothing; a group with members is refused, as with Kafka.
 """
 
 from collections.abc import Sequence

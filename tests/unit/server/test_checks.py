@@ -35,7 +35,7 @@ def test_this_machine_needs_none(host: str) -> None:
 def test_listening_everywhere_needs_a_name() -> None:
     with pytest.raises(LocalError, match="add --advertise-kafka HOST:9092"):
         check(kafka="0.0.0.0:9092", insecure="true")
-    with pytest.raises(LocalError, match="advertise_kafka = 0.0.0.0:1 is nothing"):
+    with pytest.raises(LocalError, match="advertise_kafka = 0.0.0.0:1 is no address"):
         check(advertise_kafka="0.0.0.0:1")
 
 

@@ -162,5 +162,5 @@ def test_what_could_not_be_asked_is_not_judged() -> None:
 def test_a_sentence_says_what_and_how_much() -> None:
     assert found(lag(12_345))["lag"].message == "group billing is 12,345 messages behind in orders"
     sentence = found(no_consumers(420_000))["no_consumers"].message
-    assert sentence == "nobody has asked for messages of jobs for 7 minutes, and 1 wait"
+    assert sentence == "no consumer has asked for messages of jobs for 7 minutes, and 1 wait"
     assert found(dead_letters(1_500))["dead_letters"].message.endswith("1,500 dead letters of jobs")

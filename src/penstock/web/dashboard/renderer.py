@@ -111,7 +111,7 @@ def problem_view(status: int, name: str, message: str) -> View:
 
 
 def is_for_people(request: Request) -> bool:
-    """Whether somebody looks at the answer: a browser says so."""
+    """Whether the answer is displayed by a browser."""
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 

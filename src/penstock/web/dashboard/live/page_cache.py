@@ -1,9 +1,9 @@
 """Pages that many people have open, made once for all of them.
 
-All open pages ask for themselves at the same beat. Those that say only what the watch has seen say
-the same to everybody who asks for the same address, until the watch has looked again, an alert
-changes or the broker does: the second one to ask gets what the first one got. So a wall of screens
-costs what one of them costs.
+All open pages ask for themselves at the same beat. Those that show only
+what the watch has read are the same for the same address, until the watch has read again, an alert
+changes or the broker does: the second request is answered with the page of the first. So a wall of
+screens costs as much as one of them.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Shared:
         self._made: dict[str, bytes] = {}
 
     def find(self, request: Request) -> Response | None:
-        """What somebody else got, if nothing has changed since."""
+        """The cached page, if nothing has changed since."""
         seen, now = self._look(), self._now()
         if now >= self._until or seen != self._seen:
             self._seen, self._until = seen, now + KEPT_SECONDS
@@ -41,7 +41,7 @@ class Shared:
         return None if body is None else page_answer(body)
 
     def keep(self, request: Request, answer: Response) -> None:
-        """Remember what somebody got, unless things have changed while it was made."""
+        """Cache a page, unless something changed while it was made."""
         if FRAGMENT not in request.headers or answer.media_type != "text/html":
             return
         if answer.status_code == 200 and len(self._made) < KEPT_MAX and self._look() == self._seen:

@@ -1,7 +1,7 @@
-"""What an open page is told every two seconds, as one node sees it: enough to say how things are in
-a banner, and what has just happened in a line.
+"""The status that an open page receives every two seconds, as one node sees it: enough to say how
+things are in a banner, and what has just happened in a line.
 
-It is read off this node's memory, without asking anybody: a page must be able to say that nobody
+It is read from this node's memory, without a remote call: a page must be able to say that no leader
 answers. Numbers are on the pages themselves, which ask for them again at each beat.
 """
 
@@ -137,7 +137,7 @@ def _alive(engine: Engine) -> frozenset[NodeId]:
 
 
 def _handovers(before: Mapping[int, NodeId], now: Mapping[int, NodeId]) -> list[str]:
-    """One line for each node that leads more than it did, one for what nobody leads any more."""
+    """One line for each node that leads more than before, one for shards without a leader."""
     lines = []
     gained: dict[NodeId, list[int]] = {}
     for number, node in now.items():

@@ -7,9 +7,9 @@
 
 One task beats for all listeners, and only while there are any. Their number has a bound, as each
 holds a connection; a page that is not let in asks for itself every few seconds instead. A listener
-that does not keep up misses beats, which does no harm: each tells all that counts.
+that does not keep up misses beats, which does no harm: each is complete.
 
-Pages of other sites are not let in: they could not read what they are told, but would take the
+Pages of other sites are not let in: they could not read the events, but would take the
 places of those that can.
 """
 
@@ -69,8 +69,8 @@ class Live:
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 
     async def _stream(self) -> AsyncIterator[bytes]:
-        """Begun when the head of the answer has gone out, so that whoever left before that was
-        never counted."""
+        """Begun when the head of the answer has gone out, so that a client that left before that
+        was never counted."""
         listener: asyncio.Queue[bytes] = asyncio.Queue(BEATS_WAITING_MAX)
         listener.put_nowait(b"retry: 1000\n\n" + _event(self._pulse.look()))
         self._listeners.add(listener)

@@ -52,7 +52,7 @@ def _chosen(kind: str) -> Sequence[str]:
 
 
 def _missing(status: ClusterStatus, alive: Collection[NodeId]) -> list[str]:
-    """Of shards whose leader can be asked: of the others, nobody knows."""
+    """Only of shards whose leader can be asked."""
     known = tuple(one for one in status.shards if one.leader in alive)
     return missing_replicas(msgspec.structs.replace(status, shards=known))
 

@@ -72,7 +72,7 @@ def state_of(state: str, members: int, lag: int) -> tuple[str, str]:
     if "Rebalance" in state:
         return "rebalancing", "attention"
     if members == 0 and lag:
-        return "nobody reads", "warning"
+        return "no members", "warning"
     return state.lower(), ""
 
 

@@ -92,7 +92,7 @@ async def _preview(node: Node, group: GroupLag, to: str, topic: str) -> dict[str
 
 
 def _gain(readings: Readings | None, name: str) -> float | None:
-    """By how many messages a second it comes nearer to the end; None if nobody knows."""
+    """The rate at which the lag shrinks, in messages a second; None if unknown."""
     reading = None if readings is None else readings.group(name)
     if readings is None or reading is None:
         return None

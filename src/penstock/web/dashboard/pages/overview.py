@@ -1,4 +1,4 @@
-"""The first page: how the cluster is, in a sentence, and which queues somebody should look at."""
+"""The first page: how the cluster is, in a sentence, and which queues need attention."""
 
 from starlette.requests import Request
 

@@ -1,4 +1,4 @@
-"""The page of all queues: those first that need somebody, or in the order that was asked for."""
+"""The page of all queues: by urgency, or in the requested order."""
 
 from collections.abc import Callable, Mapping
 

@@ -3,7 +3,7 @@
     ?message=     its id, or its place as TOPIC:PARTITION:OFFSET
     ?in=          a topic to look in
 
-A story is told in the order of events, place by place. A search for an id may have to try many
+Events are listed in order, place by place. A search for an id may have to try many
 places, and is repeated only as often as it is cheap.
 """
 
@@ -40,7 +40,7 @@ _TONES = {
     "discarded": "critical", "moved": "good", "revived": "good", "written": "good",
 }  # fmt: skip
 _MEANINGS = {
-    "lease ended": "nobody said anything in time, and it comes back",
+    "lease ended": "the lease expired without an answer; the message is ready again",
     "returned": "back, as if it had never been delivered",
     "died": "it was delivered once too often",
     "taken": "leased by a move, to be sent on",
@@ -48,8 +48,8 @@ _MEANINGS = {
     "buried": "dead, and sent on to the dead letters",
     "discarded": "dead, and not wanted any more",
     "revived": "dead, and delivered anew",
-    "covered": "done by somebody who reads the log by offsets",
-    "cancelled": "called off before anybody had it",
+    "covered": "done by a reader of the log that commits offsets",
+    "cancelled": "cancelled before it was leased",
     "purged": "dropped with all others",
 }
 _STATE_TONES = {"dead": "critical", LEASED: "good", "delayed": "attention"}

@@ -62,7 +62,7 @@ class LetterBox(msgspec.Struct, frozen=True, kw_only=True):
     """All that are meant were looked at."""
     conditions: Conditions
     is_narrowed: bool
-    """Somebody has given conditions."""
+    """The request has filter conditions."""
     action: str
     """Where a redrive is asked for."""
     body: dict[str, object]

@@ -1,7 +1,7 @@
 """Messages on a page: of a queue, of a dead-letter queue, of a log.
 
 A row has the beginning of a message, and the one that was chosen (`?message=PARTITION:OFFSET`) has
-all of it. A dead letter tells where, when and why it died; a message that died and stayed in its
+all of it. A dead letter shows where, when and why it died; a message that died and stayed in its
 queue is shown as the dead letter that it would become, so that both read alike.
 """
 

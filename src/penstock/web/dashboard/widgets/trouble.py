@@ -1,4 +1,4 @@
-"""What is wrong with a queue, in words, and which of several queues somebody should look at first.
+"""What is wrong with a queue, in words, and which of several queues is the most urgent.
 
 Dead letters come first, for they wait for a person; then what alerts say; then what looks stuck.
 Among equals, the queue with more waiting and with the older message.
@@ -56,7 +56,7 @@ def troubles(reading: QueueReading, alerts: Iterable[Alert] = ()) -> list[Troubl
         found.append(Trouble("attention" if waiting else "", "paused"))
     elif reading.ready and not reading.consumers and not reading.dead_letters_of:
         if reading.silent_ms is None or reading.silent_ms >= SILENT_MS:
-            found.append(Trouble("attention", "nobody receives"))
+            found.append(Trouble("attention", "no receivers"))
     if not reading.complete:
         found.append(Trouble("warning", "partly unknown"))
     return [one for one in found if one.tone or one.text == "paused"]
@@ -65,7 +65,7 @@ def troubles(reading: QueueReading, alerts: Iterable[Alert] = ()) -> list[Troubl
 def by_trouble(
     readings: Iterable[QueueReading], alerts: Mapping[str, list[Alert]]
 ) -> list[QueueRow]:
-    """Queues, those first that need somebody."""
+    """Queues by urgency."""
     rows = [
         QueueRow(reading=one, troubles=troubles(one, alerts.get(one.queue, ()))) for one in readings
     ]
