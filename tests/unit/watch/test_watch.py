@@ -243,7 +243,7 @@ async def test_half_of_what_was_asked_for() -> None:
         assert one.firing == []
         await one.after(2)
         assert one.firing == [("processing_rate", Level.ATTENTION)]
-        assert one.watch.alerts.firing()[0].message.startswith("workers of jobs process 1.0 messages")
+        assert one.watch.alerts.firing()[0].message.startswith("workers of jobs process 1.0 ")
 
 
 @pytest.mark.slow
