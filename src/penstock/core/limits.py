@@ -181,6 +181,16 @@ SHARE_SESSION_PARTITIONS_MAX = 10_000
 SHARE_SESSION_RANGES_MAX = 20_000
 """Ranges of messages that a member is remembered to have leased from one partition."""
 
+# The memory that all connections of a node hold together: see `core/memory_budget.py`.
+MEMORY_BYTES_MAX = 512 * MIB
+"""What requests, answers and messages that are being read hold together, on all ports of a node."""
+MEMORY_SMALL_BYTES_MAX = 16 * KIB
+"""A request up to this size is small: there is a reserve for it when the rest is taken."""
+MEMORY_CONNECTIONS_PER_ADDRESS_MAX = 8_000
+"""How many connections clients of one address may have, on all ports of a node."""
+FRAME_BYTES_MIN = 4 * KIB
+"""The buffer that a request gets when it has only begun to arrive, however long it says it is."""
+
 # The Kafka port.
 KAFKA_REQUEST_BYTES_MAX = 100 * MIB
 """The largest request of a Kafka client; Kafka's socket.request.max.bytes."""

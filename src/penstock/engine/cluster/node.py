@@ -32,6 +32,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownNode,
 )
+from penstock.core.memory_budget import MemoryBudget
 from penstock.core.pauses import growing_pauses
 from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, PartitionId, ShardId, Term
 from penstock.core.version import __version__
@@ -107,7 +108,10 @@ class Node:
         clock: Clock,
         disk: Disk,
         announce: Callable[[str], None],
+        memory: MemoryBudget,
     ) -> None:
+        self.memory = memory
+        """What all connections of this node may hold, those of clients and of peers."""
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._lock = lock
@@ -149,15 +153,24 @@ class Node:
         clock: Clock | None = None,
         disk: Disk | None = None,
         announce: Callable[[str], None] = lambda _line: None,
+        memory: MemoryBudget | None = None,
     ) -> "Node":
-        """Start the node; waits for the other founders if it has a cluster to found.
+        """Start the node; waits for the other founders if it has a cluster to found. Its ports
+        share the `memory` budget.
 
         Raises `DirectoryRefused` and what opening a log raises."""
         check_cluster(settings.node_id, settings.cluster, settings.peer_port)
         disk = disk or RealDisk()
         await asyncio.to_thread(disk.make_directory, settings.data)
         lock = hold_directory(disk, settings.data)
-        node = cls(settings, lock, clock=clock or SystemClock(), disk=disk, announce=announce)
+        node = cls(
+            settings,
+            lock,
+            clock=clock or SystemClock(),
+            disk=disk,
+            announce=announce,
+            memory=memory or MemoryBudget(),
+        )
         try:
             await node._start()
         except BaseException:
