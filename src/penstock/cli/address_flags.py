@@ -37,10 +37,10 @@ _KINDS = {URL_VARIABLE: ("url", "--url URL"), HTTP_VARIABLE: ("http", "--http HO
 
 
 def fill_in_addresses(_app: App, _path: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give the flags that nobody typed, and no variable set, the addresses of the context.
+    """Give flags that were not typed, and no variable set, the addresses of the context.
 
     Cyclopts calls it for every command line, after it has looked at the variables. Which flags are
-    meant is told by their variables: `penstock serve --http` is about something else.
+    meant follows from their variables: `penstock serve --http` is about something else.
     """
     for argument in arguments:
         for variable in argument.parameter.env_var or ():

@@ -139,7 +139,7 @@ def _known(name: str) -> Contexts:
 
 
 def _checked(url: str) -> str:
-    """An address that could be one; whether somebody is there shows when it is used."""
+    """An address that could be one; whether a broker is there shows when it is used."""
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in ("penstock", "file") or not rest or not url.isprintable():
         raise CycloptsError(

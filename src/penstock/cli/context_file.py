@@ -43,11 +43,11 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contexts: Mapping[str, Context] = {}
 
     def chosen_name(self, environment: Mapping[str, str]) -> str:
-        """The name of the context that counts now; empty if nobody chose one."""
+        """The name of the context that counts now; empty if none was chosen."""
         return environment.get(CONTEXT_VARIABLE) or self.current
 
     def chosen(self, environment: Mapping[str, str]) -> tuple[str, Context] | None:
-        """The context that counts now, and its name; None if nobody chose one."""
+        """The context that counts now, and its name; None if none was chosen."""
         name = self.chosen_name(environment)
         if not name:
             return None

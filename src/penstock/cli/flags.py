@@ -44,7 +44,7 @@ class Given:
 def takes_settings(
     command: Callable[..., int | None], *, listed: bool = True
 ) -> Callable[..., int | None]:
-    """Give a command the flags of all fields; its help lists them unless told not to."""
+    """Give a command the flags of all fields; its help lists them unless `show` is False."""
 
     @functools.wraps(command)
     def with_settings(**typed: Any) -> int | None:

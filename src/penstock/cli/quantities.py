@@ -1,6 +1,6 @@
 """Numbers as people write and read them on the command line: rates, sizes, times, money.
 
-What is read is exact and has one meaning; what is shown has three digits, since nobody plans with
+What is read is exact and has one meaning; what is shown has three digits, since no plan needs
 four. A time without a unit is in seconds, as everywhere in the Python interface; the broker's own
 settings, which are older, want the unit.
 """

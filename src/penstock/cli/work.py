@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 1.0
 PROCESSES_MAX = 256
 PIPE_COLUMNS = 160
-"""Nobody counts them in a pipe, and no name should be cut."""
+"""The width does not matter in a pipe, and no name should be cut."""
 _REPORT = b'{"pid":'
 """How a line of statistics begins."""
 _NUMBERS = re.compile(r"(\d+)(?:\.\.(\d+))?")
@@ -210,7 +210,7 @@ def _run(target: str, flags: WorkFlags) -> int:
         else:
             runner.run(_work(app, flags))
     if app.abandoned:
-        # Threads that are still at work would keep the process alive; whoever told it to end has
+        # Threads that are still at work would keep the process alive; the signal that ended it has
         # been patient for long enough.
         sys.stdout.flush()
         sys.stderr.flush()

@@ -3,7 +3,7 @@
     saga             several steps in several systems, all done or all undone
     outbox           a change and its announcement in one transaction
     request_reply    ask, and get the answer that belongs to the question
-    fan_out          everybody who is interested gets every message
+    fan_out          every subscriber gets every message
     batch_processor  one call for many messages
     priority_tiers   a queue for each class of work, served fairly
     event_sourcing   state as the sum of what happened

@@ -13,7 +13,7 @@ What becomes of a batch:
 
 - The function returns: all are acknowledged, but those it has named with `batch.fail(message)`;
   these are released and come again, alone or in another batch.
-- The function raises: nobody knows which message it was. The batch is halved, and each half is
+- The function raises: which message caused it is unknown. The batch is halved, and each half is
   tried by itself, down to single messages: good ones are done, and the bad one is found in
   2·log₂(size) calls, released, and counted by the queue's `deliveries_max`. Who cannot bear that
   some messages are handed over twice, without having failed, says `halve=False`: then all are

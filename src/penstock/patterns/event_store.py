@@ -1,6 +1,6 @@
 """Event sourcing: what happened is stored, and what is follows from it.
 
-An *aggregate* is a thing with a life of its own: an account, an order. Nobody stores its state; its
+An *aggregate* is a thing with a life of its own: an account, an order. Its state is not stored; its
 events are appended to a topic, all of one aggregate in one partition and in order, and the state is
 the fold of them. So nothing is ever overwritten, every question about the past has an answer, and a
 new view of the data is a new fold over the old events (`penstock.patterns.projection`).
@@ -10,10 +10,10 @@ new view of the data is a new fold over the old events (`penstock.patterns.proje
     if account.state.balance >= 30:
         await accounts.append("anna", [Withdrawn(amount=30)], expected_version=account.version)
 
-Between `load` and `append` somebody else may have changed the account; then the append must fail.
+Between `load` and `append` another program may have changed the account; then the append must fail.
 A log has no "append if", and needs none: every event carries its number, and the first event of a
-number counts. All readers read the same log, so all agree which one was first. Whoever appends
-reads on up to his own events and knows: they counted, or he gets `VersionConflict` and decides
+number counts. All readers read the same log, so all agree which one was first. A writer
+reads up to its own events and knows: they counted, or it gets `VersionConflict` and decides
 anew. Events of one append are one record: all of them count or none does. A writer that gets
 `OutcomeUnknown` loads again and looks; `append` with the same `command_id` is safe to repeat.
 

@@ -1,8 +1,8 @@
-"""Fan-out: everybody who is interested gets every message.
+"""Fan-out: every subscriber gets every message.
 
 On a log this needs no copies. A topic is stored once, and each *work group* on it is a queue of its
 own: it has its own leases, retries and dead letters, and gets every message as if it had the queue
-for itself. A group that is slow, or down for a day, holds up nobody.
+for itself. A group that is slow, or down for a day, delays no other.
 
     orders = FanOut(client, "orders", groups=["billing", "mailing", "search"])
     await orders.open(deliveries_max=3, retry="exponential", dead_letter="orders-dead")

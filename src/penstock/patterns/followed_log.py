@@ -2,9 +2,9 @@
 
 Patterns that keep their state as events in a topic (`saga_runner`, `event_sourcing`) ask this
 before they decide: "have I seen everything that was acknowledged before now?" The end of a log is
-told by its leader after a majority has confirmed that it leads, so the answer is no stale yes.
+given by its leader after a majority has confirmed that it leads, so that it is not stale.
 
-Who writes gets the place of his own record; `past` makes sure that it has been seen as well.
+A writer gets the place of its record; `past` makes sure that the record has been read as well.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ _READS_MAX = 10
 
 
 class FollowedLog(Generic[T]):
-    """One topic, and a function that is told every record of it, once and in the order of its
-    partition. Whoever knows better sets `positions` beforehand; else all is read."""
+    """One topic, and a function that is called with every record of it, once and in the order of
+    its partition. All is read unless `positions` is set beforehand."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class FollowedLog(Generic[T]):
         try:
             await self._read_on(partition)
         except OffsetOutOfRange:
-            # It slept for longer than messages are kept. Who folds passes over what he knows.
+            # It slept for longer than messages are kept. The fold skips what it knows.
             self.positions.pop(partition, None)
             await self._read_on(partition)
 

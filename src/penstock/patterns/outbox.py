@@ -1,7 +1,7 @@
 """The transactional outbox: what a program changes and what it announces, in one transaction.
 
 A service that writes to its database and then sends a message can die in between: the order is
-stored and nobody hears of it. Sending first is no better: everybody hears of an order that was
+stored and never announced. Sending first is no better: consumers hear of an order that was
 rolled back. So the message is written into a table of the same database, in the transaction of the
 change, and a relay sends what it finds there:
 

@@ -1,9 +1,9 @@
 """Request and reply over queues: ask, go on, and get the answer that belongs to the question.
 
-A queue is the wrong tool where somebody waits for the answer: each way is a durable write. It is
+A queue is the wrong tool where a caller waits for the answer: each way is a durable write. It is
 the right one where the answer may take a while and must not be lost with the process that computes
 it. The requester has a reply queue of its own and names it in every request, with a correlation id;
-whoever works on the request sends the answer there, under that id.
+the worker sends the answer there, under that id.
 
     async with Requester(client) as requester:
         price = await requester.request("prices", {"item": 7}, timeout=10)
@@ -12,14 +12,14 @@ whoever works on the request sends the answer there, under that id.
 
 Rules:
 
-- A request has the timeout as its time to live: nobody works on a question whose asker has gone.
+- A request has the timeout as its time to live: no worker handles a request whose caller has gone.
 - An answer that comes too late, or twice, is dropped and counted: `statistics()`.
 - A responder acknowledges the request after the answer was sent. If it dies in between, the
   question is answered twice, and the second answer is one that comes too late.
 - An exception of the function is an answer too: it is raised at the requester as `RequestFailed`.
   The request counts as done; retrying is the asker's decision.
 - The reply queue is deleted by `close`. That of a process that was killed stays behind, empty or
-  nearly so, under a name that begins with `replies-`: what nobody reads there expires.
+  nearly so, under a name that begins with `replies-`: replies that are not read expire.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class RequesterStatistics:
     answered: int
     timed_out: int
     late: int
-    """Answers that nobody waited for any more."""
+    """Answers that came after their caller had stopped waiting."""
     pending: int
 
 

@@ -2,7 +2,7 @@
 
 There is no transaction across a payment provider, a warehouse and a mail server. A saga replaces it
 by steps that each have a compensation: the step that takes it back. If a step fails for good, what
-was done is undone in reverse order. Nobody ever sees "half": in the end a saga is completed, or
+was done is undone in reverse order. It never stays "half": in the end a saga is completed, or
 compensated, or it is stuck and says so, because a compensation failed again and again and a person
 has to look (Garcia-Molina and Salem, 1987).
 
@@ -15,8 +15,8 @@ has to look (Garcia-Molina and Salem, 1987).
 This module is the definition and the state, pure; `penstock.patterns.saga_runner` runs it. Rules:
 
 - The state of a saga is the sum of its events, and an event counts only if its number is the next
-  one: of two workers that both believe to have the saga, the first to write wins, and everybody
-  sees the same winner, since everybody reads the same log.
+  one: of two workers that both believe to have the saga, the first to write wins, and all
+  see the same winner, since all read the same log.
 - An action may run more than once: the worker may die after it and before the event is written. So
   every call carries a `key`, `saga name/saga id/step`, the same at every attempt, to be handed on
   to the other system. Where that is a database, `with store.once(call)` does it
@@ -106,7 +106,7 @@ class SagaEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCall(Generic[D]):
-    """What an action or a compensation is told."""
+    """The argument of an action or a compensation."""
 
     saga_id: str
     step: str
@@ -173,7 +173,7 @@ class Saga(Generic[D]):
         for step in self.steps:
             if step.name == name:
                 return step
-        raise InvalidRequest(f"saga {self.name} has no step {name}, but its log tells of one")
+        raise InvalidRequest(f"saga {self.name} has no step {name}, but its log has one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class SagaToken(msgspec.Struct, frozen=True):
 
 
 def saga_queue_options(*, partitions: int = PARTITIONS, lease: float = 30.0) -> QueueOptions:
-    """How the queue of tokens is made; for those who make it before a runner does."""
+    """The settings of the token queue, for programs that create it before a runner does."""
     return {
         "partitions": partitions,
         "exist_ok": True,
@@ -93,7 +93,7 @@ def saga_queue_options(*, partitions: int = PARTITIONS, lease: float = 30.0) -> 
 
 
 class SagaRunner(Generic[D]):
-    """Starts sagas of one definition, tells their state, and works on them."""
+    """Starts sagas of one definition, reports their state, and runs their steps."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class SagaRunner(Generic[D]):
         self._finished: OrderedDict[str, SagaState] = OrderedDict()
         self._followed = FollowedLog(client, self.log.name, codec=SagaEvent, tell=self._learn)
 
-    # For those who start sagas.
+    # For callers that start sagas.
 
     async def open(self) -> None:
         """Create the queue and the log where they are not there yet. Everything calls it."""
@@ -160,13 +160,13 @@ class SagaRunner(Generic[D]):
         known = await self.state(saga_id)
         if known is not None:
             return known
-        # The token first: an event without a token would be a saga that nobody works on.
+        # The token first: an event without a token would be a saga that no runner continues.
         raw = msgspec.Raw(msgspec.json.encode(data))
         await self.queue.send(SagaToken(saga_id, raw), key=saga_id, dedup_id=saga_id)
         return await self._write(None, self._started(saga_id, raw))
 
     async def state(self, saga_id: str) -> SagaState | None:
-        """What has become of a saga; None if nobody has started it."""
+        """The state of a saga; None if it was never started."""
         await self.open()
         await self._followed.catch_up(self._partition(saga_id))
         return self._known(saga_id)
@@ -232,7 +232,8 @@ class SagaRunner(Generic[D]):
             await self.carry_on(token)
         except asyncio.CancelledError:
             with contextlib.suppress(PenstockError):
-                await token.release(0)  # The worker ends in good order: nobody waits for a lease.
+                # A graceful stop: the next runner need not wait for the lease.
+                await token.release(0)
             raise
         except PenstockError as error:
             _log.warning("saga %s of %s waits: %s", token.key, self.saga.name, error)
@@ -272,7 +273,7 @@ class SagaRunner(Generic[D]):
 
     def delay(self, state: SagaState) -> float:
         """How long a step that failed waits: doubling, from the upper half by chance, so that
-        those who failed together come back apart."""
+        sagas that failed together are retried apart."""
         doublings = min(max(0, state.attempts - 1), 30)
         longest = min(self._retry_delay_max, self._retry_delay * 2.0**doublings)
         return longest * (0.5 + self._chance.random() / 2)

@@ -5,7 +5,7 @@
                         module declared workers in it
 
 The working directory is looked in first, as `python -m` does. What cannot be found is said in one
-sentence; an error inside of the module is told with the place it happened at.
+sentence; an error inside the module is reported with its place.
 """
 
 import importlib

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
-    """What became of a message, as far as whoever has the next one needs to know."""
+    """The outcome of a message, as far as the next one needs it."""
 
     SETTLED = "settled"
     """Done or dead: the next one of its group may begin."""
@@ -257,11 +257,12 @@ class Attempt:
             self._watch.forget(message.id)
 
     async def _settle(self, say: Callable[[], Any], tally: Tally) -> bool:
-        """Tell the broker; False if it counts no more, or cannot be told: it will come again."""
+        """Settle at the broker; False if the lease is over or the broker cannot be reached: the
+        message will be delivered again."""
         try:
             counted = bool(await say())
         except PenstockError as problem:
-            _log.warning("the broker could not be told about a message: %s", problem)
+            _log.warning("a message could not be settled: %s", problem)
             counted = False
         tally.lost += not counted
         return counted
@@ -276,7 +277,7 @@ class Attempt:
 
 
 def _check_done(result: object, name: str) -> None:
-    """A coroutine that nobody awaits has done nothing: the message must not count as done."""
+    """A coroutine that is never awaited has done nothing: the message must not count as done."""
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError(f"{name} returned a coroutine: declare it, or what wraps it, async")

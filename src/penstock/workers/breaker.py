@@ -128,7 +128,7 @@ class CircuitBreaker:
             return (self._opened_ms + self._open_ms - self._clock.monotonic_ms()) / 1_000
 
     def permit(self) -> "Permit | None":
-        """Leave to ask the dependency once, or None. Whoever has a permit says how it went."""
+        """A permit to call the dependency once, or None. The holder reports the outcome."""
         with self._lock:
             match self._look():
                 case State.OPEN:
@@ -142,7 +142,7 @@ class CircuitBreaker:
                     return Permit(self, is_probe=False)
 
     def counts(self, error: BaseException) -> bool:
-        """Whether this error tells against the dependency."""
+        """Whether this error counts against the dependency."""
         return isinstance(error, self.on) and not isinstance(error, CircuitOpen)
 
     def __enter__(self) -> None:

@@ -168,11 +168,11 @@ class Crew:
         self._wake_all()
         tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
         stop_now = asyncio.create_task(self._stop_now.wait())
-        everybody = asyncio.create_task(_all_done(tasks))
+        all_ended = asyncio.create_task(_all_done(tasks))
         await asyncio.wait(
-            [everybody, stop_now], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
+            [all_ended, stop_now], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
         )
-        await _end([stop_now, everybody, *tasks])
+        await _end([stop_now, all_ended, *tasks])
         for worker in self._workers.values():
             if worker.held is None or worker.held.message.settled:
                 continue
@@ -206,7 +206,7 @@ class Crew:
         self._room.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A worker ends when it is told to; any other end is an error of our own."""
+        """A worker ends only on request; any other end is an error of our own."""
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
             self._stopping.set()
@@ -317,7 +317,7 @@ class Crew:
             level = self._level(index, source, message)
             message_group = source.message_group_of(message)
             item = Item(message, source)
-            # Whoever stands behind somebody who was sent back goes back too: order is order.
+            # A message that follows a released one of its group is released too, to keep the order.
             if self._pauses.holds or self._layout.home_of(level) in full or message_group in barred:
                 surplus.append(item)
                 if message_group is not None:
@@ -329,7 +329,7 @@ class Crew:
         return surplus
 
     def _level(self, index: int, source: Source, message: Message[Any]) -> int:
-        """By queue and priority; suspects go before everybody, so that they do not lie about."""
+        """By queue and priority; suspected poison goes first, so that it does not linger."""
         assert self._attempts is not None, "the crew is at work"
         if message.deliveries > 1:
             if self._attempts.poison_verdict(message, source) is not PoisonVerdict.NONE:

@@ -1,4 +1,4 @@
-"""Cron expressions: the five fields everybody knows, in any time zone.
+"""Cron expressions: the usual five fields, in any time zone.
 
     ┌───────────── minute        0–59
     │ ┌─────────── hour          0–23

@@ -33,12 +33,12 @@ class ExclusiveSlot:
         self._crews: list[tuple[Callable[[], Awaitable[None]], Callable[[], None]]] = []
 
     def join(self, clear: Callable[[], Awaitable[None]], resume: Callable[[], None]) -> None:
-        """A crew that is to make room when somebody has to be alone."""
+        """Register a crew, which has to pause while a message runs exclusively."""
         self._crews.append((clear, resume))
 
     @asynccontextmanager
     async def together(self) -> AsyncIterator[bool]:
-        """Work beside others; False if somebody is alone, or about to be."""
+        """Enter the shared mode; False if a message runs exclusively, or is about to."""
         self._others += 1
         self._empty.clear()
         try:
@@ -50,7 +50,7 @@ class ExclusiveSlot:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[bool]:
-        """Work while nobody else does; False if somebody else is alone, or about to be."""
+        """Enter the exclusive mode; False if another message has it, or is about to."""
         if self._is_wanted:
             async with self.together():
                 yield False

@@ -20,7 +20,7 @@ PREFETCH_PER_WORKER = 4
 enough that other processes get their part."""
 PREFETCH_MAX = 10_000
 TIMEOUT_SECONDS = LEASE_MS_MAX / 1_000
-"""Twelve hours: what nobody finishes in that time, the broker would take back as well."""
+"""Twelve hours: the broker ends leases after that time as well."""
 POISON_AFTER = 3
 POOL = "workers"
 
@@ -45,7 +45,7 @@ class WorkerOptions:
     poison_after: int | None = POISON_AFTER
     create: QueueOptions | None = None
     takes_transaction: bool = False
-    """The function wants it: the one thing here that its author says with a parameter."""
+    """The function takes a context: the only option that a parameter declares."""
 
     def __post_init__(self) -> None:
         if not self.queues or len(set(self.queues)) != len(self.queues):

@@ -61,7 +61,7 @@ class Pauses:
         await self._let_go()
 
     def end_clearing(self) -> None:
-        """Whoever was alone has finished."""
+        """The exclusive attempt has ended."""
         self._is_cleared = False
         if not self._is_over:
             for source in self._sources:

@@ -19,7 +19,7 @@ the first of which is the most urgent ("tiers"):
 
 A *level* is a queue's place in the list and a priority in one number, the lower the sooner. Workers
 take the lowest level they accept that has something. Every level must have a pool that takes it:
-what nobody takes would wait for ever, so it is refused when the worker is declared.
+a level without a pool would wait for ever, so it is refused when the worker is declared.
 
 With priorities in one queue there is a price. The broker hands out what is next and cannot be asked
 for high ones only; so while the bulk pool is full, the worker looks now and then whether a high one
@@ -44,7 +44,7 @@ class Pool:
 
 
 SUSPECTS = -1
-"""The level of messages that may be poison: everybody takes them, before anything else."""
+"""The level of messages that may be poison: all workers take them, before anything else."""
 
 
 def level_of(queue_index: int, priority: int) -> int:

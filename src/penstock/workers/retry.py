@@ -17,8 +17,8 @@ These are the usual ones; n is 1 after the first failure:
     exponential(2)    2, 4, 8, 16 …           min(cap, unit · baseⁿ + U(0, spread))
     jittered(2)       2–4, 3–8, 6–16 …        between ⅜ and all of 2 · baseⁿ, never under base
 
-Jitter is the default because failures come together: whatever broke, broke for everybody, and
-without chance everybody comes back in the same moment. The source of chance is handed in, so a test
+Jitter is the default because failures come together: an outage hits all
+workers, and without jitter all retries come in the same moment. Randomness is handed in, so a test
 that seeds it knows every delay.
 
 The policy decides about one failure. The queue's own `deliveries_max` counts on beside it and ends
@@ -96,7 +96,7 @@ def exponential(
 
 
 def jittered(base: float = 2.0, *, cap: float = CAP_SECONDS) -> Delay:
-    """The exponential wait, drawn from so wide a range that nobody comes back together."""
+    """The exponential wait, drawn from so wide a range that retries spread out."""
 
     def delay(deliveries: int, chance: random.Random) -> float:
         longest = min(cap, 2.0 * base ** min(deliveries, _DOUBLINGS_MAX))

@@ -25,7 +25,7 @@ WORKERS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is known about a queue and those who work it off."""
+    """A reading of a queue and of its workers."""
 
     arrival_rate: float
     """Messages each second."""

@@ -26,7 +26,7 @@ class Schedule(Protocol):
 
 
 class Missed(StrEnum):
-    """What becomes of ticks that nobody was there to see."""
+    """What becomes of ticks that were missed while no worker ran."""
 
     SKIP = "skip"
     """They are over. For what is of use only in its time."""

@@ -79,7 +79,7 @@ class Source:
                 with contextlib.suppress(UnknownPartition):
                     return await self._queue.create(exist_ok=True)
             except UnknownPartition:
-                pass  # Somebody makes the queue in this moment.
+                pass  # Another client is creating the queue right now.
             await asyncio.sleep(OPEN_PAUSE_SECONDS)
         return await self._queue.describe()
 
@@ -109,7 +109,7 @@ class Source:
         self._keeper.keep(messages)
 
     async def give_back(self, messages: Sequence[Message[Any]]) -> None:
-        """Nobody has done anything with them: they go back, uncounted."""
+        """Release messages that were not started; the delivery is not counted."""
         if messages:
             await self._queue.give_back(messages)
 

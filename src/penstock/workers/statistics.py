@@ -3,7 +3,7 @@
 Counters are plain integers, changed by the loop's own thread only. The mean is a moving one (each
 new value counts for a tenth), because what a worker took last week says little about now; the 95th
 percentile is exact over the last thousand messages. `statistics()` of an application returns frozen
-snapshots, so nobody sees a number change while it is printed.
+snapshots, so that no number changes while it is printed.
 """
 
 from collections import deque
@@ -30,11 +30,11 @@ class WorkerStatistics:
     duplicates: int = 0
     """Had been processed before: exactly-once found their ids."""
     poisoned: int = 0
-    """Rejected because they seem to kill whoever works on them; also counted as rejected."""
+    """Rejected because they seem to kill the worker process; also counted as rejected."""
     stolen: int = 0
     """Taken from another worker's share."""
     lost: int = 0
-    """Settled too late: the lease was over, and somebody else has the message."""
+    """Settled too late: the lease had expired, and another receiver has the message."""
     busy_seconds: float = 0.0
     mean_seconds: float = 0.0
     p95_seconds: float = 0.0
@@ -98,7 +98,7 @@ _SUMMED = (
 
 def add_up(rows: list[WorkerStatistics], worker: str = "all") -> WorkerStatistics:
     """Several workers as one. Means are weighted by work done; of percentiles the worst counts."""
-    assert rows, "nobody's statistics cannot be added up"
+    assert rows, "there must be at least one row to add up"
     total = replace(rows[0], worker=worker, workers=sum(row.workers for row in rows))
     total = replace(total, **{name: sum(getattr(row, name) for row in rows) for name in _SUMMED})
     worked = [row for row in rows if row.busy_seconds > 0]

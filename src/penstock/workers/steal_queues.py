@@ -76,7 +76,7 @@ class _WorkerQueue(Generic[T]):
 
 
 class StealQueues(Generic[T]):
-    """See the top of this module. Workers are numbers, given by whoever makes them."""
+    """See the top of this module. Workers are numbers that the caller assigns."""
 
     def __init__(self) -> None:
         self._shares: dict[int, _WorkerQueue[T]] = {}
@@ -86,7 +86,7 @@ class StealQueues(Generic[T]):
         self._waiting: dict[int, int] = {}
         """Messages that lie ready, by level."""
         self._ready: dict[int, int] = {}
-        """Parcels that lie in somebody's share, by level."""
+        """Parcels in the queue of some worker, by level."""
         self._able: dict[int, list[int]] = {}
         """Who accepts a level; found out when it is first asked for."""
 
@@ -108,13 +108,13 @@ class StealQueues(Generic[T]):
             for parcel in parcels:
                 self._ready[parcel.level] -= 1
                 heir = self._choose(parcel.level)
-                assert heir is not None, f"nobody is left for level {parcel.level}"
+                assert heir is not None, f"no worker is left for level {parcel.level}"
                 self._add(heir, parcel)
                 woken.append(heir)
         return woken
 
     def put(self, item: T, *, level: int = 0, message_group: object | None = None) -> int | None:
-        """Lay down something to do; returns the worker to wake, or None if nobody need be."""
+        """Add an item; returns the worker to wake, or None if none is idle."""
         parcel = self._message_groups.get(message_group) if message_group is not None else None
         self._waiting[level] = self._waiting.get(level, 0) + 1
         if parcel is not None:
@@ -128,7 +128,7 @@ class StealQueues(Generic[T]):
         if message_group is not None:
             self._message_groups[message_group] = parcel
         worker = self._choose(level)
-        assert worker is not None, f"nobody takes messages of level {level}"
+        assert worker is not None, f"no worker takes messages of level {level}"
         self._add(worker, parcel)
         return worker
 
@@ -168,7 +168,7 @@ class StealQueues(Generic[T]):
         return worker
 
     def take_message_group(self, message_group: object) -> list[T]:
-        """Everything of a group that is in nobody's hand; the group is empty then."""
+        """Remove and return all items of a message group that no worker has taken."""
         parcel = self._message_groups.get(message_group)
         if parcel is None:
             return []
@@ -187,7 +187,7 @@ class StealQueues(Generic[T]):
         return items
 
     def take_all(self) -> list[T]:
-        """Everything that is in nobody's hand, in no particular order but that of each group."""
+        """Remove and return all items that no worker has taken; ordered only within each group."""
         items = [item for parcel in self._parcels() for item in parcel.items]
         for share in self._shares.values():
             share.levels.clear()

@@ -3,7 +3,7 @@
 Python runs one thread at a time, so an application that computes needs processes. The supervisor
 runs no work itself. It starts the same command a number of times, and
 
-- restarts a process that ended although nobody ended it, at once the first time, later each time
+- restarts a process that ended unexpectedly, at once the first time, later each time
   after that (`Restarts`), so that a crash at the start does not burn the machine;
 - adds and ends processes by the lag of the queues, if it may (`Scaling`, where one process counts
   for as many workers as it says it has);
@@ -114,8 +114,8 @@ class Supervisor:
         on_line: Callable[[int, bytes], None] = lambda _number, _line: None,
         clock: Clock | None = None,
     ) -> None:
-        """`look` is needed if the number of processes is not fixed. `on_line` is told every line
-        of a process."""
+        """`look` is needed if the number of processes is not fixed. `on_line` is called with
+        every line of a process."""
         self._command = tuple(command)
         self._scaling = scaling
         self._look = look
@@ -216,12 +216,12 @@ class Supervisor:
     async def _run_once(self, place: _Place) -> int:
         process = await asyncio.create_subprocess_exec(
             *self._command,
-            # It ends when this pipe does: nobody else would end it if we were killed.
+            # It ends when this pipe does: nothing else would end it if we were killed.
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, NUMBER_VARIABLE: str(place.number)},
             limit=LINE_BYTES_MAX,
-            # Ctrl-C reaches the whole group of a terminal; they are told by us, once.
+            # Ctrl-C reaches the whole group of a terminal; we signal them, once.
             start_new_session=True,
         )
         place.process = process
@@ -245,7 +245,7 @@ class Supervisor:
             place.report = decode_json(line, Report)
 
     async def _scale(self) -> None:
-        assert self._look is not None, "somebody can be asked"
+        assert self._look is not None, "a variable number of processes needs `look`"
         while True:
             await asyncio.sleep(self._scaling.interval)
             try:
@@ -286,7 +286,7 @@ async def _read_line(stream: asyncio.StreamReader) -> bytes:
         try:
             return await stream.readline()
         except ValueError:
-            continue  # A line that nobody wants to keep; the next one may be shorter.
+            continue  # A line too long to keep; the next one may be shorter.
 
 
 def _signal(place: _Place, number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ LOOK_SECONDS = 60.0
 
 @runtime_checkable
 class MovableClock(Clock, Protocol):
-    """A clock that somebody moves by hand, and that says so."""
+    """A clock that a test moves by hand, and that announces each move."""
 
     def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
         """Call `moved` after every move, on any thread; calling the result ends that."""
@@ -26,7 +26,7 @@ async def wait_until_ms(clock: Clock, wall_ms: int) -> None:
     moved = asyncio.Event()
 
     def note() -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed, and nobody waits on it.
+        with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing waits on it.
             loop.call_soon_threadsafe(moved.set)
 
     end = clock.watch(note) if isinstance(clock, MovableClock) else None

@@ -90,7 +90,7 @@ HttpPort = Annotated[
         show_env_var=False,
         metavar="HOST:PORT",
         show_default=False,
-        help="Where the broker tells what it did meanwhile, several nodes with commas; also from"
+        help="The HTTP address for the broker's own figures, several nodes with commas; also from"
         " the variable PENSTOCK_HTTP. [default: port 8080 of the broker's host]",
     ),
 ]
@@ -164,7 +164,7 @@ def check_processes(processes: int, url: str) -> None:
 def check_length(
     messages: int | None, seconds: float | None, rate: float | None, default: int
 ) -> int | None:
-    """How many messages count; None for as many as the time allows. With a rate nobody guesses how
+    """How many messages count; None for as many as the time allows. With a rate it is not clear how
     long it is to last."""
     if messages is None and seconds is None:
         if rate is not None:

@@ -8,7 +8,7 @@ its size, in 4,608 counters and no more, however long a run is. Two histograms a
 their counters: clients and processes each keep one, and the sum is as exact as if there had been
 one. The largest value and the sum are exact.
 
-Quantiles are told by the upper end of their drawer, as HdrHistogram does: never too good.
+A quantile is the upper end of its bucket, as in HdrHistogram: never too good.
 """
 
 import math

@@ -43,7 +43,7 @@ class Book:
     """By sender and number, how often it was acknowledged by a receiver."""
     redelivered: int = 0
     failed: int = 0
-    """Released by a receiver, as it was told to."""
+    """Released by a receiver on purpose."""
 
     def note_done(self, sender: int, number: int) -> None:
         """A message was received and acknowledged."""
@@ -92,7 +92,7 @@ async def live(
     tally: Tally,
     book: Book,
 ) -> None:
-    """Send and receive at once. Receivers go on until they are told to stop: only who sees all
+    """Send and receive at once. Receivers run until they are stopped: only the one who sees all
     processes knows when everything is done."""
     left = load.messages
     sending = len(senders)

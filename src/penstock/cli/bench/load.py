@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from penstock.cli.bench.histogram import LatencyHistogram
 
 MAIN = {"produce": "call", "consume": "call", "latency": "receive", "queue": "done"}
-"""What the latency of a load is, of all that is timed; the rest is told besides."""
+"""What the latency of a load is, of all that is timed; the rest is reported separately."""
 FINE_SECONDS = 0.002
 """A loop's timers count in milliseconds; what is left of a wait below this, a thread sleeps."""
 
@@ -76,7 +76,7 @@ class Load:
 
 @dataclass(slots=True)
 class Pulse:
-    """What happened since the last one, for whoever watches; and how far it is altogether."""
+    """What happened since the last one, for the display; and how far it is altogether."""
 
     done: int = 0
     latencies: LatencyHistogram = field(default_factory=LatencyHistogram)

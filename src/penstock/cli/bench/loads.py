@@ -1,7 +1,7 @@
 """The loads of `penstock bench` that send or receive: what clients do with a queue.
 
 A load is driven by the public client, as a user's program would be. Every call has the client's own
-deadline. A load ends by its count of messages, by its time, or when it is told to; a call that is
+deadline. A load ends by its count of messages, by its time, or when it is stopped; a call that is
 under way then gets a moment to end.
 """
 
@@ -18,7 +18,7 @@ BODIES_MAX = 1_000
 """So many different bodies are made; further ones repeat them."""
 RECEIVE_WAIT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
-"""For calls under way when a load is told to end."""
+"""For calls in progress when a load is stopped."""
 UNDER_WAY_MAX = 10_000
 """Messages that may be on their way to the broker, where senders do not wait for each other."""
 LATENCY_RECEIVE = 1_000
@@ -36,7 +36,7 @@ Queues = Sequence[Queue[bytes]]
 
 
 def make_bodies(count: int, size_bytes: int) -> list[bytes]:
-    """Bodies that cannot be compressed, since nobody should gain by that."""
+    """Bodies that cannot be compressed, so that no system gains by compression."""
     kinds = [os.urandom(size_bytes) for _ in range(min(count, BODIES_MAX))]
     return [kinds[number % len(kinds)] for number in range(count)]
 
@@ -156,7 +156,7 @@ async def put_off(queue: Queue[bytes], foreign: Sequence[Message[bytes]], tally:
 
 
 async def drive(work: Iterable[Coroutine[object, object, object]], tally: Tally) -> None:
-    """Let all of it run until it is done, fails, or is told to stop; then nothing of it goes on."""
+    """Run all of it until it is done, fails, or is stopped; then none of it runs on."""
     every: list[asyncio.Task[object]] = [asyncio.create_task(one) for one in work]
     waiting = set(every)
     stopper: asyncio.Task[object] = asyncio.create_task(tally.stopping.wait())

@@ -1,11 +1,11 @@
-"""What a broker tells of its own work during a load: processor time, and time in fsync.
+"""A broker's own figures during a load: processor time, and time in fsync.
 
 It is asked at its HTTP port for `/metrics`, at the end of the warm-up and at the end. A page serves
-everybody for a second, or longer. There is one in each format, so the second look asks for the
-other one and is not given the page of the first even after half a second; if somebody else has
+all clients for a second, or longer. There is one in each format, so the second look asks for the
+other one and is not given the page of the first even after half a second; if another client has
 asked for that one just before, it is older than the first, which shows in the time that was spent
-on pages, and the next one is waited for. The first page may be a little old as well, if somebody
-has just asked: its own clock tells.
+on pages, and the next one is waited for. The first page may be a little old as well, if another
+client has just asked: its own clock shows it.
 
 Where the port is follows from the flag `--http`, or is tried: the usual one, on the first host of
 `--url`. What answers there must be of the same cluster as the broker under load, since numbers of
@@ -103,7 +103,7 @@ def read_page(text: str, at: float) -> NodeReading:
 def work_between(before: NodeReading, after: NodeReading, idle_seconds: float = 0.0) -> BrokerWork:
     """What a node did from one reading to the next, of which it was idle for so long in the end.
 
-    The longer of the two clocks counts: the node's tells if the first page was an old one, and ours
+    The longer of the two clocks counts: the node's shows if the first page was an old one, and ours
     if the node has looked at its own only once."""
     wall = max(after.at - before.at, after.up_seconds - before.up_seconds)
     wall = max(1e-9, wall - idle_seconds)
@@ -128,7 +128,7 @@ def busiest(nodes: Sequence[BrokerWork]) -> BrokerWork:
 
 
 class Probe:
-    """Asks a broker twice. Whatever goes wrong with that is told and stops nothing; of several
+    """Asks a broker twice. A failure of that is reported and stops nothing; of several
     nodes, those count that answered both times."""
 
     def __init__(self, url: str, http: str | None) -> None:
@@ -178,7 +178,7 @@ class Probe:
                 if reading.page_seconds > self._before[place].page_seconds:
                     found[place] = reading
                 else:
-                    self.problem = "it told nothing new in the end, or was started anew meanwhile"
+                    self.problem = "it had no new figures at the end, or was started anew meanwhile"
             if len(found) == len(self._before) or time.perf_counter() >= until or self._is_gone:
                 return found
             await asyncio.sleep(RETRY_SECONDS)

@@ -1,7 +1,7 @@
 """Several client processes, since one is often the limit: each does its share of a load.
 
 A process is started afresh (not forked: a broker's engine or a loop must not be copied), connects,
-and says that it is ready; when all are, they are told a moment to begin at. From then on each tells
+and says that it is ready; when all are, they get a moment to begin at. From then on each reports
 how far it is a few times a second, and in the end what it found. A parent that wants them to stop
 says so; one that is gone ends them, as its pipe does. Ctrl-C reaches all of them on a terminal and
 is the parent's business.
@@ -91,7 +91,7 @@ class ChildShare:
             self._process.join()
 
     def _send(self, order: object) -> None:
-        with contextlib.suppress(OSError):  # It may be gone; who reads from it is told.
+        with contextlib.suppress(OSError):  # It may be gone; the reader of its output notices.
             self._pipe.send(order)
 
     def _receive(self) -> object:
@@ -125,7 +125,7 @@ async def _run(pipe: Connection, load: Load) -> None:
         pipe.send(_READY)
         start = await asyncio.to_thread(pipe.recv)
         if not isinstance(start, float):
-            return  # It was told to stop.
+            return  # It was stopped.
         tally = Tally(load, start=start)
         loop = asyncio.get_running_loop()
         listener = threading.Thread(target=_listen, args=(pipe, loop, tally), daemon=True)

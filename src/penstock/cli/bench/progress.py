@@ -20,17 +20,17 @@ LOOK_SECONDS = 1.0
 
 
 class Show(Protocol):
-    """Told once a second, and whenever the load changes its way."""
+    """Called once a second, and at every change of the load."""
 
     def tell(self, pulse: Pulse, seconds: float, passed: float) -> None:
         """What happened in the last so many seconds; the load has run for `passed`."""
 
     def say(self, sentence: str) -> None:
-        """Something that a person wants to know now."""
+        """A line for the user, printed at once."""
 
 
 class Silence:
-    """Nobody watches."""
+    """No display."""
 
     def tell(self, pulse: Pulse, seconds: float, passed: float) -> None:
         pass
@@ -87,7 +87,7 @@ def describe(pulse: Pulse, seconds: float, total: int) -> str:
 
 @contextmanager
 def progress(load: Load, title: str, *, hidden: bool) -> Iterator[Show]:
-    """What suits whoever reads stderr."""
+    """The display that fits stderr: a terminal or a file."""
     if hidden:
         yield Silence()
         return

@@ -1,7 +1,7 @@
 """From a load to its outcome: the queue, the processes, the watching, the end.
 
 A queue that is made for a load is deleted afterwards, whatever happens. The first Ctrl-C ends a
-load early and its outcome is told as far as it went, the second ends everything at once. What goes
+load early and its outcome so far is reported, the second ends everything at once. What goes
 wrong on the way ends it early, too.
 """
 
@@ -156,7 +156,7 @@ async def _fill(client: Client, load: Load, stopping: asyncio.Event, *, hidden: 
 
 @asynccontextmanager
 async def _shares(client: Client, load: Load, processes: int) -> AsyncIterator[Sequence[Share]]:
-    """Everybody who takes part, connected."""
+    """All participants, connected."""
     if processes == 1:
         async with clients_of(load, client) as clients:
             yield [LocalShare(load, clients)]
@@ -190,7 +190,7 @@ def _interruptible(stopping: asyncio.Event) -> Iterator[None]:
 
 
 async def _final_stats(client: Client, load: Load) -> QueueStats | None:
-    """How the queue is left; None if nobody can say."""
+    """How the queue is left; None if unknown."""
     if load.kind != "queue":
         return None
     try:

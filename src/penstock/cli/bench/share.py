@@ -66,7 +66,7 @@ class Found:
 @asynccontextmanager
 async def clients_of(load: Load, first: Client | None = None) -> AsyncIterator[list[Client]]:
     """As many clients as the load has, each with a connection. An engine inside this process has no
-    connections, so there everybody shares the one client."""
+    connections, so there all share one client."""
     from penstock import connect
 
     count = 2 if load.kind == "latency" else load.clients + load.consumers
@@ -182,5 +182,5 @@ class _Meter:
         while True:
             before = time.perf_counter()
             await asyncio.sleep(LAG_LOOK_SECONDS)
-            # A loop's own timers count in milliseconds: that much is nobody's fault.
+            # A loop's own timers count in milliseconds: so that much is not the load's.
             self.lags.add(time.perf_counter() - before - LAG_LOOK_SECONDS - 0.001)

@@ -6,8 +6,8 @@
    time, so a process cannot do much more. If the engine lives in that process: *this process*.
 4. The broker's process took 85 % of one core: *the broker*, for the same reason.
 5. 70 % of the time passed in fsync, in the shard that synced longest: *the disk*.
-6. The processors of this machine were busy 95 % of the time: *the machine*, whoever took them.
-7. Otherwise everybody waited for an answer most of the time: *round trips*. More at a time is the
+6. The processors of this machine were busy 95 % of the time: *the machine*, by any program.
+7. Otherwise clients waited for an answer most of the time: *round trips*. More at a time is the
    cure. If the broker could not be asked, it may as well have been the broker or its disk.
 
 Pure: numbers go in, a verdict with its sentence and its evidence comes out.
@@ -49,7 +49,7 @@ class Evidence:
     """Why the broker could not be asked."""
     machine_share: float | None = None
     cure: str = "raise --batch, --clients or --processes"
-    """What helps if nobody was busy."""
+    """The advice if no part was busy."""
     rate_asked: float | None = None
     rate_reached: float = 0.0
     work_share: float = 0.0

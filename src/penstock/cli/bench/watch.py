@@ -1,7 +1,7 @@
 """Watching a load from beginning to end: its progress, its end, and what it cost meanwhile.
 
-The processes of a load are told when to begin, and watched ten times a second. They are stopped
-when somebody wants that, when one of them fails, and, where messages go through a whole life, when
+The processes of a load are started together, and watched ten times a second. They are stopped
+when the user wants that, when one of them fails, and, where messages go through a whole life, when
 every message that was sent is done and the queue is empty: no process knows that by itself.
 """
 
@@ -31,7 +31,7 @@ CURES = {
     "latency": "lower --rate",
     "queue": "raise --batch, --producers, --consumers or --processes",
 }
-"""What to do if everybody waited for an answer."""
+"""The advice if all time went into waiting for answers."""
 _PROCESSORS = "/proc/stat"
 
 
@@ -60,7 +60,7 @@ class Watch:
         self._shares = shares
         self._show = show
         self._stopping = stopping
-        """Somebody wants it to end early."""
+        """The user ends it early."""
         self._probe = probe
         self._machine: tuple[int, int] | None = None
         self._machine_share: float | None = None
@@ -196,7 +196,7 @@ class Watch:
 
 def read_processors(path: str = _PROCESSORS) -> tuple[int, int] | None:
     """How long the processors of this machine were busy, of how long altogether, in ticks; None
-    where nobody says so."""
+    unless a flag says otherwise."""
     if not os.path.exists(path):
         return None
     with open(path, encoding="ascii", errors="replace") as file:

@@ -2,7 +2,7 @@
 
 Three nodes in one process, each with its own directory, threads and log. A writer appends as fast
 as it is answered while nodes are stopped, cut off and damaged around it. In the end everything
-that was acknowledged is read back from every node. The exit code tells whether it was all there.
+that was acknowledged is read back from every node. The exit code says whether all of it was there.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 `serve` is for keeps: it says where it is in one log line and nothing else. `dev` is for trying:
 defaults that suit a laptop, a free port where a usual one is taken, and a box with lines to paste.
-Both keep what they are given: `dev` uses `./penstock-data` unless told otherwise, because a queue
-that forgets on restart teaches the wrong thing; `--temporary` is there for those who want that.
+Both keep what they are given: `dev` uses `./penstock-data` by default, because a queue
+that forgets on restart teaches the wrong thing; `--temporary` keeps nothing.
 """
 
 import tempfile
@@ -36,9 +36,9 @@ DEV_DEFAULTS: Mapping[str, object] = {
 def serve(given: Given) -> int:
     """Run a broker.
 
-    It needs a directory for its data and listens on this machine only, unless told otherwise.
+    It needs a directory for its data and listens on this machine only, by default.
     SIGTERM and SIGINT stop it in good order, a second one at once. What it has to say goes to
-    stderr, as log lines; the line that begins with "ready" tells where it listens.
+    stderr, as log lines; the line that begins with "ready" has the addresses.
 
     Examples
     --------

@@ -36,11 +36,11 @@ GROUPS_MAX = 1_000
 INTERVAL_LEAST_SECONDS = 0.1
 INTERVAL_MOST_SECONDS = 3_600.0
 PIPE_COLUMNS = 160
-"""Nobody counts them in a pipe, and no name should be cut."""
+"""The width does not matter in a pipe, and no name should be cut."""
 QUIT_KEYS = ("q", "Q", "\x03", "\x04")
 
 Wait = Callable[[float], bool]
-"""Waits so many seconds, or until somebody wants to end, which is true."""
+"""Waits this many seconds, or until the user ends it; True if the user did."""
 
 
 class _Queues(msgspec.Struct):
@@ -56,7 +56,7 @@ class Watched(Protocol):
     """What can be looked at."""
 
     def look(self) -> Look:
-        """Ask once; raises if nobody answers."""
+        """Ask once; raises if no node answers."""
         ...
 
 
@@ -199,8 +199,8 @@ def _document(frame: Frame, note: str) -> object:
 
 @contextmanager
 def _keys() -> Iterator[Wait]:
-    """How to wait: a key ends it, where somebody sits at a keyboard. Without one only a signal
-    does, so the wait is for a pipe that nobody writes to."""
+    """How to wait: a key ends it, where there is a terminal. Without one only a signal does, so the
+    wait is for a pipe that is never written to."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield _wait_blindly
         return

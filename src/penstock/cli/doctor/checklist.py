@@ -187,7 +187,7 @@ def _backups(facts: Facts) -> tuple[Verdict, str, str]:
 
 
 def _ask(found: str, advice: str) -> Check:
-    """Nobody but the people around a broker can answer."""
+    """Only the operators of a broker can answer."""
     return lambda _facts: ("ask", found, advice)
 
 
@@ -248,7 +248,7 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
     ("timeouts", _timeouts),
     (
         "runbooks",
-        _ask("does whoever is called at night know where they are?", "docs/runbooks, one an alert"),
+        _ask("does the person on call know where they are?", "docs/runbooks, one an alert"),
     ),
     (
         "migration",

@@ -56,7 +56,7 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 class FiringAlert(msgspec.Struct, frozen=True):
-    """An alert as `/v1/alerts` tells it."""
+    """An alert as in `/v1/alerts`."""
 
     rule: str = ""
     state: str = ""
@@ -110,7 +110,7 @@ def ask_facts(http: str) -> Facts:
 
 
 def _messages_per_request(text: str) -> float | None:
-    """From the page of metrics; a quote in a topic's name is escaped there and fools nobody."""
+    """From the page of metrics; a quote in a topic's name is escaped there."""
     messages = requests = 0.0
     for name, labels, value in _SAMPLE.findall(text):
         found = dict(_LABEL.findall(labels))

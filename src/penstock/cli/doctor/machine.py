@@ -108,14 +108,14 @@ def check_disk(data: str) -> Iterator[Finding]:
 
 
 def check_clock() -> Finding:
-    """Whether somebody keeps the clock right; times of messages and of nodes depend on it."""
+    """Whether the clock is synchronised; times of messages and of nodes depend on it."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     except (AttributeError, OSError):
         state = -1
     if state == CLOCK_UNSYNCHRONISED:
         advice = "run chrony or systemd-timesyncd: delays and expiry follow the leader's clock"
-        return Finding("clock", "warn", "the kernel says that nobody keeps it right", advice)
+        return Finding("clock", "warn", "the kernel says that it is not synchronised", advice)
     if state < 0:
         return Finding("clock", "ok", "the kernel does not say whether it is kept right")
     return Finding("clock", "ok", "it is kept right")
@@ -133,7 +133,7 @@ def check_port(name: str, address: Address) -> Finding:
 
 
 def file_system(place: str) -> str:
-    """What kind a directory is on; empty where that cannot be told."""
+    """What kind a directory is on; empty if unknown."""
     try:
         with open(MOUNTS, encoding="utf-8", errors="replace") as file:
             mounts = [line.split()[1:3] for line in file]

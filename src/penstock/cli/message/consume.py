@@ -2,7 +2,7 @@
 
 There are three ways to read, and the flags say which:
 
-    as a log             the usual one, of queues as well: nobody notices, nothing is counted
+    as a log             the usual one, of queues as well: no lease, nothing is counted
     --group              as a member of a consumer group: goes on where the group had got to
     --lease, --ack, …    as a worker of a queue (see `leases.py`)
 """

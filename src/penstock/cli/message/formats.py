@@ -8,7 +8,7 @@ r"""How `penstock consume -f` prints a message: the letters of kcat, with rpk's 
 
 A format is taken apart once; what is left to do for each message is to join pieces. Bodies are
 bytes and are printed as they are, except on a terminal, where whatever is no printable text is
-escaped: a message must not move the cursor of whoever looks at it.
+escaped: a message must not move the cursor of a terminal.
 """
 
 import re

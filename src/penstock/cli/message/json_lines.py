@@ -4,7 +4,7 @@
 
 A text is a text; bytes that are none are `{"base64": "…"}`, as everywhere in Penstock's JSON. A
 body that is any other JSON value is sent as that JSON, with a header that says so. What `consume`
-prints can be handed to `produce`: where a message was (topic, partition, offset, …) is told by the
+prints can be handed to `produce`: where a message was (topic, partition, offset, …) is in the
 one and ignored by the other, so that a topic can be copied by a pipe. A name that neither knows is
 an error, because a misspelt "dealy" would otherwise deliver at once.
 """
@@ -27,7 +27,7 @@ Duration = str | float
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """A line of input. What is `object` is read and not used: it tells where a message was."""
+    """A line of input. What is `object` is read and not used: it says where a message was."""
 
     body: object = None
     key: Text = None

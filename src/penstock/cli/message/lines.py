@@ -4,8 +4,9 @@
 
 A thread of its own reads, because reading may block for as long as a person thinks, and the loop
 has messages to send meanwhile. It is a daemon and reads the descriptor itself: a program that is
-told to end does not wait for a line that never comes. Each block becomes one list of lines, as soon
-as it is there, so that what trickles in is sent at once and what pours in is sent by thousands.
+asked to end does not wait for a line that never comes. Each block becomes one list of lines, as
+soon as it is there, so that what trickles in is sent at once and what pours in is sent by
+thousands.
 """
 
 import asyncio
@@ -61,8 +62,8 @@ def _feed(
 def _hand_over(
     blocks: asyncio.Queue[bytes | OSError], block: bytes | OSError, loop: asyncio.AbstractEventLoop
 ) -> bool:
-    """Give the loop a block, and wait for room; False if the loop has ended, and with it whoever
-    would have wanted this."""
+    """Give the loop a block, and wait for room; False if the loop has ended, and with it the task
+    that would have wanted this."""
     waiting = blocks.put(block)
     try:
         handed_over = asyncio.run_coroutine_threadsafe(waiting, loop)

@@ -1,7 +1,7 @@
 """The messages of a topic as a log has them, for `penstock consume`.
 
-Whoever does not follow reads up to the end as it was at the beginning: a topic that is written to
-all the time would otherwise never be read to its end.
+Without `--follow`, a read ends at the end of the topic as it was at the start: a topic that is
+written to all the time would otherwise never be read to its end.
 """
 
 from penstock.cli.message.output import Output

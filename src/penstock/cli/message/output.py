@@ -1,6 +1,6 @@
 """Messages on stdout, as many as were asked for, each batch as soon as it is there.
 
-Output is flushed batch by batch: whoever pipes it sees messages when they come, and a reader that
+Output is flushed batch by batch: a pipe gets messages when they come, and a reader that
 goes away, as `head` does, is noticed at once. Only then is anything acknowledged or committed, so a
 message that was not printed is not lost.
 """

@@ -4,7 +4,7 @@
 
 Memory is bounded whatever comes in: a block is read when there is room for it, and there is room
 when the broker has acknowledged an earlier one. So a slow broker slows the pipe down, and not the
-other way round. What was acknowledged is told at the end, also if the end is an error.
+other way round. What was acknowledged is printed at the end, also after an error.
 """
 
 import os
@@ -240,7 +240,7 @@ async def _target(client: Client, name: str, create: str | None, handling: Handl
 
 
 def _total_bytes(files: tuple[str, ...], count: int) -> int | None:
-    """How much there is to send, where that can be told."""
+    """How much there is to send, if known."""
     try:
         found = [os.stat(path) for path in files] or [os.fstat(sys.stdin.fileno())]
     except OSError:

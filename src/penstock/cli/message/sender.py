@@ -67,7 +67,7 @@ async def send_batches(
         while on_their_way:
             await on_their_way.popleft()
     finally:
-        # Whatever became of the others is counted before the tally is told.
+        # The outcome of the others is counted before the tally is printed.
         await asyncio.gather(*on_their_way, return_exceptions=True)
 
 

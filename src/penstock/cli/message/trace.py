@@ -1,6 +1,6 @@
 """`penstock trace`: what became of one message, by its id or its place.
 
-The broker finds it and tells its story (see `engine.traces`); here it is printed.
+The broker finds it and its history (see `engine.traces`); here it is printed.
 """
 
 import datetime as dt
@@ -68,7 +68,7 @@ def trace(
 
     The id is the one that senders and workers get; SQS shows the same. A dead letter keeps its id;
     what is moved out of a dead-letter queue gets a new one, and is found by the first one too. What
-    was done to messages is remembered in memory, for a bounded time; how far back is told.
+    was done to messages is kept in memory, for a bounded time; the output says how far back.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _rows(seen: Sighting) -> list[Row]:
 def _written(written: Written) -> str:
     when = "" if written.time_ms < 0 else f" {_time(written.time_ms)},"
     nodes = ", ".join(map(str, written.nodes))
-    leads = f", node {written.leader} leads" if written.leader else ", nobody leads now"
+    leads = f", node {written.leader} leads" if written.leader else ", no leader now"
     return (
         f"{when} shard {written.shard}, term {written.term}, index {written.index}; on"
         f" node{'s' * (len(written.nodes) != 1)} {nodes}{leads}"

@@ -78,7 +78,7 @@ def guarantee_advice(name: str, *, service_seconds: float, failures: float) -> l
     if name == EXACTLY_ONCE:
         advice.append(
             "It holds for what is in the one database: a mail that was sent or an interface that"
-            " was called is outside, and wants the message's id as its own idempotence key."
+            " was called is outside, and needs the message's id as its own idempotence key."
         )
         if service_seconds < 0.01:
             advice.append(

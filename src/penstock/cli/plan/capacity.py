@@ -52,7 +52,7 @@ class Demand:
     """How many times the rate comes at the worst time."""
     peak_seconds: float = 3_600.0
     target_delay_seconds: float = 10.0
-    """That a message may wait before somebody works on it."""
+    """How long a message may wait before a worker starts on it."""
     retention_seconds: float = 7 * 86_400.0
     nodes: int = 3
     order: str = "none"

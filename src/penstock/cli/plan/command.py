@@ -74,7 +74,7 @@ def plan(
         console.width = min(console.width, PAGE_COLUMNS) if console.is_terminal else PAGE_COLUMNS
         with console.capture() as page:
             _draw(console, found, costs, economics)
-        # Lines are filled up with blanks, which are of no use to anybody.
+        # Lines are filled up with blanks, which are of no use.
         print("\n".join(line.rstrip() for line in page.get().splitlines()))
 
 
@@ -230,7 +230,7 @@ def _partition_lines(found: Plan) -> list[str]:
         (
             f"One carries {show_count(parts.per_partition_rate)} messages/s of"
             f" {show_size(demand.message_bytes)}: half of what was measured"
-            f" ({measured.MACHINE}); your peak wants {show_count(parts.for_rate)}."
+            f" ({measured.MACHINE}); your peak needs {show_count(parts.for_rate)}."
         ),
         (
             "Workers of a queue share its partitions, so they may be more than those. Consumers of"
@@ -253,7 +253,7 @@ def _cluster_lines(found: Plan) -> list[str]:
     if need.nodes_for_rate > demand.nodes:
         lines.append(
             f"That is too few: writing {need.replicas} copies of"
-            f" {show_count(demand.rate * demand.peak)} messages/s wants {need.nodes_for_rate}"
+            f" {show_count(demand.rate * demand.peak)} messages/s needs {need.nodes_for_rate}"
             " such nodes."
         )
     kept = "nothing is kept once it is done"

@@ -6,7 +6,7 @@ M/M/c queue, random arrivals and random service times, is the usual answer, and 
 work that comes or takes more evenly waits less. What comes in bursts waits longer, which is why a
 plan looks at its peak by itself.
 
-Erlang's B formula (all c servers busy, nobody may wait) has a recursion that never overflows:
+Erlang's B formula (all c servers busy, no waiting) has a recursion that never overflows:
 
     B(0) = 1,   B(k) = a·B(k−1) / (k + a·B(k−1))          a = λW, the offered load
 
@@ -85,7 +85,7 @@ def servers_for_wait(
             found = _waiting(offered, service_seconds, number, blocked)
             if found.exceeding(wait_seconds) <= 1 - share:
                 return found
-    raise AssertionError(f"a load of {offered} wants more than {SERVERS_MAX} servers")
+    raise AssertionError(f"a load of {offered} needs more than {SERVERS_MAX} servers")
 
 
 def _waiting(offered: float, service_seconds: float, servers: int, blocked: float) -> Waiting:

@@ -18,16 +18,16 @@ Guarantee = Literal["at-most-once", "at-least-once", "exactly-once"]
 Order = Literal["none", "key", "total"]
 
 
-def _load(metavar: str, told: str) -> Parameter:
-    return Parameter(group=_LOAD, metavar=metavar, help=told)
+def _load(metavar: str, text: str) -> Parameter:
+    return Parameter(group=_LOAD, metavar=metavar, help=text)
 
 
-def _wish(metavar: str | None, told: str) -> Parameter:
-    return Parameter(group=_WISHES, metavar=metavar, help=told)
+def _wish(metavar: str | None, text: str) -> Parameter:
+    return Parameter(group=_WISHES, metavar=metavar, help=text)
 
 
-def _money(metavar: str, told: str) -> Parameter:
-    return Parameter(group=_MONEY, metavar=metavar, help=told)
+def _money(metavar: str, text: str) -> Parameter:
+    return Parameter(group=_MONEY, metavar=metavar, help=text)
 
 
 @Parameter(name="*")
@@ -55,7 +55,7 @@ class WishFlags:
         Guarantee, _wish(None, "What is promised about a message that is worked on.")
     ] = AT_LEAST_ONCE  # type: ignore[assignment]
     target_delay: Annotated[
-        str, _wish("TIME", "How long a message may wait before somebody works on it.")
+        str, _wish("TIME", "How long a message may wait before a worker starts on it.")
     ] = "10s"
     retention: Annotated[
         str, _wish("TIME", "How long messages are kept to be read again; 0: not at all.")

@@ -68,7 +68,7 @@ class Chosen:
     message: Places = ()
 
     def conditions(self) -> dict[str, object]:
-        """As the broker wants to be told."""
+        """The request body."""
         header, _, header_value = (self.header or "").partition("=")
         said = {
             "reason": self.reason,

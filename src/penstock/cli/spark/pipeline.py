@@ -1,7 +1,7 @@
 """`penstock pipeline …`: data pipelines on Spark, declared in one file.
 
-Everything about them is in `penstock.spark.pipelines`; here they are run for somebody who watches.
-What needs Spark is imported where it is needed: the other commands must not wait for it.
+Everything about them is in `penstock.spark.pipelines`; here they are run with a display of their
+progress. What needs Spark is imported where it is needed: the other commands must not wait for it.
 """
 
 import os
