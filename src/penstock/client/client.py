@@ -19,7 +19,6 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from penstock.client.allocator import keep_freed_memory
 from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
 from penstock.client.codecs import Codec, codec_for
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.channel import Channel
 from penstock.client.connection.core import ClientCore
 from penstock.client.connection.tcp_channel import TcpChannel
@@ -126,13 +125,13 @@ class Client(GroupAdmin):
 
     async def _meet(self, core: ClientCore) -> None:
         """Find out who is there. If nobody can be reached at all, that is told at once."""
-        backoff = Backoff(random=core.router.random)
+        retries = core.router.retrier.endless()
         while True:
             try:
                 await core.metadata.cluster(self.settings.attempt_timeout)
                 return
             except OutcomeUnknown as error:  # A node that hangs; another one may not.
-                await asyncio.sleep(backoff.next(error))
+                await retries.pause(error)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()

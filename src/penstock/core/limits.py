@@ -141,6 +141,20 @@ QUEUE_CALL_SECONDS = 10.0
 SAMPLE_CALL_SECONDS = 2.0
 TRACE_CALL_SECONDS = 5.0
 
+# Retries: the pause after the first failure, and the longest; between them it doubles each time.
+POLL_PAUSE_SECONDS = 0.000_2
+POLL_PAUSE_SECONDS_MAX = 0.02
+"""For what this process has in a moment, such as its own copy of a change of the catalog."""
+LEADER_PAUSE_SECONDS = 0.01
+LEADER_PAUSE_SECONDS_MAX = 0.1
+"""For a shard that has no leader now: an election takes a second or two."""
+CALL_PAUSE_SECONDS = 0.05
+CALL_PAUSE_SECONDS_MAX = 2.0
+"""For a broker that cannot be reached or refuses."""
+REPAIR_PAUSE_SECONDS = 0.2
+REPAIR_PAUSE_SECONDS_MAX = 30.0
+"""For work in the background, for which no caller waits."""
+
 # Consumer groups. Kept by the leader, before it proposes; none of them decides in `apply`.
 GROUPS_PER_SHARD_MAX = 100_000
 GROUP_MEMBERS_MAX = 10_000
@@ -335,6 +349,9 @@ ALERTS_MAX = 10_000
 """How many alerts there may be at once."""
 ALERTS_RESOLVED_MAX = 500
 """How many that are over are still shown."""
+WEBHOOK_PAUSE_SECONDS = 1.0
+WEBHOOK_PAUSE_SECONDS_MAX = 16.0
+"""Before a notice that was not taken is sent again."""
 WEBHOOK_MESSAGES_MAX = 1_000
 """How many messages about alerts wait to be sent; beyond it the oldest are dropped."""
 AUDIT_WAITING_MAX = 1_000

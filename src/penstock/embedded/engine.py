@@ -17,10 +17,10 @@ way.
 the next answer, and in the hands of somebody who waits for it, without any time passing.
 """
 
-import asyncio
-
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import Unavailable
+from penstock.core.limits import POLL_PAUSE_SECONDS
+from penstock.core.retries import PauseBounds
 from penstock.embedded.settings import FILE_SETTINGS, MEMORY_SETTINGS, EmbeddedSettings
 from penstock.engine.cluster.movable_clock import ClockMover
 from penstock.engine.cluster.node import Node
@@ -33,8 +33,9 @@ from penstock.storage.memory_disk import MemoryDisk
 from penstock.wire.requests import Request
 
 MEMORY_DIRECTORY = "memory"
+OPEN_PAUSES = PauseBounds(POLL_PAUSE_SECONDS, 2 * POLL_PAUSE_SECONDS)
+"""A node alone is ready after a few writes: pauses that grow would make up half of the start."""
 OPEN_SECONDS_MAX = 60.0
-PAUSE_SECONDS = 0.000_2
 
 
 class EmbeddedEngine:
@@ -121,16 +122,14 @@ async def _forget_ports(node: Node) -> None:
 
 async def _wait_ready(node: Node) -> None:
     """A node alone needs nobody's answer, only a few writes one after the other."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + OPEN_SECONDS_MAX
+    retries = node.topics.retrier.within(OPEN_SECONDS_MAX, OPEN_PAUSES)
     while not _can_serve(node):
         if node.failed.done():
             raise node.failed.result()
-        if loop.time() >= deadline:
+        node.look_after_now()
+        if not await retries.pause():
             problems = "; ".join(node.health().problems)
             raise Unavailable(f"the engine does not become ready: {problems}")
-        node.look_after_now()
-        await asyncio.sleep(PAUSE_SECONDS)
 
 
 def _can_serve(node: Node) -> bool:

@@ -24,6 +24,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownPartition,
 )
+from penstock.core.retries import LEADER, POLL
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 PREFERRED_LEADER_NOT_AVAILABLE: Final = 80
 ELIGIBLE_LEADERS_NOT_AVAILABLE: Final = 83
 ELECTION_NOT_NEEDED: Final = 84
-PAUSE_SECONDS: Final = 0.02
-AGAIN_MS: Final = 2_000
+AGAIN_SECONDS: Final = 2.0
 """Longer than a handover is tried for."""
 TIMEOUT_MS_MAX: Final = 60_000
 
@@ -136,28 +136,30 @@ async def _hand_over(
 ) -> None:
     """Ask for it, again and again: a leader that is busy keeps its place, and so does one that
     was elected this moment."""
-    clock = context.engine.topics.clock
-    deadline = clock.monotonic_ms() + timeout_ms
+    retrier = context.engine.topics.retrier
+    retries = retrier.within(timeout_ms / 1_000, LEADER)
     while True:
-        again = min(deadline, clock.monotonic_ms() + AGAIN_MS)
+        seconds = min(AGAIN_SECONDS, retries.left)
+        again = retrier.now() + seconds
         refusal: PenstockError = OutcomeUnknown(
             f"broker {target} does not lead yet, but it may soon"
         )
         try:
-            await cluster.transfer(shard, target, seconds=(again - clock.monotonic_ms()) / 1_000)
+            await cluster.transfer(shard, target, seconds=seconds)
         except (Unavailable, OutcomeUnknown) as error:
             refusal = error
         if await _is_led(shard, target, again, context):
             return
-        if clock.monotonic_ms() >= deadline:
+        if not await retries.pause(refusal):
             raise refusal
 
 
-async def _is_led(shard: ShardId, target: NodeId, until_ms: int, context: Context) -> bool:
-    while context.engine.topics.leader(shard).node != target:
-        if context.engine.topics.clock.monotonic_ms() >= until_ms:
+async def _is_led(shard: ShardId, target: NodeId, deadline: float, context: Context) -> bool:
+    topics = context.engine.topics
+    retries = topics.retrier.until(deadline, POLL)
+    while topics.leader(shard).node != target:
+        if not await retries.pause():
             return False
-        await asyncio.sleep(PAUSE_SECONDS)
     return True
 
 

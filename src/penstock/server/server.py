@@ -34,7 +34,7 @@ from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import LocalError, PenstockError
 from penstock.core.extras import require
 from penstock.core.front_end import FrontEndStatistics
-from penstock.core.pauses import growing_pauses
+from penstock.core.retries import POLL
 from penstock.core.types import NodeId
 from penstock.engine.cluster.movable_clock import ClockMover
 from penstock.engine.cluster.node import Node
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from penstock.server.http_front import HttpFront
     from penstock.watch.watch import Watch
 
-READY_PAUSE_SECONDS_MAX = 0.02
 FILES_BESIDES_CONNECTIONS = 512
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CLOSE_SECONDS_MAX = 30.0
@@ -285,11 +284,11 @@ class Server:
         told_http = advertised(http, broker.advertise_http, fallback=told_kafka)
         self._hosts |= {told_kafka.host, told_http.host, socket.gethostname()}
         await node.register(kafka=str(told_kafka), http=str(told_http))
-        pauses = growing_pauses(READY_PAUSE_SECONDS_MAX)
+        retries = node.topics.retrier.endless(POLL)
         while problem := _unready(node, str(told_kafka)):
             self._say_waiting(problem)
             await self._serve_readers(node)
-            await asyncio.sleep(next(pauses))
+            await retries.pause()
         await self._let_clients_in()
         self._phase = Phase.SERVING
         self._freeze()

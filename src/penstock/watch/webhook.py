@@ -13,21 +13,26 @@ only its host is ever shown.
 import asyncio
 import http.client
 import logging
+import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Awaitable, Callable
+from random import SystemRandom
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from penstock.core.errors import InvalidRequest, Unavailable
-from penstock.core.limits import WEBHOOK_MESSAGES_MAX
+from penstock.core.limits import (
+    WEBHOOK_MESSAGES_MAX,
+    WEBHOOK_PAUSE_SECONDS,
+    WEBHOOK_PAUSE_SECONDS_MAX,
+)
+from penstock.core.retries import PauseBounds, Retrier
 from penstock.core.version import __version__
 from penstock.watch.alert import Alert
 
-TRIES = 6
-PAUSE_SECONDS = 1.0
-"""Before the second try; it doubles each time."""
+TRIES_MAX = 6
+PAUSES = PauseBounds(WEBHOOK_PAUSE_SECONDS, WEBHOOK_PAUSE_SECONDS_MAX)
 ANSWER_SECONDS_MAX = 5.0
 
 logger = logging.getLogger(__name__)
@@ -66,11 +71,13 @@ class Webhook:
         self,
         url: str,
         *,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        retrier: Retrier | None = None,
         messages_max: int = WEBHOOK_MESSAGES_MAX,
     ) -> None:
         self._place = _place(url) if url else None
-        self._pause = pause
+        self._retrier = retrier or Retrier(
+            now=time.monotonic, random=SystemRandom(), sleep=asyncio.sleep
+        )
         self._waiting: deque[Notice] = deque()
         self._messages_max = messages_max
         self._woken = asyncio.Event()
@@ -139,16 +146,17 @@ class Webhook:
                 self._waiting.popleft()
 
     async def _deliver(self, notice: Notice) -> None:
-        for tried in range(TRIES):
-            if tried:
-                await self._pause(PAUSE_SECONDS * 2 ** (tried - 1))
-            if not await self._post(notice):
-                return
+        retries = self._retrier.times(TRIES_MAX, PAUSES)
+        while await self._post(notice):
+            if not await retries.pause():
+                break
+        else:
+            return
         self._dropped += 1
         logger.warning(
             "%s could not be notified of an alert, after %d tries: %s",
             self.shown,
-            TRIES,
+            TRIES_MAX,
             self._problem,
         )
 

@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 from penstock.client.blocking.loop_thread import LoopThread
 from penstock.client.call_options import SendManyOptions, SendOptions
 from penstock.client.client import Client
-from penstock.client.connection.backoff import Backoff
+from penstock.client.connection.timer import fresh_time
 from penstock.client.database import Connection
 from penstock.client.guarantees import Guarantee
 from penstock.client.processed_ids import ProcessedStore
@@ -39,6 +39,7 @@ from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.sent_message import Sent, SentMany
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import InvalidRequest, Unavailable
+from penstock.core.retries import Retrier
 from penstock.embedded.connector import connect
 from penstock.workers.breaker import CircuitBreaker
 from penstock.workers.cron import Cron
@@ -92,6 +93,7 @@ class App:
         self._given_clock = clock
         self._clock: Clock = clock or SystemClock()
         self._chance = Random(seed)  # noqa: S311 - nobody guesses jitter for profit.
+        self._retrier = Retrier(now=fresh_time, random=self._chance, sleep=asyncio.sleep)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Client]]
         self._clients = WeakKeyDictionary()
         self._thread: LoopThread | None = None
@@ -325,16 +327,15 @@ class App:
     async def _reach(self) -> Client:
         """The client, once a broker answers. A service may be started before its broker, and must
         not give up because of it; one that is to stop meanwhile does."""
-        backoff = Backoff(random=self._chance)
+        retries = self._retrier.endless()
         while True:
             try:
                 return await self.client()
             except Unavailable as problem:
                 if self._stopped_early:
                     raise
-                seconds = backoff.next(problem)
                 _log.warning("%s; trying again", problem)
-                await asyncio.sleep(seconds)
+                await retries.pause(problem)
 
     def _chosen(self, only: set[str] | None, concurrency: int | None) -> list[AnyTask]:
         if not self.tasks:

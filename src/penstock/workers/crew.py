@@ -30,9 +30,12 @@ from random import Random
 from typing import Any
 
 from penstock.client.client import Client
+from penstock.client.connection.timer import fresh_time
 from penstock.client.message import Message
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
+from penstock.core.limits import CALL_PAUSE_SECONDS
+from penstock.core.retries import PauseBounds, Retrier
 from penstock.workers.attempt import Attempt, AttemptResult, Outcome
 from penstock.workers.breaker import State
 from penstock.workers.exclusive_slot import ExclusiveSlot
@@ -49,11 +52,8 @@ from penstock.workers.task import Task
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS_MIN = 0.05
-LOOK_SECONDS_MAX = 1.0
-"""How often it looks for messages of a pool that has room while another has none."""
-TROUBLE_SECONDS = 1.0
-"""How long it waits after the broker refused."""
+FULL_POOL = PauseBounds(CALL_PAUSE_SECONDS, 1.0)
+"""How often it looks for messages of a pool that has capacity while another has none."""
 HALF_OPEN_SECONDS = 0.1
 """How soon a crew looks again at a half-open circuit whose probes others have."""
 
@@ -90,7 +90,10 @@ class Crew:
         self._exclusive_slot = exclusive_slot
         self._chance = chance
         self._layout = self._options.layout()
-        self._sources = [Source(client, queue, task) for queue in self._options.queues]
+        self._retrier = Retrier(now=fresh_time, random=chance, sleep=asyncio.sleep)
+        self._sources = [
+            Source(client, queue, task, self._retrier) for queue in self._options.queues
+        ]
         self._threads = None
         if not task.is_async:
             self._threads = ThreadPoolExecutor(self._options.workers_max, f"penstock-{task.name}")
@@ -263,7 +266,7 @@ class Crew:
     # Feeding.
 
     async def _feed(self, index: int, source: Source) -> None:
-        look_seconds = LOOK_SECONDS_MIN
+        refusals, looks = self._retrier.endless(), self._retrier.endless(FULL_POOL)
         while True:
             self._room.clear()
             most, full = await self._wanted(index)
@@ -274,15 +277,15 @@ class Crew:
                 messages = await source.take(most)
             except PenstockError as problem:
                 _log.warning("nothing can be received from %s: %s", source.name, problem)
-                await asyncio.sleep(TROUBLE_SECONDS)
+                await refusals.pause(problem)
                 continue
+            refusals.reset()
             surplus = self._place(index, source, messages, full)
             if not surplus:
-                look_seconds = LOOK_SECONDS_MIN
+                looks.reset()
                 continue
             await self._pauses.give_back(surplus)
-            await asyncio.sleep(look_seconds)
-            look_seconds = min(look_seconds * 2, LOOK_SECONDS_MAX)
+            await looks.pause()
 
     async def _wanted(self, index: int) -> tuple[int, list[str]]:
         """How many messages of a queue there is room for, and in which pools there is none."""

@@ -24,23 +24,26 @@ from penstock.client.worker.lease_keeper import LeaseKeeper
 from penstock.client.worker.settler import Settler
 from penstock.core.errors import UnknownPartition, UnknownTopic
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.retries import LEADER, Retrier
 from penstock.workers.task import Task
 
 LEASE_SECONDS = 30.0
 """Of a queue that says nothing else."""
 WAIT_SECONDS = 10.0
 """How long one request waits for messages."""
-OPEN_ATTEMPTS = 50
-OPEN_PAUSE_SECONDS = 0.05
+OPEN_SECONDS_MAX = 2.5
 """A queue that is being made has its name before it has its partitions."""
 
 
 class Source:
     """See the top of this module; `open` before anything else."""
 
-    def __init__(self, client: Client, name: str, task: Task[Callable[..., object]]) -> None:
+    def __init__(
+        self, client: Client, name: str, task: Task[Callable[..., object]], retrier: Retrier
+    ) -> None:
         self.name = name
         self._client = client
+        self._retrier = retrier
         self._lease = task.options.lease
         codec: Codec[Any] | type[Any] | None = task.codec  # type: ignore[assignment]
         self._queue: Queue[Any] = client.queue(name, codec=codec, group=task.options.group)
@@ -70,7 +73,8 @@ class Source:
             self.lease_seconds = self._lease
 
     async def _describe(self) -> QueueDescription:
-        for _ in range(OPEN_ATTEMPTS):
+        retries = self._retrier.within(OPEN_SECONDS_MAX, LEADER)
+        while True:
             try:
                 return await self._queue.describe()
             except UnknownTopic:
@@ -80,8 +84,8 @@ class Source:
                     return await self._queue.create(exist_ok=True)
             except UnknownPartition:
                 pass  # Another client is creating the queue right now.
-            await asyncio.sleep(OPEN_PAUSE_SECONDS)
-        return await self._queue.describe()
+            if not await retries.pause():
+                return await self._queue.describe()
 
     async def take(self, most: int) -> list[Message[Any]]:
         """Up to so many messages, and perhaps none; their leases are kept until they are settled.

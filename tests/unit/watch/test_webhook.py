@@ -1,10 +1,12 @@
 """Notices to a real HTTP server."""
 
 import asyncio
+import math
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from typing import Any
 
 import msgspec
@@ -12,8 +14,9 @@ import pytest
 
 from penstock.core.alert_levels import Level
 from penstock.core.errors import InvalidRequest, Unavailable
+from penstock.core.retries import Retrier
 from penstock.watch.alert import Alert, AlertState, Subject
-from penstock.watch.webhook import TRIES, Notice, Webhook
+from penstock.watch.webhook import TRIES_MAX, Notice, Webhook
 from tests.unit.engine.nodes import until
 from tests.unit.watch.looped import on_a_loop
 
@@ -67,8 +70,9 @@ class Pauses:
 
     def __init__(self) -> None:
         self.taken: list[float] = []
+        self.retrier = Retrier(now=lambda: sum(self.taken), random=Random(1), sleep=self._sleep)
 
-    async def __call__(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         self.taken.append(seconds)
         await asyncio.sleep(0)
 
@@ -117,7 +121,7 @@ async def test_a_change_is_one_post(receiver: Receiver) -> None:
 async def test_a_receiver_that_fails_is_tried_again_in_order(receiver: Receiver) -> None:
     receiver.answers = [500, 503, 302]
     pauses = Pauses()
-    webhook = Webhook(receiver.url, pause=pauses)
+    webhook = Webhook(receiver.url, retrier=pauses.retrier)
     webhook.start()
     webhook.send(notice(1))
     webhook.send(notice(2))
@@ -125,15 +129,15 @@ async def test_a_receiver_that_fails_is_tried_again_in_order(receiver: Receiver)
     await webhook.close()
     told = [body["alert"]["subject"]["queue"] for _, _, body in receiver.got]
     assert told == ["jobs-1"] * 4 + ["jobs-2"]
-    assert pauses.taken == [1.0, 2.0, 4.0]
+    assert [math.ceil(one) for one in pauses.taken] == [1, 2, 4]
     assert webhook.statistics().failed == 3
     assert webhook.statistics().problem == ""
 
 
 @on_a_loop
 async def test_a_receiver_that_is_gone_is_given_up_on(receiver: Receiver) -> None:
-    receiver.answers = [500] * TRIES
-    webhook = Webhook(receiver.url, pause=Pauses())
+    receiver.answers = [500] * TRIES_MAX
+    webhook = Webhook(receiver.url, retrier=Pauses().retrier)
     webhook.start()
     webhook.send(notice(1))
     webhook.send(notice(2))

@@ -4,10 +4,8 @@ It is looked for when it is needed and remembered until it does not answer or sa
 another one; then the next question finds the new one.
 """
 
-import asyncio
 from typing import Final, TypeVar
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.request_router import RequestRouter
 from penstock.core.errors import (
     DeadlinePassed,
@@ -51,21 +49,18 @@ class GroupLink:
 
     async def ask_until(self, request: Request, kind: type[A], *, deadline: float) -> A:
         """Ask until somebody answers, for what may be asked twice; `DeadlinePassed` in the end."""
-        loop = asyncio.get_running_loop()
-        backoff = Backoff(random=self.router.random)
+        retries = self.router.retrier.until(deadline)
         while True:
-            left = deadline - loop.time()
+            seconds = max(0.001, min(retries.left, ASK_SECONDS))
             try:
-                return await self.ask(request, kind, seconds=max(0.001, min(left, ASK_SECONDS)))
+                return await self.ask(request, kind, seconds=seconds)
             except RebalanceInProgress:
                 raise
             except (Unavailable, OutcomeUnknown) as error:
-                wait = backoff.next(error)
-                if loop.time() + wait >= deadline:
+                if not await retries.pause(error):
                     raise DeadlinePassed(
                         f"the coordinator of group {self.group} did not answer in time: {error}"
                     ) from error
-                await asyncio.sleep(wait)
 
     async def _find(self, seconds: float) -> int:
         found = await self.router.ask(

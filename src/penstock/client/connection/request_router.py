@@ -14,7 +14,6 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.channel import Buffer, Channel, Ended, Make
 from penstock.client.connection.metadata import Metadata
 from penstock.client.connection.timer import fresh_time
@@ -30,6 +29,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownPartition,
 )
+from penstock.core.retries import Retrier
 from penstock.wire.requests import Answer, Request, TopicInfo
 
 A = TypeVar("A", bound=Answer)
@@ -50,6 +50,7 @@ class RequestRouter:
         self.settings = settings
         self.tracing = Tracing(settings.client_id)
         self.random = Random(settings.seed)  # noqa: S311 - jitter.
+        self.retrier = Retrier(now=fresh_time, random=self.random, sleep=asyncio.sleep)
         self.retries = 0
 
     def begin(self, name: str, index: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
@@ -169,18 +170,16 @@ class _Deadline:
         self, router: RequestRouter, deadline: float, harmless: bool, request: Request | None
     ) -> None:
         self._router = router
-        self._deadline = deadline
+        self._retries = router.retrier.until(deadline)
         self._harmless = harmless
         self._what = "" if request is None else f" {type(request).__name__}"
-        self._backoff = Backoff(random=router.random)
         self._unknown: OutcomeUnknown | None = None
         self._gone = 0
 
     def attempt(self, seconds: float | None = None) -> float:
         """How long the next attempt may take."""
         most = self._router.settings.attempt_timeout if seconds is None else seconds
-        left = self._deadline - fresh_time()
-        return max(0.001, min(most, left))
+        return max(0.001, min(most, self._retries.left))
 
     async def wait_after(self, error: PenstockError) -> None:
         """Wait for the next attempt, or raise if there may not be one."""
@@ -188,8 +187,8 @@ class _Deadline:
             if not self._harmless:
                 raise error
             self._unknown = error
-        pause = self._backoff.next(error)
-        if fresh_time() + pause >= self._deadline:
+        pause = self._retries.next(error)
+        if pause is None:
             if self._unknown is not None:
                 raise OutcomeUnknown(
                     f"the deadline has passed and it is not known whether it happened:"
@@ -197,7 +196,7 @@ class _Deadline:
                 ) from error
             raise DeadlinePassed(f"nothing has happened within the deadline: {error}") from error
         self._router.retries += 1
-        await asyncio.sleep(pause)
+        await self._router.retrier.sleep(pause)
 
     async def wait_for_topic(self, error: PenstockError) -> None:
         """The node does not know the topic's id; a topic that was deleted is known by no name."""

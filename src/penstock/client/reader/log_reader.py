@@ -84,7 +84,7 @@ class LogReader(Generic[T]):
         self.committing: Committing | None = None
         if self.link is not None:
             settings = options.membership()
-            self.membership = Membership(self.link, self, settings, random=router.random)
+            self.membership = Membership(self.link, self, settings, router.retrier)
             self.committing = Committing(self.link, self.membership, self.places)
         self.paused: set[TopicPartition] = set()
         self._news = asyncio.Event()

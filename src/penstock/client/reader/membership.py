@@ -22,10 +22,8 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Final, Protocol
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.group_link import ASK_SECONDS, GroupLink
 from penstock.client.reader.assignors import (
     ASSIGNORS,
@@ -46,6 +44,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownMember,
 )
+from penstock.core.retries import Retrier
 from penstock.wire.group_requests import (
     BeatGroup,
     GroupJoined,
@@ -121,7 +120,7 @@ class Membership:
     """See the top of this module."""
 
     def __init__(
-        self, link: GroupLink, owner: Owner, settings: MembershipSettings, *, random: Random
+        self, link: GroupLink, owner: Owner, settings: MembershipSettings, retrier: Retrier
     ) -> None:
         self.settings = settings
         self.member = ""
@@ -137,7 +136,7 @@ class Membership:
         self.rebalances = 0
         self._link = link
         self._owner = owner
-        self._random = random
+        self._retrier = retrier
         self._had_generation = NO_GENERATION
         """In which it got what it has, or last had."""
         self._rejoin = asyncio.Event()
@@ -251,7 +250,7 @@ class Membership:
         request = BeatGroup(
             self._link.group, self.member, self.settings.instance_id, self.generation
         )
-        backoff = Backoff(random=self._random)
+        retries = self._retrier.endless()
         while True:
             try:
                 await self._link.ask(request, Done, seconds=self._beat_seconds())
@@ -266,7 +265,7 @@ class Membership:
                     log.warning("group %s cannot be reached: %s", self._link.group, error)
                     self._suspended = True
                     self._owner.suspend()
-                await asyncio.sleep(backoff.next(error))
+                await retries.pause(error)
             else:
                 self._heard()
                 return True
@@ -275,7 +274,7 @@ class Membership:
 
     async def _join(self) -> tuple[TopicPartition, ...]:
         """Take part in the next generation; returns our share of it."""
-        backoff = Backoff(random=self._random)
+        retries = self._retrier.endless()
         while True:
             self._rejoin.clear()
             try:
@@ -287,7 +286,7 @@ class Membership:
                 self._lose(error)
             except _TRY_AGAIN as error:
                 log.debug("group %s: joining again: %s", self._link.group, error)
-                await asyncio.sleep(backoff.next(error))
+                await retries.pause(error)
             else:
                 self.member, self.generation = joined.member, joined.generation
                 return decode_assignment(synced.assignment)
@@ -298,7 +297,7 @@ class Membership:
         has_kept = self._had_generation != NO_GENERATION
         wish = Wish(self.topics, self.assignment if has_kept else (), self._had_generation)
         protocols = tuple((name, encode_wish(name, wish)) for name in settings.assignors)
-        backoff = Backoff(random=self._random)
+        retries = self._retrier.endless()
         while True:
             request = JoinGroup(
                 self._link.group,
@@ -317,7 +316,7 @@ class Membership:
                 continue
             except _TRY_AGAIN as error:
                 # Asked again in the same words, the same round or generation is found.
-                await asyncio.sleep(backoff.next(error))
+                await retries.pause(error)
                 continue
             if isinstance(answer, GroupJoined):
                 self.member = answer.member
@@ -340,7 +339,7 @@ class Membership:
             joined.generation,
             assignments,
         )
-        backoff = Backoff(random=self._random)
+        retries = self._retrier.endless()
         patience = self.settings.rebalance_timeout + ASK_SECONDS
         while True:
             try:
@@ -348,7 +347,7 @@ class Membership:
             except RebalanceInProgress:
                 raise
             except _TRY_AGAIN as error:
-                await asyncio.sleep(backoff.next(error))
+                await retries.pause(error)
 
     async def _share_out(self, joined: GroupJoined) -> tuple[tuple[str, bytes], ...]:
         """Decide for all who gets what."""

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.group_link import ASK_SECONDS, GroupLink
 from penstock.client.reader.membership import NO_GENERATION, Membership
 from penstock.client.reader.positions import Place, TopicPartition
@@ -81,8 +80,7 @@ class Committing:
     async def _commit(
         self, choose: Callable[[], dict[Place, int]], deadline: float, *, patient: bool
     ) -> bool:
-        loop = asyncio.get_running_loop()
-        backoff = Backoff(random=self._link.router.random)
+        retries = self._link.router.retrier.until(deadline)
         async with self._lock:
             while True:
                 # What is ours may have changed since the last attempt.
@@ -91,17 +89,15 @@ class Committing:
                 if not offsets:
                     return True
                 generation = self._membership.generation
-                left = max(0.001, min(deadline - loop.time(), ASK_SECONDS))
+                left = max(0.001, min(retries.left, ASK_SECONDS))
                 try:
                     if not self.is_lost:
                         return await self._send(offsets, left)
                 except _MOVED_ON as error:
                     log.debug("group %s: not committed: %s", self._link.group, error)
                 except (Unavailable, OutcomeUnknown) as error:
-                    wait = backoff.next(error)
-                    if loop.time() + wait >= deadline:
+                    if not await retries.pause(error):
                         raise DeadlinePassed(f"offsets could not be committed: {error}") from error
-                    await asyncio.sleep(wait)
                     continue
                 if not patient or not await self._membership.wait_next(generation, deadline):
                     return False

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.request_router import NOTHING, RequestRouter
 from penstock.client.reader.positions import TopicPartition
 from penstock.core.errors import (
@@ -40,8 +39,7 @@ async def find_offsets(
     router: RequestRouter, asked: Mapping[TopicPartition, int], *, deadline: float
 ) -> dict[TopicPartition, int]:
     """The offset for each partition's time in milliseconds, `LATEST` or `EARLIEST`."""
-    loop = asyncio.get_running_loop()
-    backoff = Backoff(random=router.random)
+    retries = router.retrier.until(deadline)
     left = dict(asked)
     found: dict[TopicPartition, int] = {}
     while True:
@@ -49,10 +47,8 @@ async def find_offsets(
         left = {part: time_ms for part, time_ms in left.items() if part not in found}
         if not left:
             return found
-        wait = backoff.next(problem)
-        if loop.time() + wait >= deadline:
+        if not await retries.pause(problem):
             raise DeadlinePassed(f"nobody could tell where {_name(left)} starts or ends: {problem}")
-        await asyncio.sleep(wait)
 
 
 async def ends_of(

@@ -18,7 +18,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.channel import Buffer
 from penstock.client.connection.request_router import GONE_TRIES_MAX, NOTHING, RequestRouter
 from penstock.client.reader.offsets import find_offsets
@@ -170,9 +169,8 @@ class RangeReader:
         """At least one batch from this offset on, from whoever leads; nothing if there is none any
         more: the last messages before the end may have been compacted away."""
         router, part = self._router, self._part
-        loop = asyncio.get_running_loop()
         deadline = router.deadline(self._timeout)
-        backoff = Backoff(random=router.random)
+        retries = router.retrier.until(deadline)
         gone = 0
         while True:
             info = await router.find(part.topic, NOTHING, deadline)
@@ -196,10 +194,8 @@ class RangeReader:
                     raise
                 router.metadata.forget(part.topic, info)
                 problem = error
-            pause = backoff.next(problem)
-            if loop.time() + pause >= deadline:
+            if not await retries.pause(problem):
                 raise DeadlinePassed(f"{part} could not be read: {problem}") from problem
-            await asyncio.sleep(pause)
 
     def _check(self, info: TopicInfo) -> None:
         """It is the topic that was meant, and has the partition."""

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Final
 
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.channel import Buffer
 from penstock.client.connection.request_router import NOTHING, RequestRouter
 from penstock.client.reader.membership import unforeseen
@@ -27,6 +26,8 @@ from penstock.core.errors import (
     OffsetOutOfRange,
     PenstockError,
 )
+from penstock.core.limits import CALL_PAUSE_SECONDS
+from penstock.core.retries import Backoff, PauseBounds
 from penstock.wire.failures import remake_error
 from penstock.wire.read_requests import FETCH_PARTS_MAX, Fetch, Fetched, FetchPart
 
@@ -36,8 +37,8 @@ REQUESTS_PER_NODE: Final = 2
 FETCH_BYTES_MIN: Final = 64 * 1024
 FIND_SECONDS: Final = 3.0
 """How long one attempt may take to find out who leads, or where to begin."""
-REST_SECONDS_MAX: Final = 0.5
-"""A place rests no longer than this: a new leader is there within a second or two."""
+REST: Final = PauseBounds(CALL_PAUSE_SECONDS, 0.5)
+"""How long a place rests after a failure: a new leader is there within a second or two."""
 
 Settle = Callable[[Sequence[Place], float], Coroutine[object, object, None]]
 
@@ -286,7 +287,7 @@ class Prefetch:
         for place in places:
             backoff = self._backoffs.get(place)
             if backoff is None:
-                backoff = Backoff(random=self._router.random, cap=REST_SECONDS_MAX)
+                backoff = Backoff(REST, random=self._router.retrier.random)
                 self._backoffs[place] = backoff
             self._resting[place] = now + backoff.next(error)
             self._router.metadata.forget(place.part.topic)

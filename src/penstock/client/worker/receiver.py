@@ -18,7 +18,6 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from penstock.client.codecs import Codec
-from penstock.client.connection.backoff import Backoff
 from penstock.client.connection.channel import Buffer
 from penstock.client.connection.request_router import QUEUE, RequestRouter
 from penstock.client.connection.timer import fresh_time
@@ -45,6 +44,7 @@ from penstock.core.message_batches import OpenBatch, iter_batches
 from penstock.core.plain_batches import unpack_plain
 from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
 from penstock.core.records import read_header
+from penstock.core.retries import Backoff, Retries
 from penstock.core.types import Offset
 from penstock.wire.leadership_mark import led_mark
 from penstock.wire.requests import ReceivedPart, ReceiveRequest, ReceiveResponse, TopicInfo
@@ -98,7 +98,8 @@ class Receiver(Generic[T]):
         deadline = wait_until + settings.timeout
         spans = router.tracing.on()
         began_ns = 0 if spans is None else spans.now_ns()
-        backoff: Backoff | None = None
+        retries: Retries | None = None
+        moves: Backoff | None = None
         while True:
             info = router.metadata.known(self.queue)
             if info is None:
@@ -118,14 +119,12 @@ class Receiver(Generic[T]):
             except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 # Nothing was leased, or it comes back by itself.
                 router.metadata.forget(self.queue, info)
-                backoff = backoff or Backoff(random=router.random)
-                pause = backoff.next(error)
-                if fresh_time() + pause >= deadline:
+                retries = retries or router.retrier.until(deadline)
+                if not await retries.pause(error):
                     raise DeadlinePassed(
                         f"{self.queue} could not be asked within the deadline: {error}"
                     ) from error
                 router.retries += 1
-                await asyncio.sleep(pause)
                 continue
             if found and spans is not None:
                 spans.received(self.queue, self.group, found, began_ns)
@@ -133,8 +132,8 @@ class Receiver(Generic[T]):
                 return found
             if not self._knows(info):
                 # Leadership has moved; while it moves, not everybody knows where to.
-                backoff = backoff or Backoff(random=router.random)
-                await asyncio.sleep(min(backoff.next(), max(0.0, wait_until - fresh_time())))
+                moves = moves or Backoff(random=router.random)
+                await asyncio.sleep(min(moves.next(), max(0.0, wait_until - fresh_time())))
 
     # Asking.
 

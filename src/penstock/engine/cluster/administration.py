@@ -21,6 +21,7 @@ from penstock.core.errors import (
     UnknownNode,
 )
 from penstock.core.limits import CALL_SECONDS, TICK_MS
+from penstock.core.retries import LEADER, POLL
 from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, ShardId
 from penstock.engine.cluster.placement import led_by
 from penstock.engine.cluster.status import (
@@ -38,7 +39,6 @@ from penstock.machines.catalog_commands import AddNode, DrainNode, PlaceShard
 from penstock.machines.secrets import RECEIPTS
 
 REMOVAL_SECONDS = 20.0
-PAUSE_SECONDS = 0.1
 LAG_ENTRIES_MAX = 10_000
 SILENCE_TICKS_MAX = 20
 
@@ -87,12 +87,11 @@ class Cluster:
         if staying == [node]:
             raise MembershipRefused(f"node {node} is the last one; stop it instead")
         await self._change(DrainNode(node=node))
-        deadline = self._topics.clock.monotonic_ms() + int(REMOVAL_SECONDS * 1_000)
-        while self._topics.clock.monotonic_ms() < deadline:
-            if node in self._topics.catalog.retired:
-                return True
-            await asyncio.sleep(PAUSE_SECONDS)
-        return False
+        retries = self._topics.retrier.within(REMOVAL_SECONDS, LEADER)
+        while node not in self._topics.catalog.retired:
+            if not await retries.pause():
+                return False
+        return True
 
     async def transfer(
         self, shard: ShardId, target: NodeId, *, seconds: float = CALL_SECONDS
@@ -110,29 +109,26 @@ class Cluster:
             raise InvalidRequest(f"node {target} does not hold shard {shard}; nodes {places} do")
         if shard != CATALOG_SHARD:
             await self._change(PlaceShard(shard=shard, nodes=led_by(target, holders)))
-        deadline = topics.clock.monotonic_ms() + int(seconds * 1_000)
+        retries = topics.retrier.within(seconds, LEADER)
         while True:
             try:
                 await self._ask_to_hand_over(shard, target)
-            except Unavailable:
-                if topics.clock.monotonic_ms() >= deadline:
+            except Unavailable as error:
+                if not await retries.pause(error):
                     raise
-                await asyncio.sleep(PAUSE_SECONDS)
             else:
                 return
 
     async def _change(self, command: DrainNode | PlaceShard) -> None:
         """Make a change that may be made twice: if the leader goes while it is asked, and nobody
         knows what came of it, the next one is asked."""
-        clock = self._topics.clock
-        deadline = clock.monotonic_ms() + int(REMOVAL_SECONDS * 1_000)
+        retries = self._topics.retrier.within(REMOVAL_SECONDS, LEADER)
         while True:
             try:
                 await self._topics.change_catalog(command)
-            except OutcomeUnknown:
-                if clock.monotonic_ms() >= deadline:
+            except OutcomeUnknown as error:
+                if not await retries.pause(error):
                     raise
-                await asyncio.sleep(PAUSE_SECONDS)
             else:
                 return
 
@@ -162,11 +158,9 @@ class Cluster:
                     running.replica.transfer(heirs[shard])
                 except PenstockError:
                     del heirs[shard]  # It has become unfit this moment; the others will elect.
-        clock = self._topics.clock
-        deadline = clock.monotonic_ms() + int(seconds * 1_000)
-        for shard in heirs:
-            while self._leads(shard) and clock.monotonic_ms() < deadline:  # noqa: ASYNC110
-                await asyncio.sleep(PAUSE_SECONDS / 10)
+        retries = self._topics.retrier.within(seconds, POLL)
+        while any(map(self._leads, heirs)) and await retries.pause():
+            pass
 
     def _leads(self, shard: ShardId) -> bool:
         running = self._shards.get(shard)

@@ -28,6 +28,7 @@ import msgspec
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.limits import CUT_CALL_SECONDS
+from penstock.core.retries import POLL
 from penstock.core.types import NO_NODE, Index, NodeId, ShardId
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
@@ -36,9 +37,7 @@ from penstock.engine.topics.topics import Topics
 
 HOLD_TICKS = 10
 ARRIVE_SECONDS = 4.0
-PAUSE_SECONDS = 0.005
-ATTEMPTS = 5
-ATTEMPT_PAUSE_SECONDS = 0.2
+ATTEMPTS_MAX = 7
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,12 +80,14 @@ class Cuts:
         """A moment, once everything up to it is on this node's disk as far as it holds the shards.
 
         Raises `Unavailable` if the cluster does not stand still enough for one."""
-        for attempt in range(1, ATTEMPTS):
+        retries = self._topics.retrier.times(ATTEMPTS_MAX)
+        while True:
             try:
                 return await self._cut()
-            except PenstockError:  # A leader is just being elected, or another backup is at it.
-                await asyncio.sleep(ATTEMPT_PAUSE_SECONDS * attempt)
-        return await self._cut()
+            except PenstockError as error:
+                # A leader is just being elected, or another backup is at it.
+                if not await retries.pause(error):
+                    raise
 
     async def _cut(self) -> Cut:
         begun = self._clock.monotonic_ms()
@@ -123,16 +124,15 @@ class Cuts:
 
     async def _wait_here(self, marks: dict[ShardId, Index]) -> tuple[ShardId, ...]:
         """Until this node's disk has it all, committed and durable."""
-        deadline = self._clock.monotonic_ms() + int(ARRIVE_SECONDS * 1_000)
+        retries = self._topics.retrier.within(ARRIVE_SECONDS, POLL)
         here = [shard for shard in marks if self._shards.holds(shard)]
         for shard in here:
             while not self._has(shard, marks[shard]):
-                if self._clock.monotonic_ms() >= deadline:
+                if not await retries.pause():
                     raise Unavailable(
                         f"node {self._topics.node_id} is behind: it does not have entry"
                         f" {marks[shard]} of shard {shard} yet; back up another node, or try again"
                     )
-                await asyncio.sleep(PAUSE_SECONDS)
         return tuple(here)
 
     def _has(self, shard: ShardId, index: Index) -> bool:

@@ -18,7 +18,6 @@ An answer about what a cluster knows comes from the catalog's leader, so that it
 not out of date; only while no founder has anything in its log is there nothing to be known.
 """
 
-import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 
@@ -26,12 +25,10 @@ import msgspec
 
 from penstock.core.errors import DirectoryRefused
 from penstock.core.limits import INTRODUCTION_CALL_SECONDS
-from penstock.core.pauses import growing_pauses
+from penstock.core.retries import LEADER, Retrier
 from penstock.core.types import NodeId
 from penstock.engine.cluster.node_file import NodeFile
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
-
-PAUSE_SECONDS_MAX = 0.2
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +69,7 @@ async def find_cluster(
     shards: int,
     cluster: Mapping[NodeId, str],
     calls: RemoteCalls,
+    retrier: Retrier,
     announce: Callable[[str], None],
 ) -> NodeFile:
     """Found or join; returns what to store in the node file. Waits for as long as it takes."""
@@ -80,7 +78,8 @@ async def find_cluster(
     )
     announced = ""
     others = dict.fromkeys((node for node in cluster if node != me.node), me)
-    for pause in growing_pauses(PAUSE_SECONDS_MAX):
+    retries = retrier.endless(LEADER)
+    while True:
         answers = await calls.ask_each(INTRODUCE, others)
         outcome = decide(me, answers.replies)
         if isinstance(outcome, NodeFile):
@@ -88,8 +87,7 @@ async def find_cluster(
         if outcome != announced:
             announce(outcome)
             announced = outcome
-        await asyncio.sleep(pause)
-    raise AssertionError("there is always another pause")
+        await retries.pause()
 
 
 def decide(me: Introduction, answers: Mapping[NodeId, Welcome]) -> NodeFile | str:

@@ -17,6 +17,7 @@ Long because here all parts of a node meet, and are started and stopped in order
 """
 
 import asyncio
+import random
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -33,7 +34,7 @@ from penstock.core.errors import (
     UnknownNode,
 )
 from penstock.core.memory_budget import MemoryBudget
-from penstock.core.pauses import growing_pauses
+from penstock.core.retries import POLL, Retrier
 from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, PartitionId, ShardId, Term
 from penstock.core.version import __version__
 from penstock.engine.cluster.administration import Cluster
@@ -89,9 +90,8 @@ LEADS_NOTICE = "leads"
 NOTICE_TICKS = 10
 PLACES_TICKS = 10
 HAND_OVER_SECONDS = 3.0
-FIRST_ELECTION_MS = 3_000
+FIRST_ELECTION_SECONDS = 3.0
 REMOVED_TICKS = 50
-REGISTER_PAUSE_SECONDS_MAX = 0.05
 NOWHERE = "localhost:1"
 """What the catalog holds of a node that has no peer port: an address, as it wants one, at which
 nobody listens. The node says where it is when it is started with a port."""
@@ -116,6 +116,11 @@ class Node:
         self._settings = settings
         self._lock = lock
         self._clock = clock
+        self._retrier = Retrier(
+            now=lambda: clock.monotonic_ms() / 1_000,
+            random=random.SystemRandom(),
+            sleep=asyncio.sleep,
+        )
         self._disk = disk
         self.events = Events(settings.node_id, clock)
         self._announce = announce = self.events.overheard(announce)
@@ -225,12 +230,10 @@ class Node:
 
     async def _stand_first(self, file: NodeFile) -> None:
         """In a new cluster nobody need wait for an election timeout: who should lead stands."""
-        deadline = self._clock.monotonic_ms() + FIRST_ELECTION_MS
-        pauses = growing_pauses(self._settings.tick_ms / 1_000)
+        retries = self._retrier.within(FIRST_ELECTION_SECONDS, POLL)
         while len(self.topics.alive()) < len(file.founders):
-            if self._clock.monotonic_ms() >= deadline:
+            if not await retries.pause():
                 return
-            await asyncio.sleep(next(pauses))
         placement = found(file.shards, file.founders)
         for shard in self._shards:
             running = self._shards.get(shard)
@@ -248,7 +251,7 @@ class Node:
         store_node_file(self._disk, settings.data, new)
         self._links.set_peers(settings.cluster)
         return await find_cluster(
-            new, settings.shards, settings.cluster, self.calls, self._announce
+            new, settings.shards, settings.cluster, self.calls, self._retrier, self._announce
         )
 
     def _assemble(self, file: NodeFile) -> None:
@@ -259,6 +262,7 @@ class Node:
             node=file.node,
             network=self._links.network,
             clock=self._clock,
+            retrier=self._retrier,
             disk=self._disk,
             log=settings.log,
             history_bytes=settings.history_bytes,
@@ -270,7 +274,7 @@ class Node:
                 announce=self._announce,
             ),
         )
-        forwarding = Forwarding(self._shards, self.calls, self._clock, self._leader_of)
+        forwarding = Forwarding(self._shards, self.calls, self._retrier, self._leader_of)
         self.topics = Topics(
             file.node,
             file.cluster_id,
@@ -280,6 +284,7 @@ class Node:
             forwarding=forwarding,
             alive=lambda: self._links.connected() | {file.node},
             clock=self._clock,
+            retrier=self._retrier,
             settings=settings.engine,
             directory=settings.data,
         )
@@ -385,16 +390,17 @@ class Node:
             incarnation=self._file.incarnation,
             rack=self._settings.rack,
         )
-        for pause in growing_pauses(REGISTER_PAUSE_SECONDS_MAX):
+        retries = self._retrier.endless(POLL)
+        while True:
             try:
                 await self.topics.change_catalog(command)
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(pause)
+            except (Unavailable, OutcomeUnknown) as error:
+                await retries.pause(error)
             except LocalError as refusal:
                 if self.topics.catalog.shards:
                     self._fail(refusal)
                     return
-                await asyncio.sleep(pause)  # The catalog is being founded.
+                await retries.pause()  # The catalog is being founded.
             else:
                 return
 

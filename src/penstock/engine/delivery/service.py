@@ -36,6 +36,7 @@ from penstock.core.message import NewMessage
 from penstock.core.message_states import ALL_STATES, current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.receiver import worker_name
+from penstock.core.retries import LEADER, POLL
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
 from penstock.engine.delivery.first_use import FindPlaces, FirstUse
 from penstock.engine.delivery.forwarded_requests import (
@@ -90,7 +91,6 @@ from penstock.machines.queue_headers import message_group_of
 from penstock.machines.queues import EARLIEST, LATEST, QueueChanged, Settled
 
 TRY_SECONDS = 10.0
-PAUSE_SECONDS = 0.05
 ELSEWHERE_SECONDS = 0.2
 """How often a receive that waits asks the nodes that lead other partitions."""
 WAITS_ELSEWHERE_MAX = 256
@@ -248,14 +248,13 @@ class DeliveryService:
     async def _have_key(self) -> None:
         """Nothing is leased for which no receipt could be signed: a cluster that was founded a
         moment ago has no key yet."""
-        deadline_ms = self._clock.monotonic_ms() + int(TRY_SECONDS * 1_000)
+        retries = self._topics.retrier.within(TRY_SECONDS, POLL)
         while True:
             try:
                 self._topics.receipt_key()
             except Unavailable:
-                if self._clock.monotonic_ms() >= deadline_ms:
+                if not await retries.pause():
                     raise
-                await asyncio.sleep(PAUSE_SECONDS)
             else:
                 return
 
@@ -650,7 +649,7 @@ class DeliveryService:
         """Carry out a request here if this node leads the partition, else at its leader; again
         while there is none. A harmless request is also repeated when its outcome is unknown."""
         shard = self._topics.shard_of(topic.partitions[index])
-        deadline_ms = self._clock.monotonic_ms() + int(TRY_SECONDS * 1_000)
+        retries = self._topics.retrier.within(TRY_SECONDS, LEADER)
         while True:
             try:
                 leader = self._topics.leader(shard).node
@@ -662,11 +661,10 @@ class DeliveryService:
                     raise
                 if isinstance(error, UnknownTopic | StorageFull):
                     raise
-                if self._clock.monotonic_ms() >= deadline_ms:
-                    raise
                 if self._topics.catalog.topic_by_id(topic.topic_id) is None:
                     raise UnknownTopicId(f"topic {topic.name} was deleted") from error
-                await asyncio.sleep(PAUSE_SECONDS)
+                if not await retries.pause(error):
+                    raise
 
     async def _ask(self, leader: NodeId, there: There, kind: type[T], seconds: float) -> T:
         if leader == NO_NODE:

@@ -9,7 +9,6 @@ and is given up after a minute: an action must not wait for its own record. A no
 replica reads records there; others ask the leader.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections import deque
@@ -32,8 +31,7 @@ from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import Topic
 
-PAUSE_SECONDS = 1.0
-TRIES_MAX = 60
+WRITE_SECONDS_MAX = 60.0
 READ_BYTES = 4 * MIB
 CONFIGS = {"retention.ms": str(90 * 86_400_000)}
 
@@ -125,8 +123,8 @@ class Audit:
     # Writing.
 
     async def _write(self) -> None:
-        tries = 0
-        while self._waiting and tries < TRIES_MAX:
+        retries = self._topics.retrier.within(WRITE_SECONDS_MAX)
+        while self._waiting:
             lines = list(self._waiting)
             try:
                 topic = await self._topic()
@@ -135,10 +133,10 @@ class Audit:
             except PenstockError as error:
                 # It may be there twice then, which is better than not at all.
                 logger.debug("the record of an order has to wait: %s", error)
-                tries += 1
-                await asyncio.sleep(PAUSE_SECONDS)
+                if not await retries.pause(error):
+                    break
                 continue
-            tries = 0
+            retries = self._topics.retrier.within(WRITE_SECONDS_MAX)
             for line in lines:
                 if self._waiting and self._waiting[0] is line:
                     self._waiting.popleft()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, TopicExists
 from penstock.core.limits import BATCH_BYTES_MAX, KIB
 from penstock.core.moved_message import Death, dead_letter
+from penstock.core.retries import REPAIR, Backoff, Random
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.moves.message_copier import Copy, MessageCopier
@@ -33,8 +34,6 @@ TASKS_MAX = 16
 """How many queues are looked after at once."""
 STUCK_MAX = 10_000
 """How many messages of one queue may be passed over because they cannot be moved."""
-PAUSE_MS = 200
-PAUSE_MS_MAX = 30_000
 DEAD_LETTERS_KEPT_MS = 14 * 24 * 60 * 60 * 1000
 """The least that a dead-letter queue which was made here keeps its messages for."""
 HEADERS_BYTES = 16 * KIB
@@ -46,15 +45,14 @@ Key = tuple[PartitionId, str]
 class _Pause:
     """How often something has failed in a row, and when it is tried again."""
 
-    __slots__ = ("failures", "until_ms")
+    __slots__ = ("backoff", "until_ms")
 
-    def __init__(self) -> None:
-        self.failures = 0
+    def __init__(self, random: Random) -> None:
+        self.backoff = Backoff(REPAIR, random=random)
         self.until_ms = 0
 
     def note(self, now_ms: int) -> None:
-        self.until_ms = now_ms + min(PAUSE_MS << min(self.failures, 20), PAUSE_MS_MAX)
-        self.failures += 1
+        self.until_ms = now_ms + round(self.backoff.next() * 1_000)
 
 
 class _Trouble:
@@ -62,11 +60,11 @@ class _Trouble:
 
     __slots__ = ("pause", "stuck", "stuck_pause")
 
-    def __init__(self) -> None:
-        self.pause = _Pause()
+    def __init__(self, random: Random) -> None:
+        self.pause = _Pause(random)
         self.stuck: set[Offset] = set()
         """They were refused, and are passed over until it is their time."""
-        self.stuck_pause = _Pause()
+        self.stuck_pause = _Pause(random)
 
     def is_over(self, dead: int, now_ms: int) -> bool:
         """There may be something that can be moved now."""
@@ -130,18 +128,18 @@ class DeadLetters:
 
     async def _move_all_dead(self, shard: ShardId, key: Key) -> None:
         partition, group = key
-        trouble = self._troubles.setdefault(key, _Trouble())
+        trouble = self._troubles.setdefault(key, _Trouble(self._topics.retrier.random))
         now_ms = self._topics.clock.monotonic_ms
         if trouble.stuck_pause.until_ms <= now_ms():
             trouble.stuck.clear()
         before = len(trouble.stuck)
         try:
             while await self._move_some_dead(shard, partition, group, trouble):
-                trouble.pause.failures = 0
+                trouble.pause.backoff.reset()
             if not trouble.stuck:
                 del self._troubles[key]
         except PenstockError as error:
-            if trouble.pause.failures == 0:
+            if trouble.pause.backoff.attempts == 0:
                 owner = self._topics.catalog.owner(partition)
                 name = owner[0].name if owner else f"partition {partition}"
                 self._announce(
@@ -227,7 +225,7 @@ class DeadLetters:
         self, topic: Topic, target: Topic, refused: dict[Offset, LocalError], trouble: _Trouble
     ) -> None:
         for offset, error in refused.items():
-            if not trouble.stuck and trouble.stuck_pause.failures == 0:
+            if not trouble.stuck and trouble.stuck_pause.backoff.attempts == 0:
                 self._announce(
                     f"the dead message of {topic.name} at offset {offset} cannot be moved to"
                     f" {target.name}, and stays there: {error}"

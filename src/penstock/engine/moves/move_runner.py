@@ -66,8 +66,6 @@ LEASE_MS = 30_000
 HELD_MS_MAX = 60_000
 """How long messages that somebody else has are waited for: longer than a lease of ours."""
 HELD_PAUSE_MS = 500
-PAUSE_MS = 100
-PAUSE_MS_MAX = 10_000
 FINISH_SECONDS = 3.0
 NO_COPIES: Mapping[Offset, CopyPlace] = MappingProxyType({})
 T = TypeVar("T")
@@ -102,7 +100,7 @@ class MoveRunner:
         self._held: list[set[Offset]] = [set() for _ in move.ends]
         self._page_messages = min(PAGE_MESSAGES, move.rate)
         self._silent_pages = 0
-        self._failures = 0
+        self._retries = topics.retrier.endless()
 
     async def run(self) -> str:
         """Returns when there is nothing left to do, or the move is to stop: why it failed, or
@@ -141,26 +139,19 @@ class MoveRunner:
         while position < end and not self._is_to_stop():
             try:
                 position = await self._move_page(index, position, end, only)
-                self._failures = 0
+                self._retries.reset()
             except (Unavailable, OutcomeUnknown, QueueFull) as error:
                 if not self._running.replica.leads:
                     raise
                 self._page_messages = max(1, self._page_messages // 2)
-                await self._pause(error)
+                await self._retries.pause(error)
             except (UnknownPartition, UnknownWork) as error:
                 if self._topics.catalog.topic_by_id(self._source.topic_id) is None:
                     return "the queue was deleted"
                 if self._destination_is_gone():
                     return "the queue that messages should go to was deleted"
-                await self._pause(error)
+                await self._retries.pause(error)
         return ""
-
-    async def _pause(self, error: PenstockError) -> None:
-        pause_ms = min(PAUSE_MS << min(self._failures, 20), PAUSE_MS_MAX)
-        if isinstance(error, Unavailable):
-            pause_ms = max(pause_ms, min(error.retry_after_ms, PAUSE_MS_MAX))
-        self._failures += 1
-        await asyncio.sleep(pause_ms / 1_000)
 
     async def _move_page(
         self, index: int, position: Offset, end: Offset, only: set[Offset] | None

@@ -28,6 +28,7 @@ from penstock.core.message_states import LIVING_STATES
 from penstock.core.move_filter import EVERYTHING, MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.retries import LEADER
 from penstock.core.types import NO_TOPIC_ID, Offset, PartitionId, ShardId, TopicId
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
 from penstock.engine.delivery.service import DeliveryService
@@ -49,7 +50,6 @@ from penstock.machines.move_commands import (
 )
 from penstock.machines.moves import Move, MoveReply
 
-PAUSE_SECONDS = 0.05
 START_TRIES = 3
 PAGE_MESSAGES = 20
 DEAD = frozenset({"dead"})
@@ -148,15 +148,14 @@ class Moves:
     async def list(self, source: Topic) -> MoveList:
         """The moves out of a queue, those started last first."""
         shard = self._home(source)
-        deadline_ms = self._topics.clock.monotonic_ms() + int(LOOK_CALL_SECONDS * 1_000)
+        retries = self._topics.retrier.within(LOOK_CALL_SECONDS, LEADER)
         while True:
             try:
                 asked = ListMoves(shard, source.topic_id)
                 return await self._calls.ask_leader(shard, MOVES, asked)
-            except (Unavailable, OutcomeUnknown):  # To ask twice does no harm.
-                if self._topics.clock.monotonic_ms() >= deadline_ms:
+            except (Unavailable, OutcomeUnknown) as error:  # To ask twice does no harm.
+                if not await retries.pause(error):
                     raise
-                await asyncio.sleep(PAUSE_SECONDS)
 
     async def redrive_in_place(
         self,

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.core.clock import Clock
 from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     InvalidRequest,
@@ -28,6 +27,7 @@ from penstock.core.errors import (
     Unavailable,
 )
 from penstock.core.limits import CHANGE_CALL_SECONDS
+from penstock.core.retries import LEADER, Retrier
 from penstock.core.types import PartitionId, ShardId
 from penstock.engine.peers.calls import UNREADABLE, RemoteCall, RemoteCalls
 from penstock.engine.peers.leaders import Leader
@@ -35,8 +35,6 @@ from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.machines.commands import CreatePartition
 from penstock.machines.machine import Refused, Reply, Request, refusal_error
-
-PAUSE_SECONDS = 0.05
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -67,26 +65,25 @@ class Forwarding:
         self,
         shards: LocalShards,
         calls: RemoteCalls,
-        clock: Clock,
+        retrier: Retrier,
         leader_of: Callable[[ShardId], Leader],
     ) -> None:
         self._shards = shards
         self._calls = calls
-        self._clock = clock
+        self._retrier = retrier
         self._leader_of = leader_of
 
     async def change(
         self, shard: ShardId, request: Request, *, seconds: float = CHANGE_CALL_SECONDS
     ) -> Reply:
         """Carry out a change wherever its shard is led; a refusal of the machine is raised."""
-        deadline = self._clock.monotonic_ms() + int(seconds * 1_000)
+        retries = self._retrier.within(seconds, LEADER)
         while True:
             try:
                 reply = await self._change_once(shard, request, seconds)
-            except Unavailable:
-                if self._clock.monotonic_ms() >= deadline:
+            except Unavailable as error:
+                if not await retries.pause(error):
                     raise
-                await asyncio.sleep(PAUSE_SECONDS)
                 continue
             if isinstance(reply, Refused):
                 raise refusal_error(reply)
@@ -108,7 +105,7 @@ class Forwarding:
     ) -> None:
         """Make partitions of several shards, as far as it can be done within some seconds."""
         left = dict(by_shard)
-        deadline = self._clock.monotonic_ms() + int(seconds * 1_000)
+        retries = self._retrier.within(seconds, LEADER)
         while left:
             asked = list(left.items())
             outcomes = await asyncio.gather(
@@ -120,10 +117,8 @@ class Forwarding:
                     del left[shard]
                 elif not isinstance(outcome, PenstockError):
                     raise outcome
-            if self._clock.monotonic_ms() >= deadline:
+            if left and not await retries.pause():
                 return
-            if left:
-                await asyncio.sleep(PAUSE_SECONDS)
 
     # On the leader.
 

@@ -17,6 +17,7 @@ from penstock.core.clock import Clock
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
 from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX
+from penstock.core.retries import REPAIR, Retrier
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.replica.network import Network, PeerMessage
 from penstock.engine.replica.shard import Shard, ShardSettings
@@ -24,8 +25,6 @@ from penstock.machines.machine import Effect
 from penstock.storage import Disk, Identity, LogSettings
 
 PREFIX = "shard-"
-REOPEN_SECONDS_MIN = 0.2
-REOPEN_SECONDS_MAX = 30.0
 
 
 class ShardHooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +48,7 @@ class LocalShards:
         node: NodeId,
         network: Callable[[ShardId], Network],
         clock: Clock,
+        retrier: Retrier,
         disk: Disk,
         log: LogSettings,
         hooks: ShardHooks,
@@ -59,6 +59,7 @@ class LocalShards:
         self._node = node
         self._network = network
         self._clock = clock
+        self._retrier = retrier
         self._disk = disk
         self._log = log
         self._hooks = hooks
@@ -161,19 +162,18 @@ class LocalShards:
         return running
 
     async def _supervise(self, shard: ShardId, members: Membership) -> None:
-        loop = asyncio.get_running_loop()
-        delay = REOPEN_SECONDS_MIN
+        retries = self._retrier.endless(REPAIR)
         while True:
-            began = loop.time()
+            began = self._retrier.now()
             await asyncio.shield(self._shards[shard].halted)
             halted = self._shards.pop(shard)
             halted.abandon()
             halted.replica.log.close()
             # What halts again at once, as on a disk that stays full, is opened less and less often.
-            lasted = loop.time() - began > REOPEN_SECONDS_MAX
-            delay = REOPEN_SECONDS_MIN if lasted else min(2 * delay, REOPEN_SECONDS_MAX)
+            if self._retrier.now() - began > REPAIR.longest:
+                retries.reset()
             while shard not in self._shards:
-                await asyncio.sleep(delay)
+                await retries.pause()
                 try:
                     self._shards[shard] = await self._start(shard, members)
                 except PenstockError as error:
@@ -181,7 +181,6 @@ class LocalShards:
                     if members.voters == (self._node,):
                         self._hooks.on_failed(error)
                         return
-                    delay = min(2 * delay, REOPEN_SECONDS_MAX)
 
 
 def _remove_files(disk: Disk, directory: str) -> None:

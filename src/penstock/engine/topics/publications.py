@@ -55,8 +55,6 @@ from penstock.machines.publications import (
 )
 
 PARTS_AT_ONCE = 16
-PAUSE_SECONDS = 0.05
-PAUSE_SECONDS_MAX = 2.0
 FORGET_TICKS = 6_000
 
 Lost = list[LocalError]
@@ -279,7 +277,7 @@ class Publications:
 
     async def _carry_out(self, running: Shard, name: str) -> Lost:
         """Bring every partition its part, and write down who has it."""
-        pause = PAUSE_SECONDS
+        retries = self._topics.retrier.endless()
         lost: list[LocalError] = []
         known = running.machine.publications.get(name)
         while known is not None and (publication := known.under_way) is not None:
@@ -299,8 +297,7 @@ class Publications:
                 command = SettleParts(application=name, batch=publication.batch, partitions=arrived)
                 await _change(running, command)
             if len(arrived) < len(publication.parts):
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+                await retries.pause()
             known = running.machine.publications.get(name)
         for error in lost:
             self._announce(f"a part of a publication of {name} is lost: {error}")

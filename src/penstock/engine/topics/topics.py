@@ -36,6 +36,7 @@ from penstock.core.errors import (
 )
 from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.records import stamp_append_time
+from penstock.core.retries import POLL, Retrier
 from penstock.core.topic_configs import Durability
 from penstock.core.types import (
     CATALOG_SHARD,
@@ -86,7 +87,6 @@ CUT_OFF_TICKS = 5
 READ_ONLY_TICKS = 30
 """A shard without a leader for this long is served read-only: three seconds."""
 CATALOG_WAIT_SECONDS = 5.0
-PAUSE_SECONDS = 0.01
 
 
 class Acks(IntEnum):
@@ -135,12 +135,14 @@ class Topics:
         forwarding: Forwarding,
         alive: Callable[[], frozenset[NodeId]],
         clock: Clock,
+        retrier: Retrier,
         settings: EngineSettings,
         directory: str,
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.clock = clock
+        self.retrier = retrier
         self.settings = settings
         self.directory = directory
         self.alive = alive
@@ -321,11 +323,10 @@ class Topics:
 
     async def wait_seen(self, is_there: Callable[[], bool]) -> None:
         """Wait, though not for ever, until this node's copy of the catalog shows a change."""
-        deadline = self.clock.monotonic_ms() + int(CATALOG_WAIT_SECONDS * 1_000)
-        while self.clock.monotonic_ms() < deadline:
-            if is_there():
+        retries = self.retrier.within(CATALOG_WAIT_SECONDS, POLL)
+        while not is_there():
+            if not await retries.pause():
                 return
-            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ensure_partitions(self, topic: Topic) -> None:
         """Make the partitions in their shards now; their leaders would do it a moment later."""

@@ -31,6 +31,7 @@ from penstock.core.errors import (
     Unavailable,
     UnknownMember,
 )
+from penstock.core.retries import Retrier
 from penstock.wire.group_requests import (
     BeatGroup,
     GroupJoined,
@@ -152,7 +153,9 @@ def play(
         settings = MembershipSettings(
             heartbeat_interval=0.001, session_timeout=session, instance_id=instance
         )
-        membership = Membership(link, owner, settings, random=Random(1))
+        now = asyncio.get_running_loop().time
+        retrier = Retrier(now=now, random=Random(1), sleep=asyncio.sleep)
+        membership = Membership(link, owner, settings, retrier)
         async with asyncio.timeout(PATIENCE_SECONDS):
             membership.start()
             await until(lambda: bool(owner.told))
