@@ -136,15 +136,15 @@ def test_only_so_many_are_out_at_once(ask: Asker) -> None:
 
 
 def test_a_fetch_waits_for_messages(ask: Asker, run: Run, connect: Connect) -> None:
-    one = member(ask, "patient", "patient")
-    here = place(ask, "patient")
+    one = member(ask, "waited-for", "waited-for")
+    here = place(ask, "waited-for")
     one.fetch(here)
 
     async def story() -> None:
         async with connect() as waiting, connect() as producing:
-            fields = share_fetch("patient", "waiting", 0, [here], wait_ms=FETCH_MS)
+            fields = share_fetch("waited-for", "waiting", 0, [here], wait_ms=FETCH_MS)
             waiting.send(FETCH, 1, fields)
-            await producing.call(0, 9, produced("patient", 2))
+            await producing.call(0, 9, produced("waited-for", 2))
             assert acquired(rows_of(await waiting.receive())[here]) == [(0, 1, 1)]
 
     run(story())

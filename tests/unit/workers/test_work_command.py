@@ -22,6 +22,8 @@ async def charge(number: int) -> None: ...
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    # Flags change the application, which lives as long as the module does.
+    monkeypatch.delitem(sys.modules, "typed_shop", raising=False)
     monkeypatch.setenv("PENSTOCK_CONTEXTS", str(tmp_path / "contexts.toml"))
     (tmp_path / "typed_shop.py").write_text(APPLICATION)
     return tmp_path
