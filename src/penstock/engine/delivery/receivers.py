@@ -56,11 +56,12 @@ class Receivers:
         last_ms = self._last_ms.get(key)
         return -1 if last_ms is None else max(0, self._clock.monotonic_ms() - last_ms)
 
-    def forget_others(self, keys: set[Key]) -> None:
-        """Only these are left."""
+    def forget_others(self, keys: set[Key], *, before_ms: int) -> None:
+        """Only these were left at a time; a group with a request since then may be new."""
         for key in self._last_ms.keys() - keys:
-            del self._last_ms[key]
-            self._seen.pop(key, None)
+            if self._last_ms[key] < before_ms:
+                del self._last_ms[key]
+                self._seen.pop(key, None)
 
     def _prune(self, seen: dict[str, int], now_ms: int) -> None:
         for receiver in [one for one, at_ms in seen.items() if now_ms - at_ms > PRESENT_MS]:

@@ -110,6 +110,7 @@ class Sampler:
     async def _make(self) -> NodeSample:
         self._slices.begin()
         self._oldest.begin()
+        began_ms = self._topics.clock.monotonic_ms()
         letters = self._letters()
         queues: dict[_QueueKey, _Sum] = {}
         topics: dict[TopicId, TopicSample] = {}
@@ -122,7 +123,7 @@ class Sampler:
                 except UnknownPartition:
                     continue  # Deleted since.
         self._oldest.end()
-        self._delivery.receivers.forget_others(set(queues))
+        self._delivery.receivers.forget_others(set(queues), before_ms=began_ms)
         groups = await self._groups()
         sample = NodeSample(
             self._topics.node_id,

@@ -166,7 +166,7 @@ class Topics:
         """This node's copy, perhaps a moment behind the leader's."""
         running = self._shards.get(CATALOG_SHARD)
         if running is None:
-            raise NotLeader("the catalog of this node is being opened")
+            raise NotLeader("the catalog of this node is not open: the node starts or stops")
         return running.machine.catalog
 
     def shard_of(self, partition: PartitionId) -> ShardId:

@@ -50,9 +50,13 @@ def test_there_are_only_so_many() -> None:
 
 
 def test_what_is_led_elsewhere_is_forgotten() -> None:
-    askers = Receivers(ManualClock())
+    clock = ManualClock()
+    askers = Receivers(clock)
     askers.note(JOBS, "queue", "a")
     askers.note(JOBS, "other", "a")
-    askers.forget_others({KEY})
-    assert askers.silent_ms(KEY) == 0
+    clock.advance(1)
+    askers.note(JOBS, "new", "a")
+    askers.forget_others({KEY}, before_ms=clock.monotonic_ms())
+    assert askers.silent_ms(KEY) == 1
     assert askers.silent_ms((JOBS, "other")) == -1
+    assert askers.present((JOBS, "new")) == ("a",), "opened while the others were counted"

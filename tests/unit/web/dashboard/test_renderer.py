@@ -153,7 +153,7 @@ class Reopening(FakeEngine):
 
     @property
     def catalog(self) -> FakeCatalog:
-        raise NotLeader("the catalog of this node is being opened")
+        raise NotLeader("the catalog of this node is not open: the node starts or stops")
 
     @catalog.setter
     def catalog(self, _value: FakeCatalog) -> None: ...

@@ -80,12 +80,12 @@ def test_a_broker_that_is_not_there_yet() -> None:
 def test_a_catalog_that_is_being_opened() -> None:
     class Reopening(LedTopics):
         def leader(self, shard: ShardId) -> FakeLeader:
-            raise NotLeader("the catalog of this node is being opened")
+            raise NotLeader("the catalog of this node is not open: the node starts or stops")
 
     engine = FakeEngine()
     engine.topics = Reopening()
     beat = Pulse(FakeBroker(node=FakeNode(engine=engine))).beat()
-    assert beat.problems == ["the catalog of this node is being opened"]
+    assert beat.problems == ["the catalog of this node is not open: the node starts or stops"]
 
 
 def test_where_the_same_page_is() -> None:
