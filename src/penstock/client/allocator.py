@@ -4,7 +4,7 @@ A batch takes a megabyte or two for a moment. The C library gives freed memory o
 the system, and to get it again costs a page fault for every four kilobytes: on a virtual machine a
 third of the time it takes to send a batch. glibc adapts by itself: once it has seen a large block
 come and go, it keeps up to twice as much (mallopt(3), M_MMAP_THRESHOLD). So it is shown one, which
-nobody touches and which therefore costs nothing. Elsewhere this does nothing, and does no harm.
+is never touched and therefore costs nothing. Elsewhere this does nothing, and does no harm.
 """
 
 from functools import cache

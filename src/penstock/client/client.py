@@ -116,7 +116,9 @@ class Client(GroupAdmin):
             except TimeoutError:
                 await core.close()
                 seconds = self.settings.timeout
-                raise DeadlinePassed(f"nobody answers at {self.url} within {seconds:g} s") from None
+                raise DeadlinePassed(
+                    f"no node answers at {self.url} within {seconds:g} s"
+                ) from None
             except BaseException:
                 await core.close()
                 raise
@@ -124,7 +126,7 @@ class Client(GroupAdmin):
         return self
 
     async def _meet(self, core: ClientCore) -> None:
-        """Find out who is there. If nobody can be reached at all, that is told at once."""
+        """Fetch the addresses of the cluster. Raises at once if no node can be reached at all."""
         retries = core.router.retrier.endless()
         while True:
             try:
@@ -314,7 +316,7 @@ class Client(GroupAdmin):
         partitions: Iterable[int] | None = None,
         codec: object = None,
     ) -> AsyncIterator[Record[Any]]:
-        """Replay a topic from `start` to its end as it is now. Nobody's position moves."""
+        """Replay a topic from `start` to its current end. No committed position moves."""
         chosen = codec_for(codec)  # type: ignore[call-overload]
         return read_records(
             self._core.router, topic, codec=chosen, start=start, end=end, partitions=partitions

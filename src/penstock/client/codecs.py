@@ -51,7 +51,7 @@ _UNREADABLE = (ValueError, RecursionError)
 
 @runtime_checkable
 class Codec(Protocol[T]):
-    """Both directions. Whoever writes one raises `InvalidBody` for what it cannot do."""
+    """Both directions. An implementation raises `InvalidBody` for what it cannot do."""
 
     def encode(self, value: T) -> Encoded:
         """The bytes of a body, or None for no body, and headers to send along."""

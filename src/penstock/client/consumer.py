@@ -7,8 +7,8 @@
 
 While the program works on a message, the next ones are being fetched, so it need not wait for the
 network; how many may wait here is bounded in number and size. Leases of messages that wait or are
-being worked on are extended until they are settled. On leaving, what nobody has looked at goes back
-to the queue, uncounted, at once.
+being worked on are extended until they are settled. On leaving, messages that were not handed out
+go back to the queue, uncounted, at once.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class Consumer(Generic[T]):
         return messages
 
     async def _acked(self, messages: list[Message[T]]) -> list[Message[T]]:
-        """Those whose ack counted: the others may be somebody else's by now."""
+        """Those whose ack counted: another receiver may have the others by now."""
         if await self._settler.ack(messages) == len(messages):
             return messages
         return [message for message in messages if message.settled]
@@ -168,7 +168,7 @@ class Consumer(Generic[T]):
                     continue
                 await self._put(await self._receiver.receive(room, WAIT_SECONDS, self._lease))
         except PenstockError as error:
-            self._problem = error  # For whoever asks next; then it is tried again.
+            self._problem = error  # For the next call; then it is tried again.
         finally:
             self._task = None
             self._news.set()

@@ -1,8 +1,8 @@
-"""What a dead letter says about its death: where, when and why, told by its headers.
+"""The death of a dead letter: where, when and why, read from its headers.
 
-Whoever moves a message to a dead-letter queue writes these headers (see `core.moved_message`).
-Anybody else can write them too, so what cannot be read is left out: a letter is never refused for
-what it says about itself.
+The broker writes these headers when it moves a message to a dead-letter queue (see
+`core.moved_message`). Any producer can write them too, so what cannot be read is left out: a letter
+is never refused for what it says about itself.
 """
 
 from dataclasses import dataclass

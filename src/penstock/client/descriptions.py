@@ -1,4 +1,4 @@
-"""What a client is told about queues, topics and the cluster."""
+"""Descriptions of queues, topics and the cluster."""
 
 import warnings
 from collections.abc import Mapping

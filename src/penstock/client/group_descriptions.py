@@ -1,4 +1,4 @@
-"""What a client is told about consumer groups."""
+"""Descriptions of consumer groups."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class GroupPartition:
     committed: int
     """The next offset to read."""
     end: int | None
-    """Where the log ends; None if nobody could tell."""
+    """Where the log ends; None if unknown."""
 
     @property
     def lag(self) -> int | None:

@@ -5,8 +5,8 @@
     reject()     it can never be done: it goes to the dead letters
     extend()     not done yet: the lease lasts longer
 
-Each returns whether it counted. False means that the lease was over and somebody else has had the
-message since, or that it is gone: what was done with it may be done a second time by somebody else.
+Each returns whether it counted. False means that the lease was over and another receiver has had
+the message since, or that it is gone: the work may be done a second time.
 
 Messages are made by the hundred thousand, so everything that is not always needed (id, headers, the
 decoded body) is made when it is asked for.
@@ -81,7 +81,7 @@ class Lease:
         self.settling = settling
         self.clock = clock
         self.held: set[int] | None = None
-        """Offsets whose lease is kept going, if somebody does so."""
+        """Offsets whose leases are extended, if a lease keeper runs."""
 
 
 class Grant(NamedTuple):
@@ -158,7 +158,8 @@ class Message(Generic[T]):
 
     @property
     def id(self) -> str:
-        """The same for everybody, at every delivery, and after a move to another queue and back."""
+        """The same for every receiver, at every delivery, and after a move to another queue and
+        back."""
         moved = self._delivery_headers(delivery_headers.MESSAGE_ID)
         if moved is not None:
             return moved.decode(errors="replace")

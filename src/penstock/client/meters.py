@@ -5,8 +5,8 @@
     messaging.client.consumed.messages    counter              by destination and group
     messaging.process.duration            histogram, seconds   of the work on a message
 
-They go to whichever meter provider the program has set up, before or after; to nobody, if none.
-Attributes are few, as a metric's must be: no ids, no partitions.
+They go to whichever meter provider the program has set up, before or after; to none, if there is
+none. Attributes are few, as a metric's must be: no ids, no partitions.
 """
 
 from typing import Final

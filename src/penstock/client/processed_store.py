@@ -1,7 +1,7 @@
 """What stores of processed ids share: transactions, connections, threads, forgetting.
 
 `client.processed` has the theory and the public classes. Two rules hold here. A connection on which
-anything failed is closed, never used again. And whoever has begun a transaction ends it, even if
+anything failed is closed, never used again. And a transaction that was begun is ended, even if
 the coroutine that asked for it was cancelled meanwhile: an open transaction holds a lock.
 """
 
@@ -140,7 +140,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
             try:
                 transaction = await asyncio.wrap_future(begun)
             except asyncio.CancelledError:
-                begun.add_done_callback(self._abandon)  # Nobody else would ever end it.
+                begun.add_done_callback(self._abandon)  # Nothing else would ever end it.
                 raise
             keep = False
             try:
@@ -265,7 +265,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         return pool
 
     def _forget_some(self, connection: ConnectionT) -> None:
-        """Now and then, in a transaction of its own: a failure must not undo anybody's work."""
+        """Now and then, in a transaction of its own: a failure must not undo other work."""
         with self._lock:
             self._new_ids += 1
             due = self._new_ids % FORGET_EVERY == 0

@@ -6,7 +6,7 @@
         …
         await message.ack()
 
-It is a light handle: making one asks nobody anything, and two of the same name share everything. A
+It is a light handle: making one sends no request, and two of the same name share everything. A
 queue that does not exist is made when it is first used, if settings and broker allow it.
 """
 
@@ -162,7 +162,7 @@ class Queue(Generic[T]):
     ) -> list[Message[T]]:
         """Lease up to so many messages. If there are none, wait so long for the first; then [].
 
-        They are this caller's for the time of the lease: the queue's own (30 seconds, if nobody has
+        They are this caller's for the time of the lease: the queue's own (30 seconds, unless it was
         set it), or `lease`. What is not acked by then comes back."""
         seconds = to_milliseconds(wait, "wait") / 1_000
         return await self._receiver.receive(max_messages, seconds, lease)
@@ -213,14 +213,14 @@ class Queue(Generic[T]):
         return await self._core.settler.extend(_listed(messages), lease)
 
     async def give_back(self, messages: Messages[T]) -> int:
-        """Nobody has done anything with them: they go back as if they had never been delivered."""
+        """Return messages that were not worked on, as if they had never been delivered."""
         return await self._core.settler.give_back(_listed(messages))
 
     # Reading by offset.
 
     async def begin(self, start: Beginning = "earliest") -> None:
         """Let this work group begin, at the first message there is or behind the last one; a group
-        that has begun stays where it is. Who receives needs not ask: a group that somebody receives
+        that has begun stays where it is. A receiver need not call it: a group that is received
         for begins at the first message.
 
         On a topic that is no queue, dead messages of a group that begins like this are kept aside,
@@ -243,8 +243,8 @@ class Queue(Generic[T]):
         batch: int = -1,
     ) -> int:
         """Who reads this queue's log by offset has dealt with the messages from `first` up to, not
-        including, `end`: they are done for this work group, whoever has leased them, after those in
-        `dead`, offsets with a reason, have died. Returns how many that concerned.
+        including, `end`: they are done for this work group, whichever receiver has leased them,
+        after those in `dead`, offsets with a reason, have died. Returns how many that concerned.
 
         What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
         which counts its batches upwards, is heard once for each `batch` even if dead messages of it

@@ -1,4 +1,4 @@
-"""One message of a log, as a reader gets it. Nobody else is kept from reading it.
+"""One message of a log, as a reader gets it. Reading excludes no other reader.
 
 Its parts are made when they are asked for: a reader of a hundred thousand messages a second rarely
 wants the headers of each.
@@ -54,7 +54,7 @@ class Record(Generic[T]):
 
     @property
     def id(self) -> str:
-        """The same for everybody who reads it, and for ever."""
+        """The same for every reader, and for ever."""
         moved = self._message.header(MESSAGE_ID)
         if moved is not None:
             return moved.decode(errors="replace")

@@ -34,7 +34,7 @@ class SentRun(NamedTuple):
 
 
 class SentMany(Sequence[Sent]):
-    """One `Sent` for each message of `send_many`, in order, made when it is looked at: whoever
+    """One `Sent` for each message of `send_many`, in order, made when it is read: a caller that
     sends a million messages at a time rarely wants a million objects."""
 
     __slots__ = ("_places", "_queue", "_runs", "_topic_id", "_total")

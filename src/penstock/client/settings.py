@@ -37,7 +37,7 @@ class ClientSettings:
     """All of it. `replace` makes a changed copy."""
 
     timeout: float = 30.0
-    """How long a call may take, retries included, unless it is told otherwise."""
+    """How long a call may take, retries included, by default."""
     attempt_timeout: float = 5.0
     """How long one attempt may take; then another node may be asked."""
     batching: Batching = field(default_factory=Batching)
@@ -47,7 +47,7 @@ class ClientSettings:
     receive_bytes_max: int = 4 * MIB
     """About how much one request for messages brings; a larger single batch still comes."""
     prefetch_bytes_max: int = 16 * MIB
-    """What a consumer may hold of messages that nobody has asked for yet."""
+    """The bytes of prefetched messages that a consumer may hold."""
     client_id: str = field(default_factory=own_name)
     """What this program is called, for people: the broker remembers who had a message."""
     auto_create: bool = True

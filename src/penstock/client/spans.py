@@ -8,7 +8,7 @@
 A message carries the context it was made in as headers, `traceparent` and `tracestate` of W3C (and
 whatever else the program's propagators write), so it is the same for clients of every protocol: in
 Kafka they are record headers, in SQS message attributes. A message that has a `traceparent` already
-keeps it. One that was sent through SQS by somebody who traces with X-Ray has Amazon's own header,
+keeps it. One that was sent through SQS by a program that traces with X-Ray has Amazon's own header,
 `AWSTraceHeader`; it counts if there is no other.
 
 Messages sent in one call share one context: that of the call. A receive is no child of what it

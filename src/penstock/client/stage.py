@@ -1,4 +1,4 @@
-"""A stage: messages are brought to the broker, and nobody sees them until they are published.
+"""A stage: messages are stored at the broker, invisible until they are published.
 
     stage = client.open_stage()
     await stage.send_many("orders", bodies)
@@ -124,7 +124,7 @@ class Stage:
                 deadline=router.deadline(None),
                 create=NOTHING,
             )
-        except Exception as error:  # noqa: BLE001 - told to whoever closes the stage.
+        except Exception as error:  # noqa: BLE001 - raised when the stage is closed.
             self._failure = self._failure or error
         finally:
             self._room.leave(size)

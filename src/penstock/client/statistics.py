@@ -38,7 +38,7 @@ class ClientStatistics:
     rejected: int
     extended: int
     leases_lost: int
-    """Verdicts that came too late: somebody else had the message by then."""
+    """Verdicts that came too late: another receiver had the message by then."""
     retries: int
     """Attempts that had to be repeated."""
     waiting_bytes: int

@@ -4,8 +4,8 @@
         async for record in subscription:
             ...
 
-With a group, its members share the partitions, and how far each has got is committed: whoever comes
-next goes on from there. Without one, all partitions are read here, from where `start` says.
+With a group, its members share the partitions, and each one's progress is committed: a member that
+comes next goes on from there. Without one, all partitions are read here, from where `start` says.
 
 A record counts as done when the next one is asked for; only what is done is committed by itself, so
 a program that dies in the middle of one gets it again. Who leaves the loop with `break` says so by
@@ -43,7 +43,7 @@ from penstock.wire.read_requests import EARLIEST, LATEST
 T = TypeVar("T")
 
 RECORDS_MAX: Final = 500
-"""How many records `fetch` returns if it is not told otherwise."""
+"""How many records `fetch` returns by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

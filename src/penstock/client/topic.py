@@ -1,4 +1,4 @@
-"""A topic, as producers and log readers see it: everything stays, everybody reads it all.
+"""A topic, as producers and log readers see it: everything stays, every reader reads all of it.
 
     topic = client.topic("events")
     await topic.send("user 7 logged in", key="7")
@@ -98,7 +98,7 @@ class Topic(Generic[T]):
         end: Start | None = None,
         partitions: Iterable[int] | None = None,
     ) -> AsyncIterator[Record[T]]:
-        """All messages from `start` on, up to the end as it is now; nobody's position moves."""
+        """All messages from `start` on, up to the current end; no committed position moves."""
         return read_records(
             self._core.router,
             self.name,

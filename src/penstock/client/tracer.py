@@ -1,4 +1,4 @@
-"""Whether anybody wants spans of what a client does; if not, they cost next to nothing.
+"""The spans and metrics of a client, if the program has set up a provider; otherwise they are free.
 
 Spans are OpenTelemetry's, by its conventions for messaging (see `spans`). Penstock depends on the
 API alone; the SDK, and where spans go, is the program's business. A program that has not loaded
@@ -34,7 +34,7 @@ class Tracing:
         self._spans: Spans | None = None
 
     def on(self) -> "Spans | None":
-        """Who makes spans, and counts; None if nobody wants either."""
+        """The tracer and the meters; None if the program has no provider of either."""
         api = sys.modules.get(_TRACES)
         if api is None:
             return None

@@ -36,7 +36,7 @@ class Api(msgspec.Struct, frozen=True):
 
     @property
     def advertised(self) -> Span:
-        """The versions that clients are told."""
+        """The advertised versions."""
         return (
             self.served if self.advertised_from is None else (self.advertised_from, self.served[1])
         )

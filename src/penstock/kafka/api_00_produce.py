@@ -5,8 +5,9 @@ Behaviour   One batch per partition, appended without being decoded. Batches of 
             appended in the order in which they came, whatever is still under way. Acks -1 is on
             disk on a majority, 1 on the leader's disk, 0 has no answer: an error closes the
             connection. Errors that pass by themselves have codes that every client repeats; a gap
-            before a batch is at first taken for one of them (see `sequence_gaps`).
-            Topics by id from version 13; a wrong leader is told the right one from version 10.
+            before a batch is at first taken for one of them (see `sequence_gaps`). Topics by id
+            from version 13; a request to the wrong broker is answered with the leader from version
+            10.
 KIPs        98 (idempotence), 467 (error messages; record errors are always empty), 482, 516, 951.
 Not served  Transactions: a transactional id is refused with INVALID_TXN_STATE. The client's timeout
             is not used: an append ends when it is durable or when leadership is lost.
@@ -131,7 +132,7 @@ class _Produce:
         except PenstockError as error:
             return self._refusal(index, error, topic)
         except BaseException as error:  # noqa: BLE001
-            # Cancelled, or a bug of ours: nobody knows what became of the batch.
+            # Cancelled, or a bug of ours: the outcome of the batch is unknown.
             self.context.fail(error)
             return ProduceRow(index, REQUEST_TIMED_OUT)
         return ProduceRow(index, 0, base_offset, log_append_ms, log_start)

@@ -7,7 +7,8 @@ Behaviour   Whole batches as they are stored, the first of which may begin befor
             `max_wait`, and goes out at once when a partition has an error. All that can be read is
             committed and stable: the last stable offset is the high watermark, whatever the
             isolation level. Topics by id from version 13; an epoch that is not the leader's is
-            fenced; a wrong leader is told the right one (version 12 on, its address from 16).
+            fenced; a request to the wrong broker is answered with the leader (from version 12, its
+            address from 16).
 KIPs        74, 227, 320, 392 (no preferred replica is ever named), 482, 516, 903, 951.
 Not served  Fetch sessions: every answer has session 0, which makes clients send full requests.
             Reading from followers. Replicas do not fetch: they speak another protocol.

@@ -64,7 +64,7 @@ def _offset(topic: Topic, part: Message) -> OffsetToCommit:
 async def _commit(
     request: Message, offsets: list[OffsetToCommit], context: Context
 ) -> dict[OffsetKey, PenstockError | None]:
-    """What came of each partition; an error of the whole request is everybody's."""
+    """What came of each partition; an error of the whole request applies to each."""
     try:
         return await context.engine.groups.coordinator(request.group_id).commit_offsets(
             CommitOffsets(

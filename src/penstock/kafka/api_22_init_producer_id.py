@@ -1,7 +1,7 @@
 """InitProducerId, key 22: an id for an idempotent producer.
 
 Versions    0–6.
-Behaviour   A fresh id with epoch 0, for whoever asks; a producer that wants a new epoch (version 3
+Behaviour   A fresh id with epoch 0, for every caller; a producer that wants a new epoch (version 3
             on) gets a new id as well, as in Kafka.
 KIPs        98, 360, 482, 588.
 Not served  Transactions: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -14,7 +14,7 @@ from penstock.kafka.error_codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def handle(request: Message, context: Context) -> Answer:
-    """A producer id that nobody had before."""
+    """A producer id that was never used."""
     if request.transactional_id is not None:
         context.port_state.warn(
             f"client {context.client_id} wants the transactional id {request.transactional_id};"

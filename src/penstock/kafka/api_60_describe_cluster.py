@@ -3,7 +3,7 @@
 Versions    0–2.
 Behaviour   Brokers are the nodes that are up; from version 2 on those that are down can be asked
             for too, and are called fenced. Every broker answers about itself and the others;
-            whoever asks for controllers (endpoint type 2) is told that these are brokers.
+            a request for controllers (endpoint type 2) is refused: these are brokers.
 KIPs        700, 919 (endpoint types), 1073 (fenced brokers).
 Not served  Access rights: everything is allowed, and said to be when asked.
 """

@@ -2,7 +2,7 @@
 
 Versions    1.
 Behaviour   Asked of the group's coordinator; others answer NOT_COORDINATOR. Members choose their
-            own ids. A member that joins with epoch 0 is told its partitions, later ones when they
+            own ids. A member that joins with epoch 0 gets its partitions, later ones when they
             change; -1 leaves. After a change of coordinator members are not known any more
             (UNKNOWN_MEMBER_ID) and join again. Topics that are not there are not made, and are
             assigned once they are. How often to come, and how long silence may last, is the group's

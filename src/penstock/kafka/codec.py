@@ -10,7 +10,7 @@ what the version does not have is left out, what is not given takes its default.
     uuid                                 bytes, 16    bool     bool       null    None
 
 Every length is checked against what is left of the message before it is believed: nothing is
-reserved because somebody claims it. This is why requests are not read by the kio package, which is
+reserved because a client claims it. This is why requests are not read by the kio package, which is
 faster, but gives the process up when a message claims an array that does not fit into memory.
 Writers check what we say ourselves: a misspelt field or a missing one is a bug and fails a test.
 
@@ -369,7 +369,7 @@ def _read_tags(tags: Mapping[int, tuple[int, Reader]]) -> _ReadStep:
 
 
 def skip_tags(data: bytes | bytearray | memoryview, position: int) -> int:
-    """The position after a list of tagged fields nobody wants."""
+    """The position after a list of tagged fields that are skipped."""
     count, position = read_varint(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)

@@ -245,7 +245,7 @@ def _topic_defaults(engine: Engine) -> list[ConfigEntry]:
             number,
             given.default_partitions,
             usual.default_partitions,
-            "The partitions of a topic when nobody says. See topics.partitions_default.",
+            "The default number of partitions of a topic. See topics.partitions_default.",
         ),
         _entry(
             "default.replication.factor",

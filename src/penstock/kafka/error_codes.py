@@ -103,7 +103,7 @@ _PRODUCER_ID: Final[_Table] = (
 )
 _ADMIN: Final[_Table] = (
     (NotLeader, 41),  # NOT_CONTROLLER: asked again until there is one.
-    (Overloaded, 89),  # Made for this API: admin clients wait as long as they are told.
+    (Overloaded, 89),  # Made for this API: admin clients wait as long as the answer says.
     (Unavailable, 7),
     (OutcomeUnknown, 7),
     (StorageError, 56),

@@ -294,7 +294,7 @@ def write_fetch(
 
 def _write_fetch_row(row: FetchRow, length: int, out: bytearray, version: int) -> None:
     index, code, high_watermark, log_start = row[:4]
-    # Nobody can abort anything: all that is committed is stable, and the list of aborted is empty.
+    # Nothing can be aborted: all that is committed is stable, and the list of aborted is empty.
     if version >= FETCH_FLEXIBLE:
         out += _FETCHED_12.pack(index, code, high_watermark, high_watermark, log_start, 1, -1)
         write_varint(length + 1, out)

@@ -18,7 +18,7 @@ from penstock.core.types import PartitionId
 
 PATIENCE_MS = 3_000
 FORGET_MS = 30_000
-"""A gap that nobody has complained of for this long is another one."""
+"""A gap that was not reported for this long counts as a new one."""
 
 
 class SequenceGaps:

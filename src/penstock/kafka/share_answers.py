@@ -1,6 +1,6 @@
 """Rows about partitions in the answers to share consumers: leaders, and where they are.
 
-A consumer that came to the wrong broker is told the right one, with its address (KIP-951): share
+A consumer at the wrong broker gets the leader and its address (KIP-951): share
 answers have a place for both in every version.
 """
 

@@ -2,7 +2,7 @@
 
 A share group is there if it has members, which its coordinator knows, or if it has begun with a
 topic, which the leaders of the partitions know. Its name is that of a work group. The work group
-that SQS and others share by default is no share group, unless somebody joins it as one.
+that SQS and others share by default is no share group, unless a member joins it as one.
 """
 
 import asyncio

@@ -12,7 +12,7 @@
 
 The configs are the truth: a change through Kafka is seen here at once. What is said about
 encryption is kept and shown because tools set it and read it back; nothing here acts on it, and so
-`SqsManagedSseEnabled` is false until somebody says otherwise, unlike on Amazon.
+`SqsManagedSseEnabled` is false by default, unlike on Amazon.
 
 A queue is FIFO if `queue.order` says so, whatever its name is.
 """

@@ -31,10 +31,10 @@ from penstock.sqs.receive_attempts import ReceiveAttempts
 PROTOCOL: Final = "sqs"
 PROFILES_MAX: Final = 1_024
 AGAIN: Final = Answer()
-"""Told instead of an answer: what was begun without a task takes one after all."""
+"""Passed instead of an answer: a request that began without a task takes one after all."""
 
 OnDone = Callable[[Answer | SqsError | PenstockError | None], bool]
-"""Called with what is to be answered; says whether anybody is there to hear it."""
+"""Called with what is to be answered; returns whether the client is still connected."""
 
 
 class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):

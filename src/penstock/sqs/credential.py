@@ -1,4 +1,5 @@
-"""Who says he asks, and for which region: read from the signature's scope, and not verified.
+"""The claimed access key and region of a request: read from the signature's scope, and not
+verified.
 
     Authorization: AWS4-HMAC-SHA256 Credential=KEY/20260131/eu-west-1/sqs/aws4_request, Signed…
     X-Amz-Credential=KEY/20260131/eu-west-1/sqs/aws4_request        in a URL that was signed

@@ -3,12 +3,12 @@
 Both of Amazon's protocols are spoken, told apart by the header that names a JSON action. Anything
 that goes wrong becomes an answer of the protocol in use: a client's library can read nothing else.
 
-Requests are signed, and the signature is not checked: whoever reaches the port may do everything,
-as on the other ports. `verify` is where a check will go; it sees a request before anybody else and
+Requests are signed, and the signature is not checked: every client that reaches the port may do
+everything, as on the other ports. `verify` is where a check will go; it sees a request first and
 raises what is to be answered.
 
 The endpoint is there before the node is, and answers "not now" until it is given a service. When
-the broker is about to stop, those who wait for messages are told that there are none
+the broker is about to stop, waiting receives are answered that there are none
 (`cancel_long_polls`).
 """
 
@@ -114,11 +114,11 @@ class Endpoint:
     def __init__(self, *, default_host: str = "localhost", verify: Verify = accept_all) -> None:
         """`default_host` is for clients that do not say how they call us."""
         self.service: Actions | None = None
-        """Who carries out the actions; None while there is nobody."""
+        """The service that carries out the actions; None until the broker is ready."""
         self.default_host = default_host
         self.times = RequestTimes()
         self.slow_requests: SlowRequests | None = None
-        """Who tells of requests that took long, if anybody does."""
+        """The log of slow requests, if there is one."""
         self._verify = verify
         self._ids = RequestIds()
         self._calls: dict[tuple[bytes, bytes, bytes, bytes, bytes], Call] = {}
@@ -169,7 +169,7 @@ class Endpoint:
         done: Callable[[Reply | None], bool],
         answer: Answer | SqsError | PenstockError | None,
     ) -> bool:
-        """Whoever asked, without a task, is told what came of it; False if he has gone."""
+        """Answer a request that began without a task; False if its client has gone."""
         try:
             if answer is AGAIN:
                 return done(None)

@@ -206,7 +206,7 @@ class ReceiptHandleIsInvalid(SqsError):
 
 
 class MessageNotInflight(SqsError):
-    """A message that nobody has leased by this receipt handle any more."""
+    """A message whose lease by this receipt handle is over."""
 
     shape = "MessageNotInflight"
     code = _PREFIX + "MessageNotInflight"
@@ -311,5 +311,5 @@ def from_penstock(error: PenstockError) -> SqsError:
 
 
 def shown(text: str) -> str:
-    """What somebody sent, short enough to be sent back."""
+    """A value of the request, shortened for an error message."""
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"

@@ -1,7 +1,7 @@
 """GetQueueAttributes and SetQueueAttributes; and AddPermission and RemovePermission, which change
 one attribute, the policy, statement by statement.
 
-A policy is kept and shown. Nobody acts on it: whoever reaches the port may do everything.
+A policy is stored and returned, and not enforced: every client may do everything.
 """
 
 from collections.abc import Mapping

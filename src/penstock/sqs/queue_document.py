@@ -1,12 +1,12 @@
 """What SQS keeps about a queue that means nothing to the rest of Penstock: the config `queue.sqs`.
 
-Attributes that have a meaning here are topic configs of their own, and everybody can read and
+Attributes that have a meaning here are topic configs of their own, and every client can read and
 change them (see `attributes`). What is left, policies, keys, tags, is one JSON document:
 
     {"attributes": {"Policy": "…"}, "tags": {"team": "a"}, "modified_s": 1700000000}
 
-A topic that was not made through SQS has none. One that cannot be read, because somebody set it by
-hand, counts as none: it must not keep anybody from sending.
+A topic that was not made through SQS has none. One that cannot be read, because it was set by
+hand, counts as none: it must not keep clients from sending.
 """
 
 from functools import cached_property, lru_cache

@@ -2,7 +2,7 @@
 
 A queue is a topic. One made here has one partition (a setting; a FIFO queue that compares messages
 across groups has one in any case), keeps no message that was deleted, and reads what messages say
-about themselves. A topic made elsewhere is a queue to whoever names it, but is listed only if
+about themselves. A topic made elsewhere is a queue when it is named, but is listed only if
 something is configured on it that only queues have.
 """
 
@@ -69,7 +69,7 @@ async def create_queue(context: Context, request: CreateQueue, call: Call) -> Qu
         await context.engine.topics.create_topic(
             name, _partitions(context, checked), _new_configs(context, checked, request.tags)
         )
-    except TopicExists:  # Somebody was faster.
+    except TopicExists:  # Another request was faster.
         _check_same(checked, context.engine.topics.topic(name), call)
     return found
 
@@ -190,8 +190,8 @@ def dead_letter_sources(context: Context, target: str) -> list[str]:
 def _page(
     names: Iterable[str], most: int | None, token: str | None
 ) -> tuple[list[str], str | None]:
-    """A page of names, and what leads to the next one. As on Amazon, whoever does not say how many
-    he wants gets the first thousand, and is not told that there are more."""
+    """A page of names, and what leads to the next one. As on Amazon, a request without a limit
+    gets the first thousand, and no sign that there are more."""
     if most is not None and not 1 <= most <= PAGE_MAX:
         raise InvalidParameterValue(
             "Value for parameter MaxResults is invalid. Reason: MaxResults must be an integer"

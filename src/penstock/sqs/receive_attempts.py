@@ -3,7 +3,7 @@
 A client that got no answer to a receive cannot know whether messages were leased to it; until the
 leases end, whole message groups stand still. If it gave the receive a name
 (`ReceiveRequestAttemptId`) and asks again under the same name within five minutes, it gets the same
-messages with the same receipt handles, as far as nobody has done anything about them.
+messages with the same receipt handles, as far as they were not settled.
 
 On this node only: nothing of this is replicated. What is remembered is bounded in number and bytes.
 """

@@ -242,7 +242,7 @@ def _refuse(name: str, entry: OutgoingMessage, error: SqsError) -> Refusal:
 
 
 class BuiltMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message that may be sent, and what its sender is told about it."""
+    """A message that may be sent, and the answer to its sender."""
 
     message: NewMessage
     size: int

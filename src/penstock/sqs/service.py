@@ -96,7 +96,7 @@ class Brief(NamedTuple):
 
     begin: Callable[[Context, Any, Any, OnDone], bool]
     asks_who: bool = False
-    """Whether it must know who asks; otherwise it is told None."""
+    """Whether the action needs the caller; otherwise it gets None."""
 
 
 BRIEF: dict[str, Brief] = {

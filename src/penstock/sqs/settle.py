@@ -2,7 +2,8 @@
 
 A batch is settled in one piece. What a receipt handle that is not the latest any more comes to:
 
-    deleting      in a standard queue the message is deleted all the same, unless somebody else has
+    deleting      in a standard queue the message is deleted all the same, unless another receiver
+    has
                   had it since: who deletes has done the work. A FIFO queue says that the handle
                   has expired
     visibility    the message is not in flight, or, if it is gone, does not exist

@@ -72,7 +72,7 @@ def _check_keys(keys: Iterable[str]) -> None:
 
 
 def _document(context: Context, topic: Topic) -> QueueDocument:
-    """As it is now: somebody may have changed it while we waited."""
+    """The current document: another request may have changed it while this one waited."""
     return read_document(context.engine.topics.topic(topic.name).settings.queue.sqs)
 
 

@@ -221,7 +221,7 @@ class BlockingClient(ClientLifecycle):
         partitions: Iterable[int] | None = None,
         codec: object = None,
     ) -> Iterator[Record[Any]]:
-        """Replay a topic from `start` to its end as it is now. Nobody's position moves."""
+        """Replay a topic from `start` to its current end. No committed position moves."""
         partitions = listed(partitions)
         found = self._thread.call(
             lambda: self._inner.read(

@@ -73,7 +73,8 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def id(self) -> str:
-        """The same for everybody, at every delivery, and after a move to another queue and back."""
+        """The same for every receiver, at every delivery, and after a move to another queue and
+        back."""
         return self._inner.id
 
     @property

@@ -143,7 +143,7 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
     ) -> list[BlockingMessage[T]]:
         """Lease up to so many messages. If there are none, wait so long for the first; then [].
 
-        They are this caller's for the time of the lease: the queue's own (30 seconds, if nobody has
+        They are this caller's for the time of the lease: the queue's own (30 seconds, unless it was
         set it), or `lease`. What is not acked by then comes back."""
         found = self._thread.run(self._inner.receive(max_messages, wait=wait, lease=lease))
         return [BlockingMessage(one, self._thread) for one in found]
@@ -188,14 +188,14 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         return self._thread.run(self._inner.extend(unwrap(messages), lease))
 
     def give_back(self, messages: BlockingMessages[T]) -> int:
-        """Nobody has done anything with them: they go back as if they had never been delivered."""
+        """Return messages that were not worked on, as if they had never been delivered."""
         return self._thread.run(self._inner.give_back(unwrap(messages)))
 
     # Reading by offset.
 
     def begin(self, start: Beginning = "earliest") -> None:
         """Let this work group begin, at the first message there is or behind the last one; a group
-        that has begun stays where it is. Who receives needs not ask: a group that somebody receives
+        that has begun stays where it is. A receiver need not call it: a group that is received
         for begins at the first message.
 
         On a topic that is no queue, dead messages of a group that begins like this are kept aside,
@@ -218,8 +218,8 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         batch: int = -1,
     ) -> int:
         """Who reads this queue's log by offset has dealt with the messages from `first` up to, not
-        including, `end`: they are done for this work group, whoever has leased them, after those in
-        `dead`, offsets with a reason, have died. Returns how many that concerned.
+        including, `end`: they are done for this work group, whichever receiver has leased them,
+        after those in `dead`, offsets with a reason, have died. Returns how many that concerned.
 
         What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
         which counts its batches upwards, is heard once for each `batch` even if dead messages of it

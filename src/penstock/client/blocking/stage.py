@@ -1,4 +1,4 @@
-"""A stage: messages are brought to the broker, and nobody sees them until they are published.
+"""A stage: messages are stored at the broker, invisible until they are published.
 
     stage = client.open_stage()
     stage.send_many("orders", bodies)

@@ -1,4 +1,4 @@
-"""A topic, as producers and log readers see it: everything stays, everybody reads it all.
+"""A topic, as producers and log readers see it: everything stays, every reader reads all of it.
 
     topic = client.topic("events")
     topic.send("user 7 logged in", key="7")
@@ -95,7 +95,7 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
         end: Start | None = None,
         partitions: Iterable[int] | None = None,
     ) -> Iterator[Record[T]]:
-        """All messages from `start` on, up to the end as it is now; nobody's position moves."""
+        """All messages from `start` on, up to the current end; no committed position moves."""
         partitions = listed(partitions)
         found = self._thread.call(
             lambda: self._inner.read(start=start, end=end, partitions=partitions)

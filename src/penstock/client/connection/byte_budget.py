@@ -15,7 +15,7 @@ class ByteBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def enter_nowait(self, size: int) -> bool:
-        """Take room if there is some; nobody overtakes those who wait."""
+        """Draw bytes if there are enough; no caller overtakes those that wait."""
         if self._waiting or (self.taken and self.taken + size > self._bytes_max):
             return False
         self.taken += size

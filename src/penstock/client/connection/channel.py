@@ -13,14 +13,14 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 Late: TypeAlias = Callable[[int, Request, Answer], None]
-"""Told of an answer that came when nobody waited for it any more: node, request and answer."""
+"""Called with an answer whose caller had stopped waiting: node, request and answer."""
 
 Made: TypeAlias = tuple[Request, Buffer, float]
 """A request, its payload, and the loop's time by which it must be answered."""
 Make: TypeAlias = Callable[[], Made | None]
 """Makes a request at the moment it leaves; None if there is nothing to ask any more."""
 Ended: TypeAlias = Callable[[Answer | PenstockError, Buffer], None]
-"""Told how a request ended, once: the answer with its payload, or what went wrong."""
+"""Called with the outcome of a request, once: the answer with its payload, or the error."""
 
 
 class Channel(Protocol):

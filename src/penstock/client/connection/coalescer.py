@@ -1,13 +1,13 @@
 """What gathers while a request is under way, and goes out together in the next one.
 
 One request at a time, to the leader of one partition. It leaves at the end of a turn of the loop,
-so whatever comes in the same turn is part of it; and those who have just got their answer and come
+so requests of the same turn are part of it; and callers that have just got their answer and come
 again find company. Who is not likely to get any leaves sooner. As long as the leader is known and
 answers, all that happens between two turns are two calls, one that makes the request and one that
 is told its answer. Everything else (finding the leader, lingering, trying again) is the work of a
 task, which is made only then.
 
-Whoever gathers here says what a request is made of, and what to do with its answer.
+A subclass says what a request is made of, and what to do with its answer.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Coalescer(ABC):
 
     @abstractmethod
     def _give_up(self) -> None:
-        """Tell everybody who waits that the client is closed."""
+        """Fail all waiting calls: the client is closed."""
 
     # Going on.
 

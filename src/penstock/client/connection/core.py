@@ -43,7 +43,7 @@ class ClientCore:
         channel.on_late = self._take_late
 
     def _take_late(self, node: int, request: Request, answer: Answer) -> None:
-        """Messages were leased for somebody who had stopped waiting: they go back, uncounted."""
+        """Messages were leased for a caller that had stopped waiting: they go back, uncounted."""
         if not isinstance(request, ReceiveRequest) or not isinstance(answer, ReceiveResponse):
             return
         for part in answer.parts:
@@ -71,7 +71,7 @@ class ClientCore:
                 await self.settler.flush()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         except TimeoutError:
-            pass  # Whoever waits is told that the client is closed.
+            pass  # Waiting calls fail: the client is closed.
         await self.senders.close()
         await self.settler.close()
         for task in list(self._tasks):

@@ -32,7 +32,7 @@ class GroupLink:
         self._node = 0
 
     async def ask(self, request: Request, kind: type[A], *, seconds: float = ASK_SECONDS) -> A:
-        """Ask the coordinator once. Whoever asks knows best whether to ask again, and when."""
+        """Ask the coordinator once. The caller decides whether to ask again, and when."""
         node = self._node or await self._find(seconds)
         try:
             answer, _ = await self.router.ask_node(node, request, kind, seconds)
@@ -48,7 +48,7 @@ class GroupLink:
         return answer
 
     async def ask_until(self, request: Request, kind: type[A], *, deadline: float) -> A:
-        """Ask until somebody answers, for what may be asked twice; `DeadlinePassed` in the end."""
+        """Ask until there is an answer, for idempotent requests; `DeadlinePassed` in the end."""
         retries = self.router.retrier.until(deadline)
         while True:
             seconds = max(0.001, min(retries.left, ASK_SECONDS))
@@ -72,7 +72,7 @@ class GroupLink:
         return found.node
 
     async def _look_around(self, seconds: float) -> None:
-        """Nodes may have moved, or nobody has said yet where this one is."""
+        """Nodes may have moved, or the address of this one is not known yet."""
         try:
             await self.router.metadata.cluster(min(seconds, ASK_SECONDS))
         except (Unavailable, OutcomeUnknown):

@@ -28,7 +28,7 @@ class Metadata:
 
     @property
     def version(self) -> str:
-        """The broker's, once somebody has asked."""
+        """The broker's, once it was asked for."""
         return "" if self._cluster is None else self._cluster.version
 
     async def topic(self, name: str, create: str, timeout: float) -> TopicInfo:
@@ -48,7 +48,7 @@ class Metadata:
         return answer
 
     def note(self, info: TopicInfo) -> None:
-        """An answer has told about a topic."""
+        """An answer described a topic."""
         if len(self._topics) >= TOPICS_KEPT_MAX:
             self._topics.pop(next(iter(self._topics)))
         self._topics[info.name] = info
@@ -75,10 +75,10 @@ class Metadata:
     def _answered(self, key: str, task: "asyncio.Task[object]") -> None:
         self._router.pop(key, None)
         if not task.cancelled():
-            task.exception()  # Whoever asked may have gone.
+            task.exception()  # The caller may have gone.
 
     async def _once(self, key: str, ask: Callable[[], Coroutine[object, object, T]]) -> T:
-        """Everybody who asks the same at the same time gets the same answer."""
+        """Concurrent calls for the same thing share one request."""
         task = self._router.get(key)
         if task is None:
             task = asyncio.create_task(ask())

@@ -113,9 +113,9 @@ class RequestRouter:
         seconds: float | None = None,
         failed: tuple[TopicInfo, PenstockError] | None = None,
     ) -> tuple[A, Buffer]:
-        """Ask the node that leads a partition, whoever that is by then. `make` is called for each
+        """Ask the node that leads a partition by then. `make` is called for each
         attempt; `seconds` is how long one may take, if not as long as usual; `failed` is how one
-        ended that was made before, and whom that asked."""
+        ended that was made before, and which node it asked."""
         tries = _Deadline(self, deadline, harmless, None)
         if failed is not None:
             await self._fail_attempt(tries, name, index, *failed)
@@ -140,7 +140,7 @@ class RequestRouter:
     async def _fail_attempt(
         self, tries: "_Deadline", name: str, index: int, info: TopicInfo, error: PenstockError
     ) -> None:
-        """Wait for the next attempt, of whoever leads by then; or raise, if this is the answer."""
+        """Wait for the next attempt, at the leader by then; or raise, if this is the answer."""
         if isinstance(error, StorageFull):
             raise error
         if isinstance(error, Unavailable | OutcomeUnknown):

@@ -2,7 +2,7 @@
 
 Requests of one client to one node share a connection, which carries many at a time and keeps the
 order of batches. When one is lost, the next request makes a new one, or goes elsewhere. Connections
-nobody has used for minutes are closed.
+have been idle for minutes are closed.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class TcpChannel:
         if node is not None:
             place = self._nodes.get(node)
             if place is None:
-                raise Unavailable(f"nobody has said yet where node {node} is")
+                raise Unavailable(f"the address of node {node} is not known yet")
             connection = self._connected(place) or await self._open(place, timeout)
             return await connection.ask(request, payload, timeout)
         return await self._ask_any(request, payload, timeout)
@@ -101,7 +101,7 @@ class TcpChannel:
         return connection if connection is not None and connection.is_open else None
 
     async def _open(self, place: Place, timeout: float) -> TcpConnection:
-        """Everybody who needs this connection waits for the same one."""
+        """All callers that need this connection wait for the same one."""
         self._drop_idle()
         opening = self._opening.get(place)
         if opening is None:
@@ -136,7 +136,7 @@ class TcpChannel:
             if not connection.is_open:
                 del self._connections[place]
             elif connection.is_idle and now - connection.used_at >= IDLE_SECONDS:
-                connection.abort("nobody has used it for long")
+                connection.abort("it was idle for long")
                 del self._connections[place]
 
     async def close(self) -> None:
@@ -152,7 +152,7 @@ class TcpChannel:
 
 
 def _split(address: str) -> Place | None:
-    """Host and port of an address that a node has told."""
+    """Host and port of an address that a node has sent."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return None

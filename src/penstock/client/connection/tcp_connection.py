@@ -41,7 +41,7 @@ JOINED_BYTES_MAX: Final = 16 * limits.KIB
 _IDS: Final = 1 << 32
 _Waiter = asyncio.Future[tuple[Answer, Buffer]]
 _UnderWay = tuple[Request, Ended, float, float]
-"""A request, who is told how it ends, when it was asked, and its deadline."""
+"""A request, the callback for its outcome, when it was sent, and its deadline."""
 
 
 class TcpConnection(asyncio.BufferedProtocol):
@@ -119,7 +119,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             return await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled() and waiter.exception() is None:
-                # The answer came at the very moment its caller left, and nobody will look at it.
+                # The answer came at the very moment its caller left, and is not read.
                 self._on_late(request, waiter.result()[0])
             raise
         finally:
@@ -129,7 +129,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _tell(
         self, request: Request, waiter: _Waiter, outcome: Answer | PenstockError, payload: Buffer
     ) -> None:
-        if waiter.done():  # Whoever waits is being cancelled and has not noticed yet.
+        if waiter.done():  # The waiter is being cancelled and has not noticed yet.
             if isinstance(outcome, Answer):
                 self._on_late(request, outcome)
         elif isinstance(outcome, Answer):
@@ -237,7 +237,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             if request is not None and frame.kind is Kind.ANSWER:
                 self._on_late(request, codec.decode_answer(frame.head))
             return
-        # What cannot be read ends the connection, and with it everybody who still waits here.
+        # What cannot be read ends the connection, and with it all calls that wait here.
         outcome: Answer | PenstockError
         if frame.kind is Kind.ANSWER:
             outcome = codec.decode_answer(frame.head)
@@ -263,7 +263,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._writable.set()
         if not self.greeted.done():
             self.greeted.set_exception(Unavailable(reason))
-            self.greeted.exception()  # Somebody may have stopped waiting for it.
+            self.greeted.exception()  # The caller may have stopped waiting for it.
         self._alarm.stop()
         under_way, self._under_way = self._under_way, {}
         to_make, self._to_make = self._to_make, []
@@ -290,9 +290,9 @@ async def open_connection(
     except TimeoutError:
         if connection is not None:
             connection.abort("it did not greet in time")
-        raise Unavailable(f"nobody answers at {name} within {timeout:.1f} s") from None
+        raise Unavailable(f"no answer from {name} within {timeout:.1f} s") from None
     except OSError as error:
-        raise Unavailable(f"nobody answers at {name}: {error.strerror or error}") from error
+        raise Unavailable(f"cannot connect to {name}: {error.strerror or error}") from error
     except (PenstockError, asyncio.CancelledError):
         if connection is not None:
             with contextlib.suppress(Exception):

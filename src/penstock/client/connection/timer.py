@@ -1,8 +1,8 @@
 """One timer for many deadlines.
 
 A timer for each request would be made and cancelled again for almost every one, since almost all
-are answered in time. So there is one, which goes off at the earliest deadline that anybody has
-named. Most of what was due then is over long ago; whoever is rung looks at what is left, and says
+are answered in time. So there is one, which goes off at the earliest deadline that was
+named. Most of what was due then is over long ago; the callback looks at what is left, and returns
 when to ring again.
 
 Deadlines are counted from `fresh_time`. A loop reads the time once a turn, and a turn may take long
@@ -30,7 +30,8 @@ class Alarm:
         ring: Callable[[float], float],
         now: Callable[[], float] = fresh_time,
     ) -> None:
-        """`ring` is told until when deadlines have passed, and returns the next one, or `NEVER`."""
+        """`ring` gets the time up to which deadlines have passed, and returns the next one, or
+        `NEVER`."""
         self._loop = loop
         self._ring = ring
         self._now = now

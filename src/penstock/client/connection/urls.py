@@ -4,7 +4,7 @@
     file:./data                     a directory: the whole engine inside this process
     memory:    memory:name          the same without a disk; a name is shared within the process
 
-What is wrong with an address is said in words that help, since it is the first thing anybody types:
+What is wrong with an address is said in words that help, since it is the first thing a user types:
 a scheme of another system is answered with what Penstock offers in its place.
 """
 

@@ -133,7 +133,7 @@ def encode_key(key: Key) -> bytes | None:
 
 
 def _encode(name: str, value: str | bytes) -> bytes:
-    """What a caller gave as text or bytes; his mistakes are told by the name of the option."""
+    """What a caller gave as text or bytes; errors name the option."""
     if type(value) is bytes:
         return value
     if not isinstance(value, str):
@@ -156,6 +156,6 @@ def _header(name: str, value: str | bytes | None) -> Header:
 def _milliseconds(when: datetime, name: str) -> int:
     if when.tzinfo is None:
         raise InvalidRequest(
-            f"{name} has no time zone, so nobody knows when it is: datetime.now(UTC), for instance"
+            f"{name} has no time zone and is ambiguous: use datetime.now(UTC), for instance"
         )
     return int(when.astimezone(UTC).timestamp() * 1_000)

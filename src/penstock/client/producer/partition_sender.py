@@ -7,7 +7,7 @@ answer, it is recognised and stored once. So a retry is always safe, and only tw
 reported to callers: that it is stored, or, when their deadline has passed, that it is not, or that
 it is not known.
 
-A batch that is given up on while nobody knows whether it is stored leaves a hole in the numbering,
+A batch that is given up while its outcome is unknown leaves a hole in the numbering,
 and the sender goes on with a new producer's id.
 
 Messages that have ids of their own (`dedup_id`) go one by one by name: the broker says which of
@@ -92,10 +92,10 @@ class Entry:
         """Where it is stored."""
 
     def fail(self, error: PenstockError) -> None:
-        """It was not stored, or nobody knows; told to whoever waits, if somebody does."""
+        """It was not stored, or the outcome is unknown; raised to the waiter, if there is one."""
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # Whoever waited may have gone.
+            self.done.exception()  # The waiter may have gone.
 
 
 class Lone(NamedTuple):
@@ -170,7 +170,7 @@ class PartitionSender(Coalescer):
         self._wake()
 
     def withdraw(self, entry: Entry) -> None:
-        """Nobody waits for it any more: it is not sent, if there is still time."""
+        """The caller has stopped waiting: it is not sent, if there is still time."""
         if not entry.attempted and entry in self._entries:
             self._entries.remove(entry)
             self._budget.leave(entry.size)
@@ -355,7 +355,7 @@ class PartitionSender(Coalescer):
         return Packed(packed, count, base_ms, max_ms, codec)
 
     def _pack_now(self, entries: Sequence[Entry]) -> Lone | Packed | None:
-        """None if that cannot be: whoever tries again finds out why."""
+        """None if that cannot be: the next attempt finds out why."""
         try:
             return self._pack(entries)
         except PenstockError:

@@ -1,7 +1,7 @@
 """How the members of a group share out the partitions of what they read.
 
-The leader of a generation is told what every member reads and decides for all. Two ways are known;
-a group uses one that all its members know.
+The leader of a generation gets the subscriptions of all members and decides for all. Two ways are
+known; a group uses one that all its members know.
 
 `penstock-sticky`
     As even as can be, and with as little change as can be: a member keeps what it had, and only as
@@ -10,13 +10,13 @@ a group uses one that all its members know.
     Kafka's oldest: the partitions of each topic in one piece a member, in the order of the members'
     names. Every Kafka client knows it, so native members share a group with them by it.
 
-How sticky works: everybody keeps what he had; what nobody has goes to whoever has least; then
-partitions move from members with more to members with fewer as long as two differ by more than one.
-Where not all read the same topics, a partition may have to go from hand to hand: a chain of moves
-along which each member takes one and gives one. A search for such chains finds one whenever there
-is one, and when there is none no other assignment is more even.
+How sticky works: every member keeps what it had; unowned partitions go to the member with the
+fewest; then partitions move from members with more to members with fewer as long as two differ by
+more than one. Where not all read the same topics, a partition may have to go from hand to hand: a
+chain of moves along which each member takes one and gives one. A search for such chains finds one
+whenever there is one, and when there is none no other assignment is more even.
 
-What members say and are told is written as Kafka's consumers write it:
+Subscriptions and assignments are encoded as Kafka's consumers do it:
 
     subscription   version i16 | topics [string] | user data bytes?
                    from version 1:  | owned [topic string, partitions [i32]]
@@ -94,7 +94,7 @@ class _Shares:
         }
 
     def keep(self, counts: Mapping[str, int]) -> dict[str, list[int]]:
-        """Everybody keeps what he had and still may have; returns what is left."""
+        """Every member keeps what it had and still may have; returns what is left."""
         claims: dict[TopicPartition, tuple[int, str]] = {}
         for member in self._members:
             wish = self._wishes[member]
@@ -111,7 +111,8 @@ class _Shares:
         }
 
     def hand_out(self, free: Mapping[str, Sequence[int]]) -> None:
-        """What nobody has goes to whoever has least; topics with few readers come first."""
+        """Unowned partitions go to the member with the fewest; topics with few readers come
+        first."""
         readers = {
             topic: [name for name in self._members if topic in self._wishes[name].topics]
             for topic in free
@@ -125,7 +126,7 @@ class _Shares:
                 heapreplace(least, (load + 1, name))
 
     def even_out(self) -> None:
-        """Move partitions, along chains if need be, until nobody has two more than another who
+        """Move partitions, along chains if need be, until no member has two more than another that
         could take one. Each chain brings the loads closer together, so it ends."""
         settled: set[str] = set()
         while True:
@@ -148,7 +149,7 @@ class _Shares:
                 giver = taker
 
     def _find_chain(self, start: str) -> list[tuple[str, str]] | None:
-        """The shortest chain of (topic, who takes it) that ends at somebody with at least two less;
+        """The shortest chain of (topic, who takes it) that ends at a member with at least two less;
         of the takers at the end of equally short ones the poorest."""
         chains: dict[str, list[tuple[str, str]]] = {start: []}
         turn = deque([start])

@@ -98,8 +98,8 @@ class HandOut(Generic[T]):
         return False
 
     async def open_next(self) -> tuple[Place, StoredBatch] | None:
-        """Open the batch whose turn it is; None if there is none. Whoever has the place meanwhile
-        taken away or moved gets nothing of it."""
+        """Open the batch whose turn it is; None if there is none. A task that has the place
+        meanwhile taken away or moved gets nothing of it."""
         while self.has_batches:
             place = self._row.popleft()
             place.is_listed = False
@@ -109,7 +109,7 @@ class HandOut(Generic[T]):
             try:
                 opened = await open_batch(batch)
             except BaseException as error:
-                # Also if whoever asked is cancelled: what was taken here comes again.
+                # Also if the caller is cancelled: what was taken here comes again.
                 if place.version == version:
                     place.rewind()
                 if isinstance(error, InvalidBatch):

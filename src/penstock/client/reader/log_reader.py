@@ -50,7 +50,7 @@ MISSING_SECONDS: Final = 1.0
 """How often a topic is looked for that does not exist."""
 
 _CLOSING: Final[set[asyncio.Task[None]]] = set()
-"""Readers that nobody holds any more, and that are just being closed."""
+"""Readers without references that are being closed."""
 
 
 class LogReader(Generic[T]):
@@ -102,7 +102,7 @@ class LogReader(Generic[T]):
     # Its life.
 
     async def open(self) -> None:
-        """Begin to read; returns when it is known from where. Whoever comes later waits too."""
+        """Begin to read; returns when the start position is known. Later callers wait as well."""
         if self._is_closed:
             raise ClientClosed("the subscription is closed")
         if self._opening is None:
@@ -139,12 +139,12 @@ class LogReader(Generic[T]):
         self._begin(self._watch_topics())
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
-        """Let something go on in the background; if it breaks, whoever reads is told."""
+        """Run a background task; if it fails, the next read raises its error."""
 
         def ended(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
             if error is not None:
-                log.error("a reader failed in a way nobody foresaw", exc_info=error)
+                log.error("a reader failed unexpectedly", exc_info=error)
                 self.failed(unforeseen(error))
 
         task = asyncio.create_task(work)
@@ -186,8 +186,9 @@ class LogReader(Generic[T]):
                 await self.membership.close()
 
     def let_go(self) -> None:
-        """Nobody holds the subscription any more: close it, so that no member stays behind that
-        has partitions and reads nothing. Called by the collector, on whichever thread it runs."""
+        """The subscription has no references any more: close it, so that no member stays behind
+        that has partitions and reads nothing. Called by the collector, on whichever thread it
+        runs."""
         loop = self._loop
         if loop is not None and not self._is_closed and not loop.is_closed():
             with contextlib.suppress(RuntimeError):  # It was closed just now.
@@ -270,7 +271,7 @@ class LogReader(Generic[T]):
         return records
 
     def _take_back(self, records: list[Record[T]]) -> None:
-        """Whoever asked for these is gone before he got them: they are handed out again."""
+        """The caller was cancelled before it got these: they are handed out again."""
         firsts = {record.place: record.offset for record in reversed(records)}
         for part, offset in firsts.items():
             if part in self.places:
@@ -348,7 +349,7 @@ class LogReader(Generic[T]):
         self._news.set()
 
     def failed(self, error: PenstockError) -> None:
-        """It is over; whoever asks for a record is told."""
+        """The reader has ended; a call for a record raises."""
         self._failure = error
         self._news.set()
 
@@ -405,7 +406,7 @@ class LogReader(Generic[T]):
 
     def _drop(self, part: TopicPartition) -> None:
         place = self.places.pop(part)
-        place.unsettle(out_of_range=False)  # Whoever still has it in hand sees that it is over.
+        place.unsettle(out_of_range=False)  # A task that still holds it sees that it is over.
 
     def _on_out_of_range(self, place: Place) -> None:
         try:

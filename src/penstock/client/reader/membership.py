@@ -3,11 +3,11 @@
     joining ──▶ sharing out ──▶ working ──▶ joining …
                                    │  heartbeats, until the group changes
                                    ▼
-                                suspended   nobody has heard us for a session's time
+                                suspended   no heartbeat was answered for a session timeout
 
 One task does all of it, from `start` to `close`. Before it joins again it asks its owner to put
 down everything (`revoke`): to finish what is in hand and commit it. All members do so, so that
-whoever gets a partition next begins where its last owner had got to. A member that keeps a
+the next owner of a partition begins where the last one had got to. A member that keeps a
 partition over two generations in a row goes on as if nothing had been.
 
 A member that cannot reach the coordinator for as long as its session lasts must expect that others
@@ -15,7 +15,7 @@ have its partitions by now: it is suspended until it hears that it is still a me
 
 Nothing that passes by itself ends a membership: a coordinator that dies, moves or is cut off is
 looked for again and again. What ends it is what trying again does not change, such as another
-process that has taken a static member's place; the owner is told (`failed`).
+process that has taken a static member's place; the owner is notified (`failed`).
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class MembershipSettings:
 
 
 class Owner(Protocol):
-    """Whom the partitions are for."""
+    """The reader of the assigned partitions."""
 
     async def topics(self) -> frozenset[str]:
         """What to read now."""
@@ -95,7 +95,8 @@ class Owner(Protocol):
         ...
 
     def assigned(self, parts: tuple[TopicPartition, ...], *, continues: bool) -> None:
-        """Read these from now on. `continues`: those it had before, nobody else had meanwhile."""
+        """Read these from now on. `continues`: those it had before, and that no other member had
+        meanwhile."""
         ...
 
     def suspend(self) -> None:
@@ -112,8 +113,8 @@ class Owner(Protocol):
 
 
 def unforeseen(error: BaseException) -> PenstockError:
-    """What a program is told when a part of its client has broken."""
-    return PenstockError(f"the client has failed in a way nobody foresaw: {error!r}")
+    """The error that a program gets when a part of its client has failed."""
+    return PenstockError(f"internal error of the client: {error!r}")
 
 
 class Membership:
@@ -130,7 +131,7 @@ class Membership:
         self.topics: frozenset[str] = frozenset()
         """What it said it reads when it joined."""
         self.group_counts: dict[str, int] | None = None
-        """How many partitions there were when it shared out; None for those who do not lead."""
+        """How many partitions there were when it shared out; None for members that do not lead."""
         self.group_topics: frozenset[str] = frozenset()
         """What all members read together; for the one who leads."""
         self.rebalances = 0
@@ -385,7 +386,7 @@ class Membership:
 
     def _lose(self, error: PenstockError) -> None:
         """We were a member and are none any more, or of a generation that is over: what we had may
-        be somebody else's, and what we finished cannot be committed."""
+        belong to another member, and what we finished cannot be committed."""
         log.info("group %s goes on without this member: %s", self._link.group, error)
         if isinstance(error, UnknownMember):
             self.member = ""

@@ -1,4 +1,4 @@
-"""What a member has finished is told to the group's coordinator.
+"""Commits of offsets: what a member has finished is reported to the group's coordinator.
 
 One commit is under way at a time, so that an older one never overtakes a newer. Only what belongs
 to a place that is still ours is committed, in the name of the generation we work in: a member that

@@ -1,4 +1,4 @@
-"""Where logs start and end, and which message a time falls on, asked of whoever leads.
+"""Where logs start and end, and which message a time falls on, asked of the leaders.
 
 Partitions of one node are asked about together. One whose leader has moved is asked about again, of
 the new one, until the deadline.
@@ -48,7 +48,7 @@ async def find_offsets(
         if not left:
             return found
         if not await retries.pause(problem):
-            raise DeadlinePassed(f"nobody could tell where {_name(left)} starts or ends: {problem}")
+            raise DeadlinePassed(f"no leader knows where {_name(left)} starts or ends: {problem}")
 
 
 async def ends_of(
@@ -66,7 +66,7 @@ async def starts_of(
 
 
 def milliseconds_of(when: datetime) -> int:
-    """A time as messages carry it; one without a zone could be anybody's."""
+    """A time as messages carry it; one without a zone is ambiguous."""
     if when.tzinfo is None:
         raise InvalidRequest(
             f"{when!r} is no time with a zone: write datetime(2026, 1, 31, tzinfo=UTC)"

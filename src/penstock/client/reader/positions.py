@@ -3,7 +3,7 @@
     log:   ........|------ finished ------|-- in hand --|-- fetched --|...........
                    ^ committed            ^ done        ^ position    ^ fetched
 
-A `Place` is one partition that is being read. At first nobody knows where it begins: it has to be
+A `Place` is one partition that is being read. At first its start is unknown: it has to be
 settled. What has been fetched waits in it as stored batches,
 unopened. `position` is the next message to hand out, `done` the end of what the program has
 finished, and only that is ever committed by itself.
@@ -67,7 +67,7 @@ class Place:
         """What the coordinator is known to have; None if it has nothing or something else."""
         self.log_start = -1
         self.end = -1
-        """The high watermark, as the last fetch told it; -1 if there was none."""
+        """The high watermark, as of the last fetch; -1 if there was none."""
         self.is_paused = False
         self.is_settled = False
         """It is known where it begins."""

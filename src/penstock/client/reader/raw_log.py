@@ -7,8 +7,8 @@
     while (data := await reader.next()) is not None:
         …
 
-A reader asks whoever leads the partition, follows the lead when it moves, and has one fetch under
-way while its caller is busy with the one before: about two of them are in memory.
+A reader asks the leader of the partition, follows the leadership when it moves, and has one fetch
+under way while its caller is busy with the one before: about two of them are in memory.
 
 Only what is committed is read. `OffsetOutOfRange` says that what was to be read next has been
 deleted: the caller decides whether that is a failure or where to go on (`move`).
@@ -67,7 +67,7 @@ class RawLog:
 
     async def wait_for_growth(self, ends: Mapping[TopicPartition, int], *, seconds: float) -> None:
         """Return when one of these partitions has grown beyond this end, or when the time is up.
-        Nothing is promised: whoever has waited looks again."""
+        Nothing is promised: the caller checks again."""
         by_node: dict[int, list[FetchPart]] = {}
         deadline = self._router.deadline(None)
         for part, end in ends.items():
@@ -95,7 +95,7 @@ class RawLog:
             timeout = seconds + self._router.settings.attempt_timeout
             await self._router.ask_node(node, request, Fetched, timeout)
         except (Unavailable, OutcomeUnknown):
-            await asyncio.sleep(seconds)  # It is looked for when somebody asks for more.
+            await asyncio.sleep(seconds)  # It is looked for at the next call.
 
     def read(
         self,
@@ -159,14 +159,14 @@ class RangeReader:
         self.position = offset
 
     async def close(self) -> None:
-        """Somebody has read enough."""
+        """The caller has stopped reading."""
         task, self._ahead = self._ahead, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def _fetch(self, offset: int) -> Buffer:
-        """At least one batch from this offset on, from whoever leads; nothing if there is none any
+        """At least one batch from this offset on, from the leader; nothing if there is none any
         more: the last messages before the end may have been compacted away."""
         router, part = self._router, self._part
         deadline = router.deadline(self._timeout)

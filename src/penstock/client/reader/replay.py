@@ -1,7 +1,7 @@
 """Replaying a topic: all its messages, or those between two places, once, and then it ends.
 
 Partitions come one after the other, each in the order of its offsets. Where it ends is decided when
-it begins: what is sent meanwhile is not part of it. Nobody's position moves.
+it begins: what is sent meanwhile is not part of it. No committed position moves.
 
 One answer is read while the next is fetched, so about two of them are in memory.
 """
@@ -126,7 +126,7 @@ class _PartitionReader:
                     raise unreadable(place, error) from error
 
     async def close(self) -> None:
-        """Somebody has read enough."""
+        """The caller has stopped reading."""
         await self._reader.close()
 
     async def _next(self) -> memoryview | None:

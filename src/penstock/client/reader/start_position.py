@@ -96,7 +96,7 @@ class Starting:
                 place.settle(ids[part.topic], offsets[part], committed.get(part))
 
     def check_in_range(self, place: Place) -> None:
-        """A place is outside of its log: raises if nobody has said what to do then."""
+        """A place is outside of its log: raises unless an option says what to do then."""
         if self._rule.offset_of(place.part) is not None:
             raise OffsetOutOfRange(
                 f"partition {place.part.partition} of {place.part.topic} has no offset"

@@ -40,7 +40,7 @@ class WorkStanding:
     """The offset that the next message gets."""
     again: tuple[tuple[int, int], ...] = ()
     """Ranges before the offset asked about that can be delivered, dead messages that live again
-    above all; some of them, the others are told when these are done."""
+    above all; some of them, the others follow when these are done."""
 
 
 async def begin_work(router: RequestRouter, name: str, group: str, start: Beginning) -> None:
@@ -53,7 +53,7 @@ async def begin_work(router: RequestRouter, name: str, group: str, start: Beginn
 async def standings(
     router: RequestRouter, name: str, group: str, offsets: Mapping[int, int]
 ) -> dict[int, WorkStanding]:
-    """By partition; `offsets` are those from which somebody means to read, 0 if not named."""
+    """By partition; `offsets` are those to start reading from, 0 if not named."""
     deadline = router.deadline(None)
     info = await router.ask(AskTopic(name), TopicInfo, deadline=deadline)  # It may have grown.
     router.metadata.note(info)

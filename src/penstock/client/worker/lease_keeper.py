@@ -87,7 +87,7 @@ class LeaseKeeper:
         if counted:
             lease.until_ms = began_ms + lease.duration_ms
         else:
-            lease.held = None  # They are somebody else's by now.
+            lease.held = None  # Another receiver may have them by now.
             self._leases.discard(lease)
 
     async def close(self) -> None:

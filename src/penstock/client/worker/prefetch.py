@@ -1,4 +1,4 @@
-"""Messages are fetched before anybody asks for them, as far as there is room.
+"""Prefetching: messages are fetched before they are asked for, within a byte budget.
 
 A planner looks at all places whenever something has changed, and sends off what can be done: places
 that are not settled are settled, and places that want more are fetched, all those of one leader in
@@ -206,7 +206,7 @@ class Prefetch:
     def _broke(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("fetching failed in a way nobody foresaw", exc_info=error)
+            log.error("prefetching failed unexpectedly", exc_info=error)
             self._on_failed(unforeseen(error))
 
     # Doing.
@@ -253,7 +253,7 @@ class Prefetch:
             data = view[at : at + row.size]
             at += row.size
             if place.fetch_version != version or self._places.get(place.part) is not place:
-                continue  # It was moved, or is somebody else's by now.
+                continue  # It was moved, or another receiver has it by now.
             if row.failure is not None:
                 self._refused(place, remake_error(row.failure))
                 continue

@@ -1,8 +1,8 @@
 """Receiving from one queue for one work group: asking who leads it, and reading what comes.
 
 A node answers for all partitions it leads. If several nodes lead parts of a queue, they are asked
-one after the other, each time beginning with another one; whoever waits, waits at all of them, and
-takes what comes first. What the others had leased by then goes back. A node is told which
+one after the other, each time beginning with another one; a wait is at all of them, and
+takes what comes first. What the others had leased by then is released. A node is sent which
 partitions it is believed to lead, and says if it is not so: then who leads is asked anew.
 
 Batches are opened here, not at the broker. An offset that was leased and is in no batch has been
@@ -131,7 +131,7 @@ class Receiver(Generic[T]):
             if found or fresh_time() >= wait_until:
                 return found
             if not self._knows(info):
-                # Leadership has moved; while it moves, not everybody knows where to.
+                # Leadership has moved; while it moves, not all nodes know where to.
                 moves = moves or Backoff(random=router.random)
                 await asyncio.sleep(min(moves.next(), max(0.0, wait_until - fresh_time())))
 
@@ -189,7 +189,7 @@ class Receiver(Generic[T]):
         self, nodes: Sequence[int], info: TopicInfo, request: ReceiveRequest, wait: float
     ) -> list[Message[T]]:
         """Wait at all nodes and take what comes first. Nothing is awaited once messages are there:
-        whoever is cancelled then would take them with him."""
+        a cancelled caller would take them along."""
         pending = {asyncio.create_task(self._ask(node, info, request, wait)) for node in nodes}
         found: list[Message[T]] = []
         problem: BaseException | None = None
@@ -287,7 +287,7 @@ class Receiver(Generic[T]):
             task.exception()  # The lease ends, and the gap is found again.
 
     def give_back(self, messages: Sequence[Message[T]]) -> None:
-        """Nobody will look at these: they go back, uncounted."""
+        """Release messages that no caller will see; the delivery is not counted."""
         task = asyncio.create_task(self._settler.give_back(messages))
         self._gaps.add(task)
         task.add_done_callback(self._forget_gaps)

@@ -33,7 +33,7 @@ from penstock.wire.requests import Answer, Settle, Settled, TopicInfo
 ACK, RELEASE, REJECT, EXTEND, FINISH, RETURN = 1, 2, 3, 4, 5, 6
 """The machine's verdicts, as they travel."""
 _NAMES: Final = {FINISH: "ack", RELEASE: "release", REJECT: "reject"}
-"""Verdicts that are told of in spans."""
+"""Verdicts that are recorded in spans."""
 _UNTOLD: Final[AbstractContextManager[None]] = nullcontext()
 DONE: Final = 0
 GONE: Final = 2
@@ -67,7 +67,7 @@ class Settler:
 
     @property
     def tracing(self) -> Tracing:
-        """Whether what is done to messages is told of in spans."""
+        """Whether settlements are recorded in spans."""
         return self._router.tracing
 
     async def ack(self, messages: Sequence[Message[Any]]) -> int:
@@ -90,7 +90,7 @@ class Settler:
         return count
 
     async def give_back(self, messages: Sequence[Message[Any]]) -> int:
-        """Nobody has looked at them."""
+        """Messages that no caller has seen."""
         return await self.settle(messages, RETURN)
 
     async def extend(self, messages: Sequence[Message[Any]], lease: Seconds | None) -> int:

@@ -315,6 +315,6 @@ def test_a_fault_of_our_own_is_told() -> None:
         owner.has = cast(Mapping[str, int], None)
         membership.rejoin()
         await until(lambda: owner.failure is not None)
-        assert "nobody foresaw" in str(owner.failure)
+        assert "internal error of the client" in str(owner.failure)
 
     play(story)
