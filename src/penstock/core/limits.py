@@ -16,6 +16,22 @@ BATCH_UNPACKED_BYTES_MAX = 64 * MIB
 """The most that the records of a compressed batch may unpack to, where anybody unpacks them."""
 BATCH_UNPACKED_RECORDS_MAX = 500_000
 """How many records of one batch are looked at, where anybody looks at records."""
+BATCH_UNPACKED_PARTS_MAX = 20_000
+"""How many members of gzip or blocks of snappy a batch may be compressed in; snappy-java makes one
+for each 32 KiB. Each takes some microseconds, also if it is empty."""
+CHECKED_AT_ONCE_RECORDS_MAX = 256
+"""How many records of a batch are walked on the event loop, in 0.1 ms; a thread walks more."""
+CHECKED_AT_ONCE_PACKED_BYTES_MAX = 4 * KIB
+CHECKED_AT_ONCE_UNPACKED_BYTES_MAX = 64 * KIB
+"""A compressed batch above either is checked in a thread."""
+CHECKED_AT_ONCE_PARTS_MAX = 4
+CHECKS_WAITING_BYTES_MAX = 64 * MIB
+"""What waits to be checked, or for an earlier batch that is being checked, on one node; above it
+batches are refused until there is room."""
+CHECK_MS_MAX = 1_000
+"""Processor time that one batch may take to check."""
+BATCH_PARTS_MAX = BATCH_BYTES_MAX
+"""No bound but the batch's own size, for entries that a release without one may have written."""
 ENTRY_PAYLOAD_BYTES_MAX = 64 * MIB
 """The largest payload of one log entry; a length above it is damage, not data."""
 ENTRY_SLICES_MAX = 65_536

@@ -11,8 +11,7 @@ Whole messages, as queues want them, come from `message_batches`.
              headers          varint count, then keys and values
 
 Varints are zigzag, as in protocol buffers. All records of a batch are compressed together, by the
-codec in the low bits of its attributes: none, gzip, snappy (in the frames of snappy-java, or bare),
-lz4 frames, zstd.
+codec in the low bits of its attributes (`compression`).
 
 A batch that loses records keeps its base offset, last offset delta, producer and sequence: its
 range of offsets stays what it was, with gaps, and records that stay keep their bytes. The highest
@@ -22,21 +21,19 @@ The *horizon* of a batch (KIP-534) is when its tombstones may go. It takes the p
 timestamp, marked by a bit of the attributes, and the deltas are made anew, so that a reader who
 knows nothing of it computes the same times as before.
 
-A batch came from a client and its records were never looked at: every length is checked, what is
-larger than `BATCH_UNPACKED_BYTES_MAX` or has more than `BATCH_UNPACKED_RECORDS_MAX` records is not
-unpacked, and what is wrong is `InvalidBatch`.
+A batch may have been stored by a release that did not look at its records: every length is
+checked, what is larger than `BATCH_UNPACKED_BYTES_MAX` or has more than
+`BATCH_UNPACKED_RECORDS_MAX` records is not unpacked, and what is wrong is `InvalidBatch`.
 """
 
 import struct
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import cramjam
-
 from penstock.core.checksum import crc32c
+from penstock.core.compression import compress, decompress
 from penstock.core.errors import InvalidBatch
-from penstock.core.limits import BATCH_UNPACKED_BYTES_MAX, BATCH_UNPACKED_RECORDS_MAX
+from penstock.core.limits import BATCH_UNPACKED_PARTS_MAX, BATCH_UNPACKED_RECORDS_MAX
 from penstock.core.records import BATCH_HEADER_BYTES, BatchHeader, read_header
 
 Bytes = bytes | bytearray | memoryview
@@ -51,11 +48,6 @@ _CRC_AT = 17
 _CRC_FROM = 21
 _LENGTH_FROM = 12
 _VARINT_BYTES_MAX = 10
-_GZIP_WINDOW = 31  # zlib's word for "a gzip header, the largest window"
-_FRAMED_SNAPPY = b"\x82SNAPPY\x00"
-_FRAMED_SNAPPY_HEAD = _FRAMED_SNAPPY + struct.pack(">ii", 1, 1)
-_FRAMED_SNAPPY_BLOCK_BYTES = 32 * 1024
-_UNPACKED_FACTOR = 4
 
 
 class Record(NamedTuple):
@@ -93,26 +85,19 @@ def read_records(batch: Bytes) -> Records:
         raise InvalidBatch("the records end in the middle of one") from None
 
 
-def unpack_body(batch: Bytes, attributes: int, record_count: int) -> bytes:
+def unpack_body(
+    batch: Bytes, attributes: int, record_count: int, *, parts_max: int = BATCH_UNPACKED_PARTS_MAX
+) -> bytes:
     """The records of a batch, one after the other, unpacked if they are few and small enough."""
     if record_count > BATCH_UNPACKED_RECORDS_MAX:
         raise InvalidBatch(f"{record_count} records are too many to look at")
-    codec = attributes & CODEC_MASK
     packed = memoryview(batch)[BATCH_HEADER_BYTES:]
-    if codec == 0:
-        return bytes(packed)
-    unpack = _UNPACK.get(codec)
-    if unpack is None:
-        raise InvalidBatch(f"compression codec {codec} is not known")
-    try:
-        return unpack(packed)
-    except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-        raise InvalidBatch(f"the records cannot be decompressed: {error}") from error
+    return decompress(packed, attributes & CODEC_MASK, parts_max)
 
 
 def pack_body(records: bytes, codec: int) -> bytes:
     """Compress records as `unpack_body` and Kafka's clients read them; codec 0 leaves them."""
-    return _PACK[codec](records) if codec else records
+    return compress(records, codec)
 
 
 def rebuild_batch(
@@ -231,102 +216,3 @@ def _shifted(body: bytes, record: Record, shift: int) -> bytes:
         + body[rest_at : record.end]
     )
     return encode_varint(len(content)) + content
-
-
-# Codecs.
-
-
-def _ungzip(packed: memoryview) -> bytes:
-    parts: list[bytes] = []
-    have = 0
-    rest: Bytes = packed
-    while rest:  # A gzip file may be several, one after the other.
-        unzip = zlib.decompressobj(_GZIP_WINDOW)
-        part = unzip.decompress(rest, BATCH_UNPACKED_BYTES_MAX + 1 - have)
-        parts.append(part)
-        have += len(part)
-        if have > BATCH_UNPACKED_BYTES_MAX:
-            raise _too_large()
-        if not unzip.eof:
-            raise InvalidBatch("the compressed records are cut short")
-        rest = unzip.unused_data
-    return b"".join(parts)
-
-
-def _unpack_into(unpack: Callable[[Bytes, bytearray], int]) -> Callable[[memoryview], bytes]:
-    """Unpack into a buffer that is made larger as long as it is too small, up to the bound."""
-
-    def unpack_bounded(packed: memoryview) -> bytes:
-        room = min(max(_UNPACKED_FACTOR * len(packed), 4096), BATCH_UNPACKED_BYTES_MAX)
-        while True:
-            out = bytearray(room)
-            try:
-                return bytes(memoryview(out)[: unpack(packed, out)])
-            except cramjam.DecompressionError as error:
-                # The one sign that it is the buffer and not the data.
-                if "whole buffer" not in str(error):
-                    raise
-                if room >= BATCH_UNPACKED_BYTES_MAX:
-                    raise _too_large() from error
-                room = min(_UNPACKED_FACTOR * room, BATCH_UNPACKED_BYTES_MAX)
-
-    return unpack_bounded
-
-
-def _unsnappy(packed: memoryview) -> bytes:
-    if packed[: len(_FRAMED_SNAPPY)] != _FRAMED_SNAPPY:
-        return _unsnappy_block(packed, BATCH_UNPACKED_BYTES_MAX)
-    parts: list[bytes] = []
-    room = BATCH_UNPACKED_BYTES_MAX
-    position = len(_FRAMED_SNAPPY_HEAD)
-    while position < len(packed):
-        (length,) = struct.unpack_from(">i", packed, position)
-        position += 4
-        if not 0 <= length <= len(packed) - position:
-            raise InvalidBatch(f"a block of compressed records says it has {length} bytes")
-        parts.append(_unsnappy_block(packed[position : position + length], room))
-        room -= len(parts[-1])
-        position += length
-    return b"".join(parts)
-
-
-def _unsnappy_block(packed: memoryview, room: int) -> bytes:
-    data = packed.tobytes()
-    if cramjam.snappy.decompress_raw_len(data) > room:
-        raise _too_large()
-    return bytes(cramjam.snappy.decompress_raw(data))
-
-
-def _snappy(records: bytes) -> bytes:
-    parts = [_FRAMED_SNAPPY_HEAD]
-    for start in range(0, len(records), _FRAMED_SNAPPY_BLOCK_BYTES):
-        block = records[start : start + _FRAMED_SNAPPY_BLOCK_BYTES]
-        packed = bytes(cramjam.snappy.compress_raw(block))
-        parts += (struct.pack(">i", len(packed)), packed)
-    return b"".join(parts)
-
-
-def _lz4(records: bytes) -> bytes:
-    """Blocks that do not refer to each other: Kafka's Java client reads no others. The library's
-    own level compresses no better and takes four to twenty times as long."""
-    frame = cramjam.lz4.Compressor(level=0, block_linked=False)
-    frame.compress(records)
-    return bytes(frame.finish())
-
-
-def _too_large() -> InvalidBatch:
-    return InvalidBatch(f"the records unpack to more than {BATCH_UNPACKED_BYTES_MAX} bytes")
-
-
-_UNPACK: dict[int, Callable[[memoryview], bytes]] = {
-    1: _ungzip,
-    2: _unsnappy,
-    3: _unpack_into(cramjam.lz4.decompress_into),
-    4: _unpack_into(cramjam.zstd.decompress_into),
-}
-_PACK: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda records: bytes(cramjam.gzip.compress(records)),
-    2: _snappy,
-    3: _lz4,
-    4: lambda records: bytes(cramjam.zstd.compress(records)),
-}

@@ -1,6 +1,7 @@
 """`core.record_bodies`: what another project packed is read, thinned out and packed again."""
 
 from collections.abc import Callable
+from functools import partial
 
 import cramjam
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core import record_bodies
+from penstock.core.compression import decompress
 from penstock.core.errors import InvalidBatch
 from penstock.core.record_bodies import pack_body, read_records, rebuild_batch
 from penstock.core.records import BATCH_HEADER_BYTES, read_header, stamp_append_time, stamp_batch
@@ -187,7 +189,8 @@ def test_what_is_wrong_is_refused(batch: bytearray, complaint: str) -> None:
 def test_what_unpacks_to_very_much_is_not_unpacked(
     codec: int, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_bodies, "BATCH_UNPACKED_BYTES_MAX", 1 << 20)
+    bounded = partial(decompress, bytes_max=1 << 20)
+    monkeypatch.setattr(record_bodies, "decompress", bounded)
     fits = with_body(bytes(compress(bytes(1 << 20))), count=1, codec=codec)
     with pytest.raises(InvalidBatch, match="a record of 0 bytes"):
         read_records(fits)
