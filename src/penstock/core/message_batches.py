@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 
 from penstock.core.checksum import crc32c
 from penstock.core.delivery_headers import PREFIX
-from penstock.core.errors import InvalidBatch
+from penstock.core.errors import InvalidBatch, InvalidTimestamp
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.plain_batches import pack_plain
 from penstock.core.record_bodies import (
@@ -229,6 +229,8 @@ def pack_messages(messages: Sequence[NewMessage], now_ms: int) -> tuple[bytes, i
             time_ms = now_ms
         if time_ms > max_ms:
             max_ms = time_ms
+        if not -_TIME_BOUND <= time_ms < _TIME_BOUND:
+            raise InvalidTimestamp(f"a message has the time {time_ms}, which is not of 64 bits")
         key, value = message.key, message.value
         record = b"".join(
             (

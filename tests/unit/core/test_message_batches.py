@@ -3,7 +3,7 @@
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from penstock.core.errors import InvalidBatch
+from penstock.core.errors import InvalidBatch, InvalidTimestamp
 from penstock.core.limits import BATCH_UNPACKED_RECORDS_MAX
 from penstock.core.message import Header, Message, NewMessage
 from penstock.core.message_batches import (
@@ -247,3 +247,11 @@ def test_a_wrong_record_is_refused(batch: bytes, complaint: str) -> None:
 
 def test_the_record_the_lies_are_made_from_is_right() -> None:
     assert read_messages(with_body(ONE)) == [Message(Offset(0), NOW, b"A", b"B", (("C", b"D"),))]
+
+
+@pytest.mark.parametrize("time_ms", [1 << 63, 1 << 64, -(1 << 63) - 1])
+def test_a_time_that_has_no_room_is_refused(time_ms: int) -> None:
+    wrong = NewMessage(b"", timestamp_ms=time_ms)
+    for messages in ([wrong], [NewMessage(b""), wrong]):
+        with pytest.raises(InvalidTimestamp, match=f"the time {time_ms}"):
+            build_messages(messages, 5)
