@@ -1,13 +1,16 @@
 """Real record batches for tests, built by another project's code: aiokafka's."""
 
+import time
+
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from crc32c import crc32c
 
 from penstock.core.records import BATCH_HEADER_BYTES
 from penstock.core.types import NO_PRODUCER, ProducerId
 
-YEAR_2100_MS = 4_102_444_800_000
-"""No retention takes away what is from here, however long a test runs."""
+TODAY_MS = time.time_ns() // 1_000_000
+"""When the tests began: no retention takes away what is from here, however long a test runs, and it
+is not further ahead of any clock than a topic allows."""
 
 
 def build_batch(
@@ -15,7 +18,7 @@ def build_batch(
     *,
     key: bytes | None = None,
     value: bytes = b"a message",
-    timestamp: int = YEAR_2100_MS,
+    timestamp: int = TODAY_MS,
     producer_id: ProducerId = NO_PRODUCER,
     epoch: int = -1,
     sequence: int = -1,

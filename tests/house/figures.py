@@ -470,7 +470,7 @@ FIGURES = (
     Figure("modules named by gerunds or participles", gerund_modules, 66, 2),
     Figure("docstrings that repeat a name", empty_docstrings, 118, 95),
     Figure("comment lines per 1,000 lines of code", comment_share, 8, 8, more_is_better=True),
-    Figure("lines written by hand", lines, 119_430, 120_200),
+    Figure("lines written by hand", lines, 119_430, 122_500),
 )
 
 

@@ -15,7 +15,7 @@ from penstock.blocking import BlockingClient
 from penstock.core.murmur2 import partition_of
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.testing import PenstockServer
-from tests.batches import YEAR_2100_MS
+from tests.batches import TODAY_MS
 from tests.cluster.waiting import wait_until
 
 READ_WITHIN_SECONDS = 20.0
@@ -49,7 +49,7 @@ def test_every_column_arrives(
         "array(named_struct('key', 'h', 'value', CAST(CAST(id AS STRING) AS BINARY))) AS headers",
         "if(id = 5, INTERVAL '1.5' SECOND, NULL) AS delay",
         "CAST(id % 10 AS INT) AS priority",
-        f"timestamp_millis({YEAR_2100_MS} + id) AS timestamp",
+        f"timestamp_millis({TODAY_MS} + id) AS timestamp",
     )
     write(rows, broker, topic="columns", keepTimestamps="true")
     found = {int(record.headers["h"] or b""): record for record in client.read("columns")}
@@ -59,7 +59,7 @@ def test_every_column_arrives(
     assert found[8].partition == partition_of(b"key 8", 4)
     assert (found[9].partition, found[9].key) == (3, None)
     assert found[7].is_tombstone
-    assert found[17].timestamp_ms == YEAR_2100_MS + 17
+    assert found[17].timestamp_ms == TODAY_MS + 17
     message = found[5]._message
     assert message.header("penstock-delay-ms") == b"1500"
     assert message.header("penstock-priority") == b"5"

@@ -17,6 +17,11 @@ worked_seconds: Final = time.thread_time
 work meanwhile. Asking takes longer than for `precise_seconds`."""
 
 
+pause_thread: Final = time.sleep
+"""For threads beside the event loop, which would keep the interpreter from it for milliseconds if
+they never paused."""
+
+
 class Clock(Protocol):
     """Two readings of time, both in milliseconds."""
 

@@ -57,6 +57,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     example: str = ""
     """Of what the pattern matches."""
     characters_max: int = TOPIC_CONFIG_CHARACTERS_MAX
+    catalog_version: int = 1
+    """The catalog's version from which on all nodes know it."""
 
     @property
     def allowed(self) -> str:

@@ -2,7 +2,8 @@
 
     PenstockError
     ├── LocalError                 you did it: the same call will fail again
-    │   ├── InvalidBatch           a record batch that is not one, or is damaged
+    │   ├── InvalidBatch           a record batch that is not one, or whose records are wrong
+    │   │   └── CorruptBatch       it was damaged on the way
     │   ├── UnsupportedBatch       a sound batch that asks for what is not served
     │   ├── BatchTooLarge
     │   ├── InvalidTimestamp       a message's time is too far from now for its topic
@@ -97,7 +98,13 @@ class LocalError(PenstockError):
 
 
 class InvalidBatch(LocalError):
-    """A record batch that is malformed or whose checksum does not match."""
+    """A record batch that is malformed, or whose records are."""
+
+    kafka_code = 87  # INVALID_RECORD: unlike CORRUPT_MESSAGE, clients do not send it again.
+
+
+class CorruptBatch(InvalidBatch):
+    """A record batch whose checksum does not match: perhaps it was damaged on the way."""
 
     kafka_code = 2  # CORRUPT_MESSAGE
 
@@ -105,7 +112,7 @@ class InvalidBatch(LocalError):
 class UnsupportedBatch(LocalError):
     """A sound record batch that asks for something that is not served."""
 
-    kafka_code = 87  # INVALID_RECORD: unlike CORRUPT_MESSAGE, clients do not retry it.
+    kafka_code = 87  # INVALID_RECORD
 
 
 class BatchTooLarge(LocalError):

@@ -16,14 +16,14 @@
          61  records                      never looked at here
 
 Base offset and leader epoch lie outside the checksum, so the leader stamps them in place without
-touching a record. Rule: nothing in this module, or on the log path, decodes a record body.
+touching a record. Rule: nothing in this module decodes a record body (`record_check` checks it).
 """
 
 import struct
 from typing import NamedTuple
 
 from penstock.core.checksum import crc32c
-from penstock.core.errors import BatchTooLarge, InvalidBatch
+from penstock.core.errors import BatchTooLarge, CorruptBatch, InvalidBatch
 from penstock.core.limits import BATCH_BYTES_MAX
 from penstock.core.types import Offset, ProducerId, Term
 
@@ -100,7 +100,7 @@ def check_batch(data: bytes | bytearray | memoryview) -> BatchHeader:
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidBatch("an idempotent batch needs a producer epoch and a sequence number")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
-        raise InvalidBatch("the record batch's CRC-32C does not match its content")
+        raise CorruptBatch("the record batch's CRC-32C does not match its content")
     return header
 
 

@@ -197,6 +197,14 @@ _TABLE = (
         " of disks, on the leader's disk, or in the leader's memory.",
     ),
     TopicConfig(
+        name="penstock.validate.records",
+        kind=ConfigKind.BOOLEAN,
+        default="true",
+        catalog_version=2,
+        documentation="Whether the records of a batch are checked before it is stored: they can be"
+        " decompressed, are as many as the batch says, and have the lengths they say.",
+    ),
+    TopicConfig(
         name="preallocate",
         kind=ConfigKind.BOOLEAN,
         default="false",
@@ -282,6 +290,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timestamp_after_max_ms: int
     insync_min: int
     durability: Durability
+    validates_records: bool
+    """Whether a batch is opened and checked before it is stored."""
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
@@ -327,6 +337,12 @@ def check_topic_config_names(names: Iterable[str]) -> None:
     check_config_names(TOPIC_CONFIGS, names, TopicConfig.subject)
 
 
+def catalog_version_of(names: Iterable[str]) -> int:
+    """The catalog's version that it takes to set configs of these names."""
+    known = (TOPIC_CONFIGS.get(name) for name in names)
+    return max((config.catalog_version for config in known if config is not None), default=1)
+
+
 def _settings(configs: Mapping[str, str]) -> TopicSettings:
     values = ConfigValues(TOPIC_CONFIGS, configs)
     policies = values.texts("cleanup.policy")
@@ -341,6 +357,7 @@ def _settings(configs: Mapping[str, str]) -> TopicSettings:
         timestamp_after_max_ms=values.integer("message.timestamp.after.max.ms"),
         insync_min=values.integer("min.insync.replicas"),
         durability=Durability(values.text("penstock.durability")),
+        validates_records=values.boolean("penstock.validate.records"),
         min_compaction_lag_ms=values.integer("min.compaction.lag.ms"),
         max_compaction_lag_ms=values.integer("max.compaction.lag.ms"),
         min_cleanable_dirty_ratio=values.decimal("min.cleanable.dirty.ratio"),
@@ -361,6 +378,7 @@ __all__ = [
     "QueueSettings",
     "TopicConfig",
     "TopicSettings",
+    "catalog_version_of",
     "check_topic_config_names",
     "parse_topic_configs",
 ]

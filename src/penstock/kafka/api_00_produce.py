@@ -1,7 +1,8 @@
 """Produce, key 0: append record batches.
 
 Versions    3–13, advertised from 0 (KAFKA-18659; versions 0–2 carry older formats).
-Behaviour   One batch per partition, appended without being decoded. Batches of one connection are
+Behaviour   One batch per partition, checked and then appended as it came; one that clients cannot
+            read is refused with INVALID_RECORD. Batches of one connection are
             appended in the order in which they came, whatever is still under way. Acks -1 is on
             disk on a majority, 1 on the leader's disk, 0 has no answer: an error closes the
             connection. Errors that pass by themselves have codes that every client repeats; a gap

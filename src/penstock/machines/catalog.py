@@ -39,6 +39,7 @@ from penstock.core.errors import (
 from penstock.core.group_configs import SHARE_DEFAULTS, GroupSettings
 from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic_configs import catalog_version_of
 from penstock.core.types import NodeId, PartitionId, ProducerId, ShardId, TopicId
 from penstock.core.work_settings import NO_OVERRIDES, WorkSettings, settled
 from penstock.machines.catalog_commands import (
@@ -72,7 +73,7 @@ CATALOG_NEWEST_VERSION = 2
 
     1   release 0.1
     2   work groups have `queue.*` settings of their own: on all topics (`ConfigureGroup`) and on
-        one (`ConfigureWorkGroup`)
+        one (`ConfigureWorkGroup`); topics have `penstock.validate.records`
 
 A version is put into use when its first new command is needed and every node knows it, not before:
 until then nodes of the release before can come back (see `engine.topics.catalog_versions`)."""
@@ -298,6 +299,10 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
     def _admit(self, command: CatalogCommand) -> CatalogCommand:
         if isinstance(command, ConfigureWorkGroup):
             self._check_in_use(WORK_GROUP_CONFIGS_VERSION)  # Older nodes cannot read it.
+        elif isinstance(command, CreateTopic):
+            self._check_in_use(catalog_version_of(command.configs))
+        elif isinstance(command, ConfigureTopic):
+            self._check_in_use(catalog_version_of(command.changes))
         return command
 
     # Applying: on every replica; the only code that changes state.

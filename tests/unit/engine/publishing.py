@@ -64,6 +64,7 @@ async def stage(
     node: Node, topic: Topic, index: int, value: bytes, count: int = 1, **options: int
 ) -> StagedBatch:
     """Stage one batch of equal messages."""
+    options.setdefault("timestamp", node.topics.clock.wall_ms())
     batch = build_batch(count, value=value, **options)  # type: ignore[arg-type]
     staging = node.engine.publications.staging
     return await staging.stage(topic, index, memoryview(batch))

@@ -7,7 +7,7 @@ else, so that a test may send any of them wrongly.
 from collections.abc import Mapping, Sequence
 
 from penstock.kafka.codec import Message
-from tests.batches import YEAR_2100_MS, build_batch
+from tests.batches import TODAY_MS, build_batch
 from tests.unit.kafka.asking import Asker
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -104,7 +104,7 @@ def share_fetch(
     }  # fmt: skip
 
 
-def produced(topic: str, count: int, timestamp: int = YEAR_2100_MS) -> dict[str, object]:
+def produced(topic: str, count: int, timestamp: int = TODAY_MS) -> dict[str, object]:
     """A produce of one batch to partition 0."""
     rows = [{"index": 0, "records": bytes(build_batch(count, timestamp=timestamp))}]
     topics = [{"name": topic, "partition_data": rows}]

@@ -1,17 +1,19 @@
 """Produce: batches go in, in their order, and what cannot go in is told why."""
 
+import gzip
 import struct
 from collections.abc import Sequence
 
 import pytest
 
-from penstock.core.records import read_outline
-from tests.batches import build_batch
+from penstock.core.records import BATCH_HEADER_BYTES, read_outline
+from tests.batches import TODAY_MS, build_batch, with_bytes
 from tests.kafka_broker import ThreadedBroker
 from tests.unit.kafka.asking import Asker
 from tests.unit.kafka.wire import Connect, Run
 
 ALL = range(3, 14)
+FIFO = {"queue.order": "fifo"}
 
 
 def request(topic: str | bytes, *batches: bytes | None, acks: int = -1) -> dict[str, object]:
@@ -165,3 +167,98 @@ def test_batches_are_stored_as_they_came_but_for_the_stamps(ask: Asker) -> None:
     assert second[16:] == batch[16:]
     assert second[8:12] == batch[8:12]
     assert struct.unpack_from(">i", second, 12)[0] >= 1, "the leader's epoch"
+
+
+def with_records(records: bytes, count: int, codec: int = 0) -> bytes:
+    """A batch whose header and checksum are right, and whose records are these bytes."""
+    batch = build_batch(1)[:BATCH_HEADER_BYTES] + records
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[21:23] = codec.to_bytes(2, "big")
+    batch[23:27] = (count - 1).to_bytes(4, "big")
+    return bytes(with_bytes(batch, 57, count.to_bytes(4, "big")))
+
+
+THREE = bytes(build_batch(3)[BATCH_HEADER_BYTES:])
+UNREADABLE = {
+    "garbage": with_records(b"garbage" * 20, 3),
+    "one fewer": with_records(THREE, 4),
+    "one more": with_records(THREE, 2),
+    "bytes behind": with_records(THREE + b"\0", 3),
+    "cut": with_records(THREE[:-1], 3),
+    "no gzip": with_records(THREE, 3, 1),
+    "no snappy": with_records(THREE, 3, 2),
+    "no lz4": with_records(THREE, 3, 3),
+    "no zstd": with_records(THREE, 3, 4),
+    "garbage in gzip": with_records(gzip.compress(b"garbage" * 2_000), 3, 1),
+    "fewer in gzip": with_records(gzip.compress(THREE), 4, 1),
+    "millions": with_records(gzip.compress(b""), 1 << 24, 1),
+    "empty members": with_records(gzip.compress(b"") * 150_000, 3, 1),
+    "magic 1": bytes(with_bytes(build_batch(3), 16, b"\x01")),
+    "wrong last offset": bytes(with_bytes(build_batch(3), 23, (7).to_bytes(4, "big"))),
+}
+
+
+@pytest.mark.parametrize("configs", [{}, FIFO, {"cleanup.policy": "compact"}])
+def test_what_nobody_can_read_is_refused_for_good(ask: Asker, configs: dict[str, str]) -> None:
+    name = "produce-unreadable-" + "-".join(configs)[:40]
+    ask.create_topic(name, configs={"max.message.bytes": str(1 << 23), **configs})
+    for problem, batch in UNREADABLE.items():
+        (answer,) = ask(0, 9, request(name, batch)).responses
+        (row,) = answer.partition_responses
+        assert (problem, row.error_code) == (problem, 87)
+        assert row.error_message
+    assert offsets(ask, name) == [0]
+    (answer,) = ask(0, 9, request(name, bytes(build_batch(2, key=b"k")))).responses
+    assert answer.partition_responses[0].error_code == 0
+
+
+def test_records_are_not_checked_where_a_topic_says_so(ask: Asker) -> None:
+    ask.create_topic("produce-unchecked", configs={"penstock.validate.records": "false"})
+    batches = [UNREADABLE["garbage"], UNREADABLE["no zstd"], UNREADABLE["one fewer"]]
+    for batch in batches:
+        (answer,) = ask(0, 9, request("produce-unchecked", batch)).responses
+        assert answer.partition_responses[0].error_code == 0
+    assert offsets(ask, "produce-unchecked") == [10]
+
+
+def test_the_order_stays_while_some_batches_are_checked_in_a_thread(
+    ask: Asker, connect: Connect, run: Run
+) -> None:
+    ask.create_topic("produce-mixed")
+
+    async def scenario() -> None:
+        async with connect() as client:
+            for number in range(60):
+                batch = build_batch(number + 1, value=bytes(9_000), compression=number % 5)
+                client.send(0, 9, request("produce-mixed", bytes(batch)))
+                if number % 7 == 0:
+                    client.send(0, 9, request("produce-mixed", UNREADABLE["garbage in gzip"]))
+            answers = [await client.receive() for _ in range(69)]
+        rows = [answer.responses[0].partition_responses[0] for answer in answers]
+        assert [row.error_code for row in rows].count(87) == 9
+        bases = [row.base_offset for row in rows if not row.error_code]
+        assert bases == [sum(range(number + 1)) for number in range(60)]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("configs", "shift_ms", "code"),
+    [
+        ({}, 7_200_000, 32),
+        ({}, 3_000_000, 0),
+        ({}, -10 * 365 * 86_400_000, 0),
+        ({"message.timestamp.after.max.ms": "10000"}, 60_000, 32),
+        ({"message.timestamp.after.max.ms": str(1 << 62)}, 7_200_000, 0),
+        ({"message.timestamp.before.max.ms": "10000"}, -60_000, 32),
+        ({"message.timestamp.type": "LogAppendTime"}, 7_200_000, 0),
+    ],
+)
+def test_times_too_far_from_now_are_refused(
+    ask: Asker, configs: dict[str, str], shift_ms: int, code: int
+) -> None:
+    name = f"produce-times-{len(str(configs))}-{shift_ms}"
+    ask.create_topic(name, configs=configs)
+    batch = bytes(build_batch(2, timestamp=TODAY_MS + shift_ms))
+    (answer,) = ask(0, 9, request(name, batch)).responses
+    assert answer.partition_responses[0].error_code == code

@@ -23,7 +23,7 @@ from penstock.wire.read_requests import (
     OffsetFound,
     OffsetsFound,
 )
-from tests.batches import YEAR_2100_MS, build_batch
+from tests.batches import TODAY_MS, build_batch
 from tests.unit.engine.nodes import Nodes
 
 NOTHING = memoryview(b"")
@@ -156,15 +156,15 @@ async def find(context: Context, topic: Topic, *times: int) -> list[OffsetFound]
 def test_a_time_is_found_to_the_message(tmp_path: Path, compression: int) -> None:
     async def story(context: Context, topic: Topic) -> None:
         for number in range(3):
-            early = YEAR_2100_MS + 1_000 * number
+            early = TODAY_MS + 1_000 * number
             await append(
                 context, topic, 0, build_batch(10, timestamp=early, compression=compression)
             )
         asked = [0, 3, 9, 10, 1_004, 2_009, 2_010]
-        found = await find(context, topic, *(YEAR_2100_MS + one for one in asked))
+        found = await find(context, topic, *(TODAY_MS + one for one in asked))
         assert [one.offset for one in found] == [0, 3, 9, 10, 14, 29, 30]
         assert found[-1].time_ms == -1
-        assert [one.time_ms - YEAR_2100_MS for one in found[:-1]] == [0, 3, 9, 1_000, 1_004, 2_009]
+        assert [one.time_ms - TODAY_MS for one in found[:-1]] == [0, 3, 9, 1_000, 1_004, 2_009]
 
     on_one_node(tmp_path, story, partitions=1)
 

@@ -16,7 +16,7 @@ from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
 from penstock.web.queue_lines import GroupCounts
 from penstock.web.queues import LIST_MAX
-from tests.batches import YEAR_2100_MS, build_batch
+from tests.batches import TODAY_MS, build_batch
 from tests.unit.engine.nodes import Nodes, until
 from tests.unit.web.asgi import JSON, ask
 from tests.web_broker import ServingBroker, WebBroker
@@ -305,12 +305,12 @@ def test_a_time_is_found_inside_a_batch(web: WebBroker) -> None:
     engine = web.node.engine
 
     async def produce() -> None:
-        batch = build_batch(5, timestamp=YEAR_2100_MS)
+        batch = build_batch(5, timestamp=TODAY_MS)
         await engine.topics.produce(engine.topics.topic("timed"), 0, batch, Acks.ALL)
 
     web.call(produce())
     planned = web.expect(
-        200, "POST", "/v1/queues/timed/reset", {"time_ms": YEAR_2100_MS + 3, "dry_run": True}
+        200, "POST", "/v1/queues/timed/reset", {"time_ms": TODAY_MS + 3, "dry_run": True}
     )
     assert planned["partitions"] == [{"partition": 0, "was": 0, "start": 3, "end": 5}]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,12 +17,13 @@ from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
 from penstock.web.app import make_app
 from penstock.web.topic_messages import LIMIT_MAX, WAITING_MAX, LookWanted, MessageBrowser
-from tests.batches import YEAR_2100_MS, build_batch, with_bytes
+from tests.batches import TODAY_MS, build_batch, with_bytes
 from tests.unit.engine.nodes import Nodes, until
 from tests.unit.web.asgi import JSON, ask
 from tests.web_broker import ServingBroker, WebBroker
 
 GZIP = 1
+NO_CONFIGS: Mapping[str, str] = {}
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBroker]:
         yield broker
 
 
-def make(web: WebBroker, name: str, partitions: int = 1) -> None:
-    web.call(web.node.engine.topics.create_topic(name, partitions, {}))
+def make(
+    web: WebBroker, name: str, partitions: int = 1, configs: Mapping[str, str] = NO_CONFIGS
+) -> None:
+    web.call(web.node.engine.topics.create_topic(name, partitions, configs))
 
 
 def produce(web: WebBroker, name: str, batch: bytearray, index: int = 0) -> None:
@@ -106,8 +109,8 @@ def test_a_topic_tells_its_partitions_and_readers(web: WebBroker) -> None:
 
 def test_messages_are_seen_newest_first_and_page_by_page(web: WebBroker) -> None:
     make(web, "paged", 2)
-    produce(web, "paged", build_batch(3, timestamp=YEAR_2100_MS), 0)
-    produce(web, "paged", build_batch(3, timestamp=YEAR_2100_MS + 10), 1)
+    produce(web, "paged", build_batch(3, timestamp=TODAY_MS), 0)
+    produce(web, "paged", build_batch(3, timestamp=TODAY_MS + 10), 1)
     first = look(web, "paged", limit=2)
     assert places(first) == [(1, 2), (1, 1)]
     second = look(web, "paged", limit=2, from_=first["next"])
@@ -120,8 +123,8 @@ def test_messages_are_seen_newest_first_and_page_by_page(web: WebBroker) -> None
 
 def test_messages_are_seen_oldest_first_and_page_by_page(web: WebBroker) -> None:
     make(web, "onwards", 2)
-    produce(web, "onwards", build_batch(3, timestamp=YEAR_2100_MS + 10), 0)
-    produce(web, "onwards", build_batch(3, timestamp=YEAR_2100_MS), 1)
+    produce(web, "onwards", build_batch(3, timestamp=TODAY_MS + 10), 0)
+    produce(web, "onwards", build_batch(3, timestamp=TODAY_MS), 1)
     first = look(web, "onwards", limit=4, order="oldest")
     assert places(first) == [(1, 0), (1, 1), (1, 2), (0, 0)]
     second = look(web, "onwards", limit=4, order="oldest", from_=first["next"])
@@ -132,11 +135,11 @@ def test_messages_are_seen_oldest_first_and_page_by_page(web: WebBroker) -> None
 def test_one_partition_from_an_offset_a_time_and_the_end(web: WebBroker) -> None:
     make(web, "placed", 2)
     for number in range(5):
-        produce(web, "placed", build_batch(1, timestamp=YEAR_2100_MS + number), 1)
+        produce(web, "placed", build_batch(1, timestamp=TODAY_MS + number), 1)
     assert places(look(web, "placed", partition=1, from_=3, order="oldest")) == [(1, 3), (1, 4)]
     assert places(look(web, "placed", partition=1, from_=2)) == [(1, 1), (1, 0)]
     assert places(look(web, "placed", partition=1, from_=-2, order="oldest")) == [(1, 3), (1, 4)]
-    at = f"@{YEAR_2100_MS + 2}"
+    at = f"@{TODAY_MS + 2}"
     assert places(look(web, "placed", from_=at, order="oldest")) == [(1, 2), (1, 3), (1, 4)]
     assert places(look(web, "placed", from_=at)) == [(1, 1), (1, 0)]
     assert look(web, "placed", from_="end", order="oldest")["messages"] == []
@@ -205,7 +208,7 @@ def test_a_search_back_reaches_what_is_far(web: WebBroker) -> None:
 
 
 def test_a_batch_that_cannot_be_opened_is_shown_as_such(web: WebBroker) -> None:
-    make(web, "broken")
+    make(web, "broken", configs={"penstock.validate.records": "false"})
     produce(web, "broken", with_bytes(build_batch(2), 61, b"\x01"))
     produce(web, "broken", build_batch(1))
     page = look(web, "broken", order="oldest")
@@ -253,7 +256,7 @@ def test_what_cannot_be_meant_is_refused(web: WebBroker, query: str) -> None:
 def test_a_group_goes_on_elsewhere_after_a_preview(web: WebBroker) -> None:
     make(web, "reset-me", 2)
     for number in range(4):
-        produce(web, "reset-me", build_batch(1, timestamp=YEAR_2100_MS + number), 0)
+        produce(web, "reset-me", build_batch(1, timestamp=TODAY_MS + number), 0)
     commit(web, "resetting", "reset-me", 4, 0)
     path = "/v1/groups/resetting/reset"
     planned = web.expect(200, "POST", path, {"to": "earliest", "dry_run": True})
@@ -265,7 +268,7 @@ def test_a_group_goes_on_elsewhere_after_a_preview(web: WebBroker) -> None:
     assert web.expect(200, "GET", "/v1/groups/resetting")["lag"] == 0
     web.expect(200, "POST", path, {"to": "-1", "topic": "reset-me", "partitions": [0]})
     assert web.expect(200, "GET", "/v1/groups/resetting")["lag"] == 1
-    web.expect(200, "POST", path, {"to": f"@{YEAR_2100_MS + 1}"})
+    web.expect(200, "POST", path, {"to": f"@{TODAY_MS + 1}"})
     assert web.expect(200, "GET", "/v1/groups/resetting")["lag"] == 3
     web.expect(200, "POST", path, {"to": 2, "topic": "reset-me"})
     assert web.expect(200, "GET", "/v1/groups/resetting")["lag"] == 2

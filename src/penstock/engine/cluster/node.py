@@ -78,7 +78,6 @@ from penstock.engine.peers.links import Links
 from penstock.engine.replica.local_shards import LocalShards, ShardHooks
 from penstock.engine.replica.network import PeerMessage
 from penstock.engine.replica.shard import Shard
-from penstock.engine.topics.catalog_versions import CatalogVersions
 from penstock.engine.topics.publications import Publications
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import NodeRecord
@@ -282,6 +281,7 @@ class Node:
             shards=self._shards,
             leaders=self._leaders,
             forwarding=forwarding,
+            calls=self.calls,
             alive=lambda: self._links.connected() | {file.node},
             clock=self._clock,
             retrier=self._retrier,
@@ -302,7 +302,7 @@ class Node:
             forwarding=forwarding,
             cluster=self.cluster,
             cuts=self.cuts,
-            catalog_versions=self._catalog_versions,
+            catalog_versions=self.topics.catalog_versions,
             publications=self.publications,
             delivery=self.delivery,
             moves=self.moves,
@@ -320,9 +320,8 @@ class Node:
         shards, calls, topics = self._shards, self.calls, self.topics
         self.survey = QueueSurvey(topics, shards, calls)
         self.delivery = DeliveryService(topics, forwarding, calls, self._clock, self.survey.places)
-        self._catalog_versions = CatalogVersions(topics, calls)
         self.groups = Groups(
-            topics, shards, self._clock, self._settings.groups, self._catalog_versions
+            topics, shards, self._clock, self._settings.groups, topics.catalog_versions
         )
         self.delivery_counters = DeliveryCounters(
             self._topic_of, lambda name: topics.catalog.topic(name) is not None
@@ -432,6 +431,7 @@ class Node:
         await self.publications.close()
         await self._dead_letters.close()
         await self.delivery.shut()
+        self.topics.close()
         await self._close_shards()
         await self._links.close()
         self._lock.release()

@@ -1,28 +1,254 @@
-"""What a record batch must be like to be let into a topic, whoever brings it."""
+"""Admission: a record batch is checked before it is proposed, so that what is stored can be read.
 
-from penstock.core.errors import BatchTooLarge, UnsupportedBatch
-from penstock.core.record_bodies import read_records
-from penstock.core.records import check_batch
+    header    size, times, against the topic's configs; checksum and sequence follow in `plan`
+    records   decompressed and checked (`core.record_check`); in a compacted topic each has a key
+
+Most batches are checked at once, in microseconds. Those that are compressed, or large and irregular
+are checked in a thread, and batches that come for the same partition meanwhile wait behind them:
+the order of calls is the order of offsets, whatever each of them takes. A batch that takes more
+than its budget of bytes, records and processor time is refused as one that is wrong.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from penstock.core.clock import pause_thread, worked_seconds
+from penstock.core.compression import decompress
+from penstock.core.errors import (
+    BatchTooLarge,
+    InvalidBatch,
+    InvalidTimestamp,
+    Overloaded,
+    PenstockError,
+    Unavailable,
+    UnsupportedBatch,
+)
+from penstock.core.limits import (
+    BATCH_UNPACKED_PARTS_MAX,
+    BATCH_UNPACKED_RECORDS_MAX,
+    CHECK_MS_MAX,
+    CHECKED_AT_ONCE_PACKED_BYTES_MAX,
+    CHECKED_AT_ONCE_PARTS_MAX,
+    CHECKED_AT_ONCE_RECORDS_MAX,
+    CHECKED_AT_ONCE_UNPACKED_BYTES_MAX,
+    CHECKS_WAITING_BYTES_MAX,
+)
+from penstock.core.record_bodies import CODEC_MASK, read_records
+from penstock.core.record_check import check_records
+from penstock.core.records import BATCH_HEADER_BYTES, check_batch
+from penstock.core.topic_configs import TopicSettings
+from penstock.core.types import PartitionId
 from penstock.machines.catalog import Topic
 
+Batch = bytearray | memoryview
+Admitted = Callable[[PenstockError | None], None]
+"""Told what keeps a batch out; None: nothing."""
 
-def check_admissible(topic: Topic, batch: bytearray | memoryview) -> None:
-    """Raise what keeps the batch out for good, by the topic's own rules."""
+_PAUSE_SECONDS: Final = 0.0001
+_NO_TIME: Final = -1
+_TIMES: Final = struct.Struct(">27xqq")
+_OUTLINE: Final = struct.Struct(">8xi4xb4xh34xi")
+_LENGTH_FROM: Final = 12
+
+
+def check_header(topic: Topic, batch: Batch, now_ms: int) -> None:
+    """Raise what keeps the batch out for good, by its size and times."""
     settings = topic.settings
     if len(batch) > settings.message_bytes_max:
         raise BatchTooLarge(
             f"a record batch of {len(batch)} bytes is above the topic's max.message.bytes"
             f" of {settings.message_bytes_max}"
         )
-    if settings.compacts:
-        _check_keys(topic, batch)
+    if settings.log_append_time or len(batch) < BATCH_HEADER_BYTES:
+        return
+    earliest_ms, latest_ms = _TIMES.unpack_from(batch)
+    if latest_ms > now_ms + settings.timestamp_after_max_ms:
+        raise InvalidTimestamp(
+            f"a message for topic {topic.name} has the time {latest_ms}, {latest_ms - now_ms} ms"
+            " ahead of the broker's; message.timestamp.after.max.ms of the topic is"
+            f" {settings.timestamp_after_max_ms}"
+        )
+    if _NO_TIME != earliest_ms < now_ms - settings.timestamp_before_max_ms:
+        raise InvalidTimestamp(
+            f"a message for topic {topic.name} has the time {earliest_ms}, {now_ms - earliest_ms}"
+            " ms behind the broker's; message.timestamp.before.max.ms of the topic is"
+            f" {settings.timestamp_before_max_ms}"
+        )
 
 
-def _check_keys(topic: Topic, batch: bytearray | memoryview) -> None:
-    """Compaction keeps the last message of each key, so there must be one: the only place where
-    producing looks at records."""
+class Admission:
+    """For one node."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[PartitionId, deque[_Waiting]] = {}
+        self._waiting_bytes = 0
+        self._thread: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def check_now(self, partition: PartitionId, settings: TopicSettings, batch: Batch) -> bool:
+        """Raise what is wrong with the records; False if that takes longer, or if the batch has to
+        wait for an earlier one: then it is for `check_later`."""
+        if partition in self._waiting:
+            return False
+        return not _checks_records(settings) or _check_at_once(settings, batch)
+
+    def check_later(
+        self, partition: PartitionId, settings: TopicSettings, batch: Batch, admitted: Admitted
+    ) -> None:
+        """Check in a thread; the callbacks of a partition come in the order of these calls."""
+        if self._closed:
+            raise Unavailable("this node is stopping")
+        if self._waiting and self._waiting_bytes + len(batch) > CHECKS_WAITING_BYTES_MAX:
+            raise Overloaded("too many bytes wait to be checked; slow down")
+        one = _Waiting(len(batch), admitted)
+        self._waiting.setdefault(partition, deque()).append(one)
+        self._waiting_bytes += one.size
+        if not _checks_records(settings):
+            one.checked = True
+            return
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-admission")
+        self._thread.submit(self._work, partition, settings, batch, one)
+
+    async def check(self, settings: TopicSettings, batch: Batch) -> None:
+        """Raise what is wrong with the records, wherever the batch is to go."""
+        if _checks_records(settings) and not _check_at_once(settings, batch):
+            await asyncio.to_thread(_check_in_thread, settings, batch)
+
+    def close(self) -> None:
+        """Nothing is admitted any more; what waits is refused."""
+        self._closed = True
+        waiting, self._waiting = self._waiting, {}
+        for queue in waiting.values():
+            for one in queue:
+                one.admitted(Unavailable("this node is stopping"))
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _work(
+        self, partition: PartitionId, settings: TopicSettings, batch: Batch, one: "_Waiting"
+    ) -> None:
+        try:
+            _check_in_thread(settings, batch)
+        except PenstockError as error:
+            one.problem = error
+        try:
+            self._loop.call_soon_threadsafe(self._note_checked, partition, one)
+        except RuntimeError:
+            return  # The loop is closed: the process is on its way out and nobody waits.
+
+    def _note_checked(self, partition: PartitionId, one: "_Waiting") -> None:
+        one.checked = True
+        queue = self._waiting.get(partition)
+        while queue and queue[0].checked:
+            first = queue[0]
+            self._waiting_bytes -= first.size
+            if len(queue) == 1:
+                del self._waiting[partition]  # The callback may bring the next batch.
+            queue.popleft()
+            first.admitted(first.problem)
+
+
+class _Waiting:
+    """A batch in the queue of its partition."""
+
+    __slots__ = ("admitted", "checked", "problem", "size")
+
+    def __init__(self, size: int, admitted: Admitted) -> None:
+        self.size = size
+        self.admitted = admitted
+        self.checked = False
+        self.problem: PenstockError | None = None
+
+
+def _checks_records(settings: TopicSettings) -> bool:
+    return settings.validates_records or settings.compacts
+
+
+def _outline(batch: Batch) -> tuple[int, int]:
+    """Codec and record count, if the header can be believed so far that the records are found;
+    otherwise a count of 0: what is wrong is for `check_batch` to say, in `plan`."""
+    if len(batch) < BATCH_HEADER_BYTES:
+        return 0, 0
+    length, magic, attributes, count = _OUTLINE.unpack_from(batch)
+    if magic != 2 or length + _LENGTH_FROM != len(batch):
+        return 0, 0
+    return attributes & CODEC_MASK, max(count, 0)
+
+
+def _check_at_once(settings: TopicSettings, batch: Batch) -> bool:
+    """Check what takes microseconds; False if it takes longer."""
+    codec, count = _outline(batch)
+    if not count:
+        return True
+    if codec and len(batch) > CHECKED_AT_ONCE_PACKED_BYTES_MAX:
+        return False
+    if settings.compacts and count > CHECKED_AT_ONCE_RECORDS_MAX:
+        return False
+    packed = memoryview(batch)[BATCH_HEADER_BYTES:]
+    try:
+        body = decompress(
+            packed, codec, CHECKED_AT_ONCE_PARTS_MAX, CHECKED_AT_ONCE_UNPACKED_BYTES_MAX
+        )
+    except InvalidBatch:
+        return False  # Perhaps it is only large.
+    left = CHECKED_AT_ONCE_RECORDS_MAX
+
+    def may_walk(more: int) -> bool:
+        nonlocal left
+        left -= more
+        return left >= 0
+
+    return _check_body(settings, batch, count, body, may_walk)
+
+
+def _check_in_thread(settings: TopicSettings, batch: Batch) -> None:
+    """Check within the budget; the interpreter is let go every now and then."""
+    codec, count = _outline(batch)
+    if not count:
+        return
     check_batch(batch)
+    if count > BATCH_UNPACKED_RECORDS_MAX:
+        raise InvalidBatch(
+            f"the batch says it has {count} records; {BATCH_UNPACKED_RECORDS_MAX} at most"
+        )
+    began = worked_seconds()
+    packed = memoryview(batch)[BATCH_HEADER_BYTES:]
+    body = decompress(packed, codec, BATCH_UNPACKED_PARTS_MAX)
+
+    def may_walk(_count: int) -> bool:
+        pause_thread(_PAUSE_SECONDS)
+        return worked_seconds() - began < CHECK_MS_MAX / 1_000
+
+    if not _check_body(settings, batch, count, body, may_walk):
+        raise InvalidBatch(f"the batch takes more than {CHECK_MS_MAX} ms to check; send less")
+
+
+def _check_body(
+    settings: TopicSettings,
+    batch: Batch,
+    count: int,
+    body: bytes,
+    may_walk: Callable[[int], bool],
+) -> bool:
+    try:
+        done = check_records(body, count, may_walk)
+        if done and settings.compacts:
+            _check_keys(batch)
+    except InvalidBatch:
+        check_batch(batch)  # If the checksum is wrong, too, this is damage and can be sent again.
+        raise
+    return done
+
+
+def _check_keys(batch: Batch) -> None:
+    """Compaction keeps the last message of each key, so there must be one."""
     if any(record.key is None for record in read_records(batch).records):
         raise UnsupportedBatch(
-            f"topic {topic.name} is compacted by key, and a record without one came: give it a key"
+            "the topic is compacted by key, and a record without one came: give it a key"
         )

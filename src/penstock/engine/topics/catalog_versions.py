@@ -10,37 +10,49 @@ A node of release 0.1 does not know the question and refuses it; a node that is 
 In both cases the command is refused, and the refusal names the node.
 """
 
+from collections.abc import Awaitable, Callable
 from types import NoneType
 
 from penstock.core.errors import InvalidRequest, PenstockError, Unavailable, UnsupportedVersion
 from penstock.core.types import NodeId
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
-from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import CATALOG_NEWEST_VERSION
-from penstock.machines.catalog_commands import UseCatalogVersion
+from penstock.machines.catalog import CATALOG_NEWEST_VERSION, Catalog
+from penstock.machines.catalog_commands import CatalogCommand, UseCatalogVersion
+from penstock.machines.machine import Reply
 
 CATALOG_VERSION = RemoteCall("catalog_version", NoneType, int)
 
 
 class CatalogVersions:
-    """For one node."""
+    """For one node. `catalog` is its copy, and `wait_seen` waits until that shows a change."""
 
-    def __init__(self, topics: Topics, calls: RemoteCalls) -> None:
-        self._topics = topics
+    def __init__(
+        self,
+        node: NodeId,
+        calls: RemoteCalls,
+        *,
+        catalog: Callable[[], Catalog],
+        change: Callable[[CatalogCommand], Awaitable[Reply]],
+        wait_seen: Callable[[Callable[[], bool]], Awaitable[None]],
+    ) -> None:
+        self._node = node
         self._calls = calls
+        self._catalog = catalog
+        self._change = change
+        self._wait_seen = wait_seen
 
     async def require(self, version: int, *, dry_run: bool = False) -> None:
         """Return when the catalog uses this version or a newer one; a dry run only finds out
         whether it could."""
-        catalog = self._topics.catalog
+        catalog = self._catalog()
         if catalog.version >= version:
             return
         for node in sorted(catalog.nodes):
-            if node != self._topics.node_id:
+            if node != self._node:
                 await self._check_node(node, version)
         if not dry_run:
-            await self._topics.change_catalog(UseCatalogVersion(version=version))
-            await self._topics.wait_seen(lambda: self._topics.catalog.version >= version)
+            await self._change(UseCatalogVersion(version=version))
+            await self._wait_seen(lambda: self._catalog().version >= version)
 
     async def newest_here(self, _request: None) -> int:
         """The newest version that this node knows."""
@@ -58,6 +70,6 @@ class CatalogVersions:
             ) from error
         if known < version:
             raise UnsupportedVersion(
-                f"node {node} runs an older version of Penstock, which does not know settings of"
-                " work groups: upgrade it first"
+                f"node {node} runs an older version of Penstock, which does not know this"
+                " setting: upgrade it first"
             )

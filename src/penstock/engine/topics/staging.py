@@ -37,7 +37,7 @@ from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
-from penstock.engine.topics.admission import check_admissible
+from penstock.engine.topics.admission import check_header
 from penstock.engine.topics.part_copy import Range, expired, foreign, mark_staged, not_whole
 from penstock.engine.topics.topics import Topics, partition_of
 from penstock.machines.catalog import Topic
@@ -79,7 +79,8 @@ class Staging:
             raise InvalidRequest(f"{STAGING_TOPIC} is where messages are staged, not what for")
         partition = partition_of(topic, index)
         running = topics.led_shard(partition)
-        check_admissible(topic, batch)
+        check_header(topic, batch, topics.clock.wall_ms())
+        await topics.admission.check(topic.settings, batch)
         if topic.settings.log_append_time:
             stamp_append_time(batch, topics.clock.wall_ms())
         mark_staged(batch, partition)

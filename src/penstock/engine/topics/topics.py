@@ -37,7 +37,7 @@ from penstock.core.errors import (
 from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.records import stamp_append_time
 from penstock.core.retries import POLL, Retrier
-from penstock.core.topic_configs import Durability
+from penstock.core.topic_configs import Durability, catalog_version_of
 from penstock.core.types import (
     CATALOG_SHARD,
     NO_NODE,
@@ -49,12 +49,14 @@ from penstock.core.types import (
     ShardId,
     TopicId,
 )
+from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.peers.leaders import NOBODY, Leader, Leaders
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
-from penstock.engine.topics.admission import check_admissible
+from penstock.engine.topics.admission import Admission, check_header
+from penstock.engine.topics.catalog_versions import CatalogVersions
 from penstock.engine.topics.long_polls import LongPolls, Watch
 from penstock.engine.topics.queue_bounds import QueueBounds
 from penstock.engine.topics.queue_upkeep import write_rules, write_work_rules
@@ -106,6 +108,18 @@ class Produced(NamedTuple):
     log_start: Offset
 
 
+class _Arrival(NamedTuple):
+    """A batch on its way into a partition."""
+
+    topic: Topic
+    partition: PartitionId
+    shard: Shard
+    batch: bytearray | memoryview
+    acks: Acks
+    flow: Flow
+    future: "asyncio.Future[Produced]"
+
+
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may change about topics and readers."""
 
@@ -133,6 +147,7 @@ class Topics:
         shards: LocalShards,
         leaders: Leaders,
         forwarding: Forwarding,
+        calls: RemoteCalls,
         alive: Callable[[], frozenset[NodeId]],
         clock: Clock,
         retrier: Retrier,
@@ -150,6 +165,14 @@ class Topics:
         self.traffic = Traffic()
         self._own_flow = self.traffic.of(INTERNAL)
         self.slow_requests = SlowRequests(shards, clock)
+        self.admission = Admission()
+        self.catalog_versions = CatalogVersions(
+            node_id,
+            calls,
+            catalog=lambda: self.catalog,
+            change=self.change_catalog,
+            wait_seen=self.wait_seen,
+        )
         self._data_shards = data_shards
         self._shards = shards
         self._leaders = leaders
@@ -236,6 +259,8 @@ class Topics:
             configs=dict(configs),
         )
         self.catalog.check(command)
+        version = catalog_version_of(command.configs)
+        await self.catalog_versions.require(version, dry_run=validate_only)
         if validate_only:
             numbers = range(command.partitions)
             return Topic(
@@ -293,6 +318,7 @@ class Topics:
         command = ConfigureTopic(name=name, changes=dict(changes))
         self.catalog.check(command)
         before = self.topic(name)
+        await self.catalog_versions.require(catalog_version_of(changes), dry_run=validate_only)
         if validate_only:
             return before
         topic = await self._change_topic(command)
@@ -366,25 +392,43 @@ class Topics:
         try:
             partition = partition_of(topic, index)
             shard = self._led(self.shard_of(partition))
-            settings = topic.settings
-            check_admissible(topic, batch)
-            log_append_ms = -1
-            if settings.log_append_time:
-                log_append_ms = self.clock.wall_ms()
-                stamp_append_time(batch, log_append_ms)
-            self._check_insync(shard, settings.insync_min, acks)
-            if settings.queue.refuses_when_full:
-                self._queue_bounds.check(shard, partition, settings.queue, batch)
-                self._queue_bounds.watch(partition, len(batch), future)
+            check_header(topic, batch, self.clock.wall_ms())
+            arrival = _Arrival(topic, partition, shard, batch, acks, flow or self._own_flow, future)
+            if self.admission.check_now(partition, topic.settings, batch):
+                self._append(arrival)
+            else:
+                admitted = partial(self._append_checked, arrival)
+                self.admission.check_later(partition, topic.settings, batch, admitted)
         except PenstockError as error:
             future.set_exception(error)
-            return future
+        return future
+
+    def _append_checked(self, arrival: "_Arrival", problem: PenstockError | None) -> None:
+        try:
+            if problem is not None:
+                raise problem
+            self._append(arrival)
+        except PenstockError as error:
+            if not arrival.future.done():  # Otherwise the caller has gone away.
+                arrival.future.set_exception(error)
+
+    def _append(self, arrival: "_Arrival") -> None:
+        """Append a batch whose records were checked."""
+        topic, partition, shard, batch, acks, flow, future = arrival
+        settings = topic.settings
+        log_append_ms = -1
+        if settings.log_append_time:
+            log_append_ms = self.clock.wall_ms()
+            stamp_append_time(batch, log_append_ms)
+        self._check_insync(shard, settings.insync_min, acks)
+        if settings.queue.refuses_when_full:
+            self._queue_bounds.check(shard, partition, settings.queue, batch)
+            self._queue_bounds.watch(partition, len(batch), future)
         promise = _PROMISES.get((acks, settings.durability), Promise.PLANNED)
-        counted = flow or self._own_flow, topic.name, len(batch)
+        counted = flow, topic.name, len(batch)
         answer = partial(_settle_produce, future, shard, log_append_ms, counted)
         if shard.submit(AppendBatch(partition, batch), answer, promise):
             self.waiting.pre_acquire(partition, batch)
-        return future
 
     def read(self, topic: Topic, index: int, offset: Offset, bytes_max: int) -> bytes:
         """Committed batches from the one that holds `offset` on."""
@@ -446,6 +490,10 @@ class Topics:
         reply = await running.change(TrimPartition(partition=partition, before=before))
         assert isinstance(reply, PartitionTrimmed), f"a trim was answered with {reply}"
         return reply.log_start
+
+    def close(self) -> None:
+        """Batches that are still being checked are refused."""
+        self.admission.close()
 
     async def new_producer_id(self) -> ProducerId:
         """An id no producer ever had."""

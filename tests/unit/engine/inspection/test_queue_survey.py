@@ -9,7 +9,7 @@ from penstock.core.errors import UnknownWork
 from penstock.core.message import NewMessage
 from penstock.core.types import Offset
 from penstock.engine.delivery.requests import QueuePlace
-from tests.batches import YEAR_2100_MS
+from tests.batches import TODAY_MS
 from tests.unit.engine.nodes import Nodes, until
 
 pytestmark = pytest.mark.slow
@@ -23,9 +23,7 @@ def test_work_groups_are_known_to_every_node(tmp_path: Path) -> None:
         await nodes[1].engine.topics.create_topic("quiet", 2, {})
         await until(lambda: all(node.engine.topics.catalog.topic("orders") == topic
                                 for node in nodes.running.values()))  # fmt: skip
-        messages = [
-            NewMessage(b"v", timestamp_ms=YEAR_2100_MS + number * 1_000) for number in range(4)
-        ]
+        messages = [NewMessage(b"v", timestamp_ms=TODAY_MS + number * 1_000) for number in range(4)]
         await nodes[2].delivery.send(topic, messages, index=0)
         await nodes[3].delivery.open(topic, "workers")
         (delivery,) = await nodes[3].delivery.receive(topic, group="workers")
@@ -34,7 +32,7 @@ def test_work_groups_are_known_to_every_node(tmp_path: Path) -> None:
         first, second = topic.partitions
         for node in nodes.running.values():
             assert await node.survey.groups() == open_groups
-            places = await node.survey.places(topic.partitions, time_ms=YEAR_2100_MS + 1_500)
+            places = await node.survey.places(topic.partitions, time_ms=TODAY_MS + 1_500)
             start, end = Offset(0), Offset(4)
             workers = {"workers": start}
             assert places[first] == QueuePlace(start, end, workers, at_time=Offset(2))

@@ -1,0 +1,132 @@
+"""`engine.topics.admission`: batches are checked before they are stored, in the order they came."""
+
+import asyncio
+import gzip
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from penstock.core.errors import CorruptBatch, InvalidBatch, Overloaded, Unavailable
+from penstock.core.message import NewMessage
+from penstock.core.message_batches import build_messages
+from penstock.core.types import Offset
+from penstock.engine.topics import admission
+from penstock.engine.topics.topics import Acks
+from tests.batches import TODAY_MS, build_batch, with_bytes
+from tests.unit.engine.nodes import Nodes
+
+pytestmark = pytest.mark.slow
+
+PACKED = 3  # lz4
+WRONG = with_bytes(build_batch(400, value=bytes(100), compression=1), 200, b"wrong")
+
+
+def large(count: int) -> bytearray:
+    """A batch that is checked in a thread."""
+    return build_batch(count, value=Random(count).randbytes(9_000), compression=PACKED)
+
+
+def test_small_batches_wait_behind_one_that_is_in_the_thread(tmp_path: Path) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders", 2, {})
+        sent = []
+        for _ in range(5):
+            sent += [topics.produce(topic, 0, build_batch(1), Acks.ALL)]
+            sent += [topics.produce(topic, 0, large(3), Acks.ALL)]
+        assert not sent[2].done()
+        other = topics.produce(topic, 1, build_batch(1), Acks.ALL)
+        assert (await other).base_offset == 0
+        bases = [(await one).base_offset for one in sent]
+        assert bases == [0, 1, 4, 5, 8, 9, 12, 13, 16, 17]
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_what_is_refused_in_the_thread_holds_nothing_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders", 1, {})
+        refused = topics.produce(topic, 0, bytearray(WRONG), Acks.ALL)
+        gone = topics.produce(topic, 0, large(2), Acks.ALL)
+        gone.cancel()
+        stored = topics.produce(topic, 0, build_batch(2), Acks.ALL)
+        with pytest.raises(InvalidBatch):
+            await refused
+        assert (await stored).base_offset == 2, "who goes away has sent all the same"
+        damaged = large(2)
+        damaged[-1] ^= 1
+        with pytest.raises(CorruptBatch):
+            await topics.produce(topic, 0, damaged, Acks.ALL)
+        assert topics.bounds(topic, 0) == (0, 4)
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_what_waits_is_bounded_and_is_refused_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders", 1, {})
+        first = topics.produce(topic, 0, large(2), Acks.ALL)
+        monkeypatch.setattr(admission, "CHECKS_WAITING_BYTES_MAX", len(large(2)) + 10)
+        with pytest.raises(Overloaded, match="wait to be checked"):
+            await topics.produce(topic, 0, build_batch(1), Acks.ALL)
+        assert (await first).base_offset == 0
+        assert (await topics.produce(topic, 0, large(2), Acks.ALL)).base_offset == 2
+        left = topics.produce(topic, 0, large(2), Acks.ALL)
+        topics.close()
+        with pytest.raises(Unavailable):
+            await left
+        with pytest.raises(Unavailable):
+            await topics.produce(topic, 0, large(2), Acks.ALL)
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_a_budget_of_processor_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders", 1, {"max.message.bytes": "4000000"})
+        random = Random(1)
+        sizes = [random.randrange(200) for _ in range(2_000)]
+        batch = build_messages([NewMessage(bytes(size)) for size in sizes], TODAY_MS)
+        monkeypatch.setattr(admission, "CHECK_MS_MAX", -1)
+        with pytest.raises(InvalidBatch, match="ms to check"):
+            await topics.produce(topic, 0, batch, Acks.ALL)
+        assert topics.bounds(topic, 0) == (Offset(0), Offset(0))
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_a_bomb_of_empty_members_takes_no_time(tmp_path: Path) -> None:
+    """3 MiB of them kept every replica busy for ten seconds and more."""
+
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        configs = {"queue.order": "fifo", "max.message.bytes": "4000000"}
+        topic = await topics.create_topic("orders.fifo", 1, configs)
+        batch = build_batch(1)[:61] + gzip.compress(b"", mtime=0) * 157_000
+        batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+        bomb = with_bytes(batch, 21, (1).to_bytes(2, "big"))
+        with pytest.raises(InvalidBatch, match="more than 20000 members of gzip"):
+            await topics.produce(topic, 0, bomb, Acks.ALL)
+        await nodes.stop()
+
+    asyncio.run(story())
