@@ -1,0 +1,184 @@
+"""What must hold while a case runs and after it, and how that is measured.
+
+stall        the slowest answer of the good client, less what the same client waited at most for
+             an echo server in the same time: that is the machine's, not the broker's
+memory       what the broker keeps when the storm is over, and its peak
+log          bytes, by the minute
+tracebacks   none
+process      alive
+known set    complete after kill -9 and a restart (`known_set`)
+"""
+
+import asyncio
+import contextlib
+import re
+import time
+from dataclasses import dataclass, field, replace
+
+from tests.abuse.registry import Broken, Case
+from tests.abuse.target import MIB, RSS_BYTES_MAX, Sample, Target
+from tests.cluster.waiting import wait_until
+
+ANSWERED_WITHIN_SECONDS = 60.0
+_LOG_LINE = re.compile(r"^\d\d:\d\d:\d\d", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """How much of each may be."""
+
+    stall_seconds: float = 0.25
+    kept_bytes: int = 64 * MIB
+    peak_bytes: int = 512 * MIB
+    """What it may take for a moment: requests held, answers unsent and fetches have bounds, which
+    together are below this."""
+    log_bytes_per_minute: int = 1_000_000
+    log_seconds_min: float = 10.0
+    """A case that is shorter counts as so long: a few lines are not a rate."""
+    settle_seconds: float = 8.0
+    """How long memory may take to come back."""
+
+
+STRICT = Bars()
+SHORT_ROUND = replace(STRICT, stall_seconds=5.0, kept_bytes=128 * MIB, settle_seconds=5.0)
+"""Where the machine is shared with other tests: what breaks this has not been slow, it has hung."""
+
+
+@dataclass
+class Outcome:
+    """What one case did to the broker."""
+
+    case: str
+    group: str
+    finding: str
+    stall: float = 0.0
+    machine: float = 0.0
+    """The slowest echo meanwhile."""
+    slowest: str = ""
+    """The conversation that waited longest."""
+    kept: int = 0
+    peak: int = 0
+    log_bytes: int = 0
+    seconds: float = 0.0
+    restart: float = 0.0
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def held(self) -> bool:
+        return not self.complaints
+
+    @property
+    def only_slow(self) -> bool:
+        """It missed the bar of the stall and nothing else: worth another try."""
+        return bool(self.complaints) and all(one.startswith("stall") for one in self.complaints)
+
+    @property
+    def is_ruined(self) -> bool:
+        """The broker is not fit for another case."""
+        return any(one.startswith(("memory", "a process", "mute")) for one in self.complaints)
+
+    def describe(self) -> str:
+        """One line of the table."""
+        verdict = "holds" if self.held else "BREAKS"
+        return (
+            f"{self.finding or '-':<5} {self.group:<11} {self.case:<46} {verdict:<7}"
+            f"{self.stall * 1000:7.0f} ms {self.slowest:<7}"
+            f"{self.peak / MIB:+6.0f} {self.kept / MIB:+5.0f} MiB"
+            f" {self.log_bytes / 1000:6.0f} kB {self.seconds:5.1f} s"
+        )
+
+
+async def judge(case: Case, target: Target, bars: Bars = STRICT) -> Outcome:
+    """Carry out a case and measure."""
+    outcome = Outcome(case.name, case.group, case.finding)
+    if case.kept_mib:
+        bars = replace(bars, kept_bytes=case.kept_mib * MIB)
+    before = {number: gauge.now for number, gauge in target.watch.gauges.items()}
+    positions = target.log_positions()
+    target.watch.reset()
+    began = time.monotonic()
+    try:
+        # One that is over its time has been bounded, and has done what it could.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(case.seconds):
+                await case.attack(target)
+    except Broken as error:
+        outcome.complaints.append(str(error))
+    except (OSError, EOFError, ValueError) as error:
+        if target.is_alive():
+            outcome.complaints.append(f"the attack itself failed: {error!r}")
+    outcome.seconds = time.monotonic() - began
+    _measure_stall(outcome, target, began, bars)
+    _measure_memory(outcome, target, before, bars)
+    text = target.log_since(positions)
+    outcome.log_bytes = len(text)
+    minutes = max(time.monotonic() - began, bars.log_seconds_min) / 60
+    if outcome.log_bytes > bars.log_bytes_per_minute * minutes:
+        outcome.complaints.append(f"log: {outcome.log_bytes} bytes in {minutes * 60:.0f} s")
+    if (count := text.count("Traceback (most recent call last)")) > 0:
+        at = text.index("Traceback (most recent call last)")
+        later = _LOG_LINE.search(text, at)
+        shown = text[at : later.start() if later else at + 3_000][-1_500:]
+        outcome.complaints.append(f"{count} tracebacks, the first:\n{shown}")
+    if not target.is_alive() and case.kill_after:
+        outcome.complaints.append(f"a process has ended\n{target.tail()}")
+    return outcome
+
+
+def _measure_stall(outcome: Outcome, target: Target, began: float, bars: Bars) -> None:
+    good = target.good
+    if good is None:
+        return
+    ended = time.monotonic()
+
+    def answered() -> bool:
+        later = {sample.what for sample in good.since(ended) if sample.began >= began}
+        return len(later) >= len(good.kinds) or not target.is_alive()
+
+    try:
+        wait_until(answered, "answers", seconds=ANSWERED_WITHIN_SECONDS)
+    except AssertionError:
+        mute = good.kinds - {sample.what for sample in good.since(ended)}
+        outcome.complaints.append(
+            f"mute: {', '.join(sorted(mute))}, for {ANSWERED_WITHIN_SECONDS:.0f} s after it"
+        )
+        outcome.stall = time.monotonic() - ended
+        return
+    samples = [sample for sample in good.since(began) if sample.began <= time.monotonic()]
+    echoes = [sample.seconds for sample in samples if sample.what == "echo"]
+    asked = [sample for sample in samples if sample.what != "echo"]
+    outcome.machine = max(echoes, default=0.0)
+    if asked:
+        worst = max(asked, key=_duration)
+        outcome.stall = max(0.0, worst.seconds - outcome.machine)
+        outcome.slowest = worst.what
+        if outcome.stall > bars.stall_seconds:
+            failed = f", {worst.failures} tries failed: {worst.why}" if worst.failures else ""
+            outcome.complaints.append(
+                f"stall: {worst.what} waited {worst.seconds:.2f} s,"
+                f" an echo {outcome.machine:.2f} s{failed}"
+            )
+
+
+def _duration(sample: Sample) -> float:
+    return sample.seconds
+
+
+def _measure_memory(outcome: Outcome, target: Target, before: dict[int, int], bars: Bars) -> None:
+    gauges = target.watch.gauges
+
+    def kept() -> int:
+        return max(gauge.now - before.get(number, 0) for number, gauge in gauges.items())
+
+    with contextlib.suppress(AssertionError):
+        wait_until(
+            lambda: kept() <= bars.kept_bytes, "memory came back", seconds=bars.settle_seconds
+        )
+    outcome.kept = kept()
+    outcome.peak = max(gauge.peak - before.get(number, 0) for number, gauge in gauges.items())
+    if any(gauge.exceeded for gauge in gauges.values()):
+        outcome.complaints.append(f"memory: over {RSS_BYTES_MAX // MIB} MiB, so it was killed")
+    elif outcome.peak > bars.peak_bytes:
+        outcome.complaints.append(f"memory: peak +{outcome.peak // MIB} MiB")
+    if outcome.kept > bars.kept_bytes:
+        outcome.complaints.append(f"memory: +{outcome.kept // MIB} MiB remain")

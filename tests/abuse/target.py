@@ -1,0 +1,408 @@
+"""A broker under attack, or three: processes, a known set, a good client beside them, and gauges.
+
+`Target` starts `penstock serve` as `tests.cluster` does, so nothing of it outlives the test. Every
+process is watched: one that takes more than `RSS_BYTES_MAX` is killed at once, because the machine
+is shared, and the case has failed. As a second line its address space is limited.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.wire import codec
+from penstock.wire.frames import GREETING, PREFIX, Kind, greet, read_prefix, write_prefix
+from penstock.wire.requests import Answer, AskTopic, Request, TopicInfo
+from tests.abuse.hostile_batches import honest
+from tests.abuse.kafka_wire import Address, KafkaConnection, create_topic, leader_of, produce
+from tests.abuse.known_set import check_known_set, write_known_set
+from tests.abuse.registry import Broken
+from tests.abuse.streams import HttpConnection
+from tests.cluster.processes import Cluster, tail, tracebacks
+from tests.cluster.waiting import wait_until
+
+MIB = 1 << 20
+RSS_BYTES_MAX = 1536 * MIB
+"""A process that takes more is killed."""
+ADDRESS_BYTES_MAX = 8 << 30
+"""In case that watching comes too late."""
+WATCH_SECONDS = 0.02
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_FAT_BATCHES = 60
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An answer that the good client got."""
+
+    what: str
+    began: float
+    ended: float
+    failures: int
+    why: str
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+
+class GoodClientProcess:
+    """The good client, and the answers it has got so far."""
+
+    def __init__(self, kafka: list[Address], http: Address, log: Path) -> None:
+        self.samples: list[Sample] = []
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.abuse.good_client"),
+                *("--kafka", ",".join(f"{host}:{port}" for host, port in kafka)),
+                *("--http", f"{http[0]}:{http[1]}"),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        self._thread = threading.Thread(target=self._listen, name="good-client", daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError, TypeError):
+                self.samples.append(Sample(*json.loads(line)))
+
+    @property
+    def kinds(self) -> set[str]:
+        """The conversations that have had an answer."""
+        return {sample.what for sample in list(self.samples)}
+
+    def since(self, moment: float) -> list[Sample]:
+        """Answers that came after a moment."""
+        return [sample for sample in list(self.samples) if sample.ended >= moment]
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join(5)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+
+@dataclass
+class Gauge:
+    """The memory of one process."""
+
+    pid: int
+    now: int = 0
+    peak: int = 0
+    exceeded: bool = False
+
+
+class Watch:
+    """Reads the memory of processes, and kills one that takes too much."""
+
+    def __init__(self) -> None:
+        self.gauges: dict[int, Gauge] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
+        self._thread.start()
+
+    def begin(self, number: int, pid: int) -> None:
+        """Watch a process in place of the one there was."""
+        self.gauges[number] = Gauge(pid, now=rss_of(pid), peak=rss_of(pid))
+
+    def reset(self) -> None:
+        """Forget the peaks."""
+        for gauge in self.gauges.values():
+            gauge.peak = gauge.now
+
+    def close(self) -> None:
+        """Stop."""
+        self._end.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._end.wait(WATCH_SECONDS):
+            for gauge in list(self.gauges.values()):
+                gauge.now = rss_of(gauge.pid)
+                gauge.peak = max(gauge.peak, gauge.now)
+                if gauge.now > RSS_BYTES_MAX and not gauge.exceeded:
+                    gauge.exceeded = True
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(gauge.pid, signal.SIGKILL)
+
+
+def rss_of(pid: int) -> int:
+    """The memory a process takes, without what it shares with files and others; 0 if it is gone."""
+    try:
+        resident, shared = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1:3]
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * _PAGE
+
+
+@dataclass
+class Target:
+    """What a case attacks."""
+
+    cluster: Cluster
+    watch: Watch
+    directory: Path
+    good: GoodClientProcess | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What earlier cases on this broker have prepared."""
+
+    # Where it is.
+
+    @property
+    def kafka(self) -> Address:
+        return _split(self.cluster.nodes[1].kafka)
+
+    @property
+    def http(self) -> Address:
+        return _split(self.cluster.nodes[1].http)
+
+    @property
+    def peer(self) -> Address:
+        return self.cluster.nodes[1].peer
+
+    @property
+    def all_kafka(self) -> list[Address]:
+        return [_split(node.kafka) for node in self.cluster.nodes.values()]
+
+    @property
+    def all_peers(self) -> dict[int, Address]:
+        return {number: node.peer for number, node in self.cluster.nodes.items()}
+
+    # Its life.
+
+    def start(self) -> None:
+        """Start every node, with its limits and under watch."""
+        for number in self.cluster.nodes:
+            self.cluster.launch(number)
+            self._limit(number)
+        for number in self.cluster.nodes:
+            self.cluster.wait_ready(number)
+
+    def _limit(self, number: int) -> None:
+        process = self.cluster.nodes[number].process
+        assert process is not None
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (ADDRESS_BYTES_MAX, ADDRESS_BYTES_MAX))
+        self.watch.begin(number, process.pid)
+
+    async def prepare(self) -> None:
+        """Write the known set and start the good client."""
+        await write_known_set(self.all_kafka, self.http)
+        self.good = GoodClientProcess(self.all_kafka, self.http, self.directory / "good-client.txt")
+        good = self.good
+        wait_until(
+            lambda: len(good.kinds) >= 6,
+            lambda: f"the good client gets no answers: {good.kinds}",
+            seconds=60,
+        )
+
+    def end_good_client(self) -> None:
+        """Before the broker is stopped."""
+        if self.good is not None:
+            self.good.close()
+            self.good = None
+
+    def kill_and_restart(self) -> float:
+        """kill -9 of every node, and how long it takes until all are ready again."""
+        self.end_good_client()
+        for number in self.cluster.nodes:
+            self.cluster.kill(number)
+        began = time.monotonic()
+        self.start()
+        return time.monotonic() - began
+
+    async def missing(self) -> list[str]:
+        """What is not there any more of the known set."""
+        return await check_known_set(self.all_kafka, self.http)
+
+    def is_alive(self) -> bool:
+        """Every process runs."""
+        return all(node.running for node in self.cluster.nodes.values())
+
+    def log_bytes(self) -> int:
+        """How much all nodes have logged so far."""
+        return sum(_size(node.log) for node in self.cluster.nodes.values())
+
+    def log_since(self, position: Mapping[int, int]) -> str:
+        """What was logged after `log_positions`."""
+        text = ""
+        for number, node in self.cluster.nodes.items():
+            with contextlib.suppress(FileNotFoundError), node.log.open("rb") as file:
+                file.seek(position.get(number, 0))
+                text += file.read(64 * MIB).decode(errors="replace")
+        return text
+
+    def log_positions(self) -> dict[int, int]:
+        """Where the logs end now."""
+        return {number: _size(node.log) for number, node in self.cluster.nodes.items()}
+
+    def tracebacks(self) -> list[str]:
+        """All there are in the logs."""
+        return [text for node in self.cluster.nodes.values() for text in tracebacks(node.log)]
+
+    def tail(self) -> str:
+        """The last lines of the logs."""
+        return "\n".join(tail(node.log, 15) for node in self.cluster.nodes.values())
+
+    # What cases need.
+
+    async def topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> TopicInfo:
+        """A topic, made if need be."""
+        code = await create_topic(self.kafka, name, partitions, configs)
+        if code:
+            raise Broken(f"topic {name} was not made: error {code}")
+        return await self.info(name)
+
+    async def info(self, name: str) -> TopicInfo:
+        """A topic as native clients see it."""
+        answer, _ = await native_call(self.kafka, AskTopic(name))
+        assert isinstance(answer, TopicInfo), answer
+        return answer
+
+    async def leader(self, topic: str, index: int = 0) -> KafkaConnection:
+        """A connection with the leader of a partition."""
+        address = await leader_of(self.kafka, topic, index)
+        if address is None:
+            raise OSError(f"{topic} {index} has no leader")
+        return await KafkaConnection.open(address)
+
+    async def produce(self, topic: str, index: int, records: bytes) -> int:
+        """Append one batch; the error code."""
+        connection = await self.leader(topic, index)
+        try:
+            return int((await produce(connection, topic, index, records)).error_code)
+        finally:
+            connection.close()
+
+    async def fat_topic(self) -> str:
+        """A topic with 58 MiB in one partition, more than the largest answer to a fetch."""
+        if "fat" not in self.notes:
+            await self.topic("fat", 1, {"max.message.bytes": str(4 * MIB)})
+            connection = await self.leader("fat")
+            for number in range(_FAT_BATCHES):
+                values = [bytes([number]) * 1_000_000]
+                row = await produce(connection, "fat", 0, honest(values))
+                assert row.error_code == 0, f"error {row.error_code}"
+            connection.close()
+            self.notes["fat"] = True
+        return "fat"
+
+    async def queue_url(self, name: str, attributes: Mapping[str, str] | None = None) -> str:
+        """The URL of an SQS queue, made if need be."""
+        connection = await HttpConnection.open(self.http)
+        try:
+            made = await connection.sqs(
+                "CreateQueue", {"QueueName": name, "Attributes": dict(attributes or {})}
+            )
+            return str(made["QueueUrl"])
+        finally:
+            connection.close()
+
+    async def sqs(self, action: str, document: Mapping[str, object]) -> dict[str, Any]:
+        """One action of SQS; raises ValueError if it is refused."""
+        connection = await HttpConnection.open(self.http)
+        try:
+            return await connection.sqs(action, document)
+        finally:
+            connection.close()
+
+
+def _split(text: str) -> Address:
+    host, port = text.rsplit(":", 1)
+    return host, int(port)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+async def native_call(
+    address: Address, request: Request, payload: bytes = b""
+) -> tuple[Answer | None, bytes]:
+    """One request of the native protocol; None if it was refused or the connection ended."""
+    connection = await KafkaConnection.open(address)
+    reader, writer = connection.reader, connection.writer
+    try:
+        writer.write(greet() + native_frame(request, 1, payload))
+        await reader.readexactly(GREETING.size)
+        data = await reader.readexactly(PREFIX.size)
+        head = read_prefix(data, 0, 1 << 30)
+        body = await reader.readexactly(head.head_bytes)
+        extra = await reader.readexactly(head.payload_bytes)
+        if head.kind is not Kind.ANSWER:
+            return None, body
+        return codec.decode_answer(body), extra
+    except (OSError, EOFError):
+        return None, b""
+    finally:
+        connection.close()
+
+
+def native_frame(request: Request | bytes, number: int, payload: bytes = b"") -> bytes:
+    """A request as a frame; `bytes` are taken as the head."""
+    head = request if isinstance(request, bytes) else msgspec.msgpack.encode(request)
+    return write_prefix(Kind.REQUEST, number, len(head), len(payload)) + head + payload
+
+
+@contextlib.contextmanager
+def open_target(
+    *,
+    nodes: int = 1,
+    flags: tuple[str, ...] = (),
+    on_start: Callable[[Target], None] | None = None,
+) -> Iterator[Target]:
+    """A broker that is ready, in a directory of its own, in memory if there is room."""
+    home = "/dev/shm"
+    if not os.access(home, os.W_OK) or shutil.disk_usage(home).free < 3 << 30:
+        home = tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(prefix="penstock-abuse-", dir=home) as name:
+        directory = Path(name)
+        watch = Watch()
+        try:
+            with Cluster(
+                directory,
+                nodes=nodes,
+                shards=2,
+                flags=("--storage.segment-size", "16MiB", "--storage.ballast-size", "1MiB", *flags),
+            ) as cluster:
+                target = Target(cluster, watch, directory)
+                try:
+                    target.start()
+                    if on_start is not None:
+                        on_start(target)
+                    yield target
+                finally:
+                    target.end_good_client()
+        finally:
+            watch.close()
