@@ -171,6 +171,17 @@ screenshots: $(INSTALLED) ## Pictures of every page of the dashboard, into build
 soak: setup ## The long tests: many seeds, many power cuts
 	$(BIN)/python -m tests.soak.run $(ARGS)
 
+.PHONY: abuse
+abuse: setup ## Hostile cases and fuzzers against real brokers (ARGS="--only kafka --seconds 60 --seed 7")
+	$(BIN)/python -m tests.abuse.run $(ARGS)
+
+# The engine has wheels for some platforms only; without one, the target says that it did nothing.
+.PHONY: fuzz
+fuzz: setup ## Coverage-guided fuzzing of the decoders, a minute each (ARGS="--only kafka --seconds 600")
+	$(BIN)/python -c 'import atheris' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --only-binary :all: 'atheris>=3' || true
+	$(BIN)/python -m tests.abuse.codec_fuzz $(ARGS)
+
 .PHONY: flaky
 flaky: setup ## Search for flaky tests: all of them, often, in random orders, half the time under load
 	$(BIN)/python -m tests.soak.flaky $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -12,6 +12,7 @@ One round after the other until the time is up, each of another kind in turn:
     queues      the same with senders and workers, and a thousand messages leased at every strike
     orders      the shop of `examples.orders`: two minutes of kill -9 of brokers and workers, with
                 one node and with three; every order is charged exactly once
+    abuse       all hostile cases, five minutes of each fuzzer, and the storm of connections
     upgrade     three nodes of 0.1.0 become the present version one by one, in three orders, with
                 kill -9 in between, under every kind of client
     spark       a stream from topic to topic: twenty times kill -9 of its driver, its executors and
@@ -26,6 +27,7 @@ of each kind even if the time is up before.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
@@ -41,6 +43,10 @@ from typing import Protocol
 from penstock.core.errors import DiskFailed, DiskFull, NotInstalled
 from penstock.spark.java import find_java
 from penstock.spark.sessions import check_packages
+from tests.abuse.fuzzers import FUZZERS, FuzzOptions, fuzz
+from tests.abuse.registry import CASES
+from tests.abuse.run import run_cases
+from tests.abuse.storm import connection_storm
 from tests.cluster import recovery
 from tests.cluster.faults import FAULTS, in_some_order
 from tests.cluster.rounds import MakeWorkload, logs, queues, run_round
@@ -61,6 +67,7 @@ SEEDS_PER_ROUND = 200
 DAMAGES_PER_ROUND = 500
 KILLS_PER_ROUND = 25
 SHOP_SECONDS = 120.0
+FUZZ_SECONDS = 300.0
 SPARK_STRIKES_PER_ROUND = 20
 UPGRADE_HELD = 300
 UPGRADE_HOLD_SECONDS = (2.0, 8.0)
@@ -209,6 +216,17 @@ def orders(this: Round, options: argparse.Namespace) -> None:
             shutil.rmtree(directory)
 
 
+def abuse(this: Round, options: argparse.Namespace) -> None:
+    outcomes = asyncio.run(run_cases(list(CASES.values())))
+    this.counts["hostile cases"] += len(outcomes)
+    for name in FUZZERS:
+        outcomes.append(asyncio.run(fuzz(name, FuzzOptions(this.seed, FUZZ_SECONDS))))
+        this.notes.append(outcomes[-1].describe())
+    outcomes.append(asyncio.run(connection_storm()))
+    for outcome in outcomes:
+        this.complaints += [f"{outcome.case}: {one}" for one in outcome.complaints]
+
+
 def upgrade(this: Round, options: argparse.Namespace) -> None:
     for what, faults in UPGRADE_PLANS.items():
         directory = Path(options.output) / f"{this.kind}-{this.seed}-{what.replace(' ', '-')}"
@@ -276,6 +294,7 @@ WORKS: dict[str, Work] = {
     "cluster": cluster,
     "queues": queue_cluster,
     "orders": orders,
+    "abuse": abuse,
     "upgrade": upgrade,
     "spark": spark,
     "lake": lake,
