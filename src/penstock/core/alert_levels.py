@@ -27,7 +27,7 @@ class Level(Enum):
     ATTENTION = "attention"
     """Look at it when there is time."""
     WARNING = "warning"
-    """It gets worse if nobody does anything."""
+    """It gets worse unless an operator acts."""
     CRITICAL = "critical"
     """Messages are not processed, or soon will not be."""
 

@@ -164,7 +164,7 @@ def check_config_names(table: Mapping[str, Config], names: Iterable[str], subjec
 
 
 def quoted(text: str) -> str:
-    """A value somebody sent, short enough to be shown."""
+    """A value of a request, shortened for an error message."""
     if len(text) > _SHOWN_CHARACTERS_MAX:
         return f"{text[:_SHOWN_CHARACTERS_MAX]!r}… ({len(text)} characters)"
     return repr(text)

@@ -4,7 +4,7 @@ A class that msgspec meets for the first time is looked at field by field, and w
 another thread that decodes into the same class finds it half known: the process dies of it (msgspec
 0.22, classes within classes). Shards are opened on several threads at once, and a program may have
 several loops. So classes are met under a lock, here and nowhere else, one at a time; the decoder
-that comes of it is kept and may be used by everybody.
+that comes of it is kept and shared.
 
 What is kept is bounded by the classes of this package; those of users have decoders of their own
 (`json_decoder`).

@@ -19,7 +19,7 @@ class FrontEndStatistics(msgspec.Struct, frozen=True, kw_only=True):
     faulted: int = 0
     """Connections that were closed on a client: rubbish, silence, a failure of our own."""
     throttled: int = 0
-    """How often somebody was made to wait, or to come again, because memory was short."""
+    """How often a client was made to wait, or to retry, because memory was short."""
     bytes_in: int = 0
     bytes_out: int = 0
     held_bytes: Mapping[str, int] = {}

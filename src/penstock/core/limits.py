@@ -13,9 +13,9 @@ BATCH_BYTES_MAX = 16 * MIB
 BATCH_RECORDS_MAX = 1 << 24
 """How many records a batch may claim to hold; a compressed one's count cannot be checked."""
 BATCH_UNPACKED_BYTES_MAX = 64 * MIB
-"""The most that the records of a compressed batch may unpack to, where anybody unpacks them."""
+"""The most that the records of a compressed batch may unpack to, where they are unpacked."""
 BATCH_UNPACKED_RECORDS_MAX = 500_000
-"""How many records of one batch are looked at, where anybody looks at records."""
+"""How many records of one batch are looked at, where records are read."""
 BATCH_UNPACKED_PARTS_MAX = 20_000
 """How many members of gzip or blocks of snappy a batch may be compressed in; snappy-java makes one
 for each 32 KiB. Each takes some microseconds, also if it is empty."""
@@ -188,7 +188,7 @@ GROUP_PENDING_MEMBERS_MAX = 100_000
 GROUP_SESSION_MIN_MS = 6_000
 GROUP_SESSION_MAX_MS = 30 * 60 * 1000
 GROUP_REBALANCE_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
-"""Nobody waits longer than this for a member, whatever the member asks for."""
+"""No request waits longer than this for a member, whatever the member asks for."""
 GROUP_INITIAL_DELAY_MS = 250
 OFFSETS_PER_GROUP_MAX = 1_000_000
 OFFSETS_PER_COMMIT_MAX = 100_000
@@ -329,9 +329,9 @@ MOVES_ACTIVE_PER_SHARD_MAX = 1_000
 MOVES_KEPT_PER_SOURCE = 10
 """How many moves that are over can still be asked about."""
 MOVE_RATE_MAX = 10_000
-"""Messages each second that one move may be told to move."""
+"""The highest rate of a move, in messages a second."""
 MOVE_RATE = 500
-"""And how many it moves if it is told nothing: SQS's bound."""
+"""The default rate of a move: SQS's bound."""
 MOVE_FILTER_CHARACTERS_MAX = 1_000
 MOVE_FILTER_PLACES_MAX = 10_000
 """How many messages a filter may name one by one."""
@@ -343,11 +343,11 @@ COVER_STEPS_MAX = 5_000
 COVER_DEAD_MAX = 1_000
 """How many messages may die by one of them."""
 STREAM_NAME_CHARACTERS_MAX = 100
-"""Of the name under which somebody covers batches."""
+"""Of the name of an application that acks cumulatively."""
 BROWSE_STEPS_MAX = 100_000
 """How many messages one look into a queue may pass over."""
 RECEIVER_CHARACTERS_MAX = 120
-"""Of the name under which somebody receives, as the diary keeps it."""
+"""Of the name of a receiver, as the delivery history keeps it."""
 DELIVERY_HISTORY_BYTES_MAX = 8 * MIB
 """What a node keeps of what happened to the messages of one shard, unless it is told otherwise."""
 
@@ -375,7 +375,7 @@ AUDIT_WAITING_MAX = 1_000
 AUDIT_CHARACTERS_MAX = 500
 """Of each part of such a record."""
 ASKERS_PER_QUEUE_MAX = 1_000
-"""How many workers of one work group on one partition are told apart."""
+"""How many workers of one work group on one partition are counted separately."""
 
 # Counting.
 COUNTED_TOPICS_MAX = 1_000

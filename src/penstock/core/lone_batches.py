@@ -6,7 +6,7 @@
 
 All that stands around the body depends on its length only, and is looked up by it. So such a batch
 is written without a list of records, and read by one comparison: whatever is not exactly this is
-somebody else's business (`message_batches`).
+the business of `message_batches`.
 """
 
 import struct

@@ -115,7 +115,7 @@ def id_of(topic_id: TopicId, index: int, message: Message) -> str:
 
 
 def read_number(value: bytes | None, otherwise: int) -> int:
-    """The number that a header says, if it says one: anybody can write headers."""
+    """The number that a header says, if it says one: every client can write headers."""
     return int(value) if value and len(value) <= _DIGITS_MAX and value.isdigit() else otherwise
 
 

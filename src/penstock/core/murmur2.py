@@ -1,6 +1,6 @@
 """The hash by which Kafka's clients choose a partition.
 
-Broker and client share it, so that a key goes to one and the same partition whoever sends it. In
+Broker and client share it, so that a key goes to one and the same partition from every producer. In
 Python it costs most of a microsecond for a short key: a sender that meets the same keys again and
 again remembers what it computed (see `client.partitioners`).
 """

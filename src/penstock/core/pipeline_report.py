@@ -33,7 +33,7 @@ class StageReport(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     """Rows a second, read by the last batch that read any."""
     lag: int | None = None
-    """Rows not read yet; None if nobody knows."""
+    """Rows not read yet; None if unknown."""
     batches: int = 0
     batch_ms: int = 0
     restarts: int = 0

@@ -58,5 +58,5 @@ def load(name: str) -> object:
 
 
 def names() -> list[str]:
-    """For `dir(penstock)` and whoever completes what is typed."""
+    """For `dir(penstock)` and completion in an editor."""
     return sorted({*PLACES, *vars(sys.modules["penstock"])})

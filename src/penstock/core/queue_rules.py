@@ -18,7 +18,7 @@ PRIORITIES = 10
 DEFAULT_PRIORITY = 4
 """Of a message that names none: there is room above and below."""
 DEFAULT_WORK_GROUP = "queue"
-"""The work group that SQS and everybody who names none share."""
+"""The work group of SQS and of requests that name none."""
 
 
 class Priorities(IntEnum):

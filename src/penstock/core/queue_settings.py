@@ -37,9 +37,9 @@ class Overflow(Enum):
     """What happens to a queue that is full."""
 
     REJECT = "reject"
-    """Who sends is told so."""
+    """The sender gets an error."""
     DROP_OLDEST = "drop-oldest"
-    """The oldest message that nobody has leased goes."""
+    """The oldest message that is not leased is dropped."""
 
 
 class TopicConfig(Config, frozen=True, kw_only=True):

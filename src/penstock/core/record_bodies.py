@@ -71,7 +71,7 @@ class Records(NamedTuple):
 
     @property
     def horizon_ms(self) -> int | None:
-        """When the tombstones may go; None if nobody has said so yet."""
+        """When the tombstones may go; None if not set yet."""
         return self.header.base_timestamp if self.header.attributes & _HORIZON else None
 
 

@@ -12,7 +12,7 @@ import msgspec
 from penstock.core.histogram import Histogram, HistogramReading
 
 KINDS_MAX: Final = 200
-"""How many kinds of requests are told apart; there is one for all others."""
+"""How many kinds of requests are timed separately; there is one for all others."""
 OTHER: Final = "other"
 
 

@@ -38,7 +38,7 @@ from penstock.core.queue_settings import (
 
 
 class Durability(Enum):
-    """Where a message must be before its producer is told that it is stored."""
+    """Where a message must be stored before its producer is answered."""
 
     REPLICATED = "replicated"
     """Durable on a majority of the shard's nodes: survives the loss of any minority of them."""
@@ -299,7 +299,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: QueueSettings
     """How it works as a queue."""
     alerts: AlertConfigs
-    """When somebody is told about it."""
+    """The thresholds of its alerts."""
 
 
 def parse_topic_configs(configs: Mapping[str, str]) -> TopicSettings:

@@ -28,7 +28,7 @@ class EmbeddedChannel:
         self._hold = hold
         self._engine = hold.engine
         self.on_late: Late = lambda _node, _request, _answer: None
-        """Never called: whoever stops waiting stops the work on his request."""
+        """Never called: a cancelled call stops the work on its request."""
         self._under_way: set[asyncio.Timeout] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -46,7 +46,7 @@ class EmbeddedChannel:
         """Open the engine, or share the one that this process has open there.
 
         Raises `DirectoryInUse`, naming who has the directory, and what opening a log raises.
-        A clock and settings count for whoever comes first."""
+        The clock and settings of the first caller count."""
         path = _real(place.path) if isinstance(place, File) else None
 
         async def opening() -> EmbeddedEngine:

@@ -9,7 +9,7 @@ so it can serve a few milliseconds after it was opened.
 **When memory runs out.** `memory:` may reserve `EmbeddedSettings.memory_bytes_max`, 1 GiB. What is
 retained for good fills it as it fills a disk. Then sends are refused with `StorageFull`, while
 receiving, acking and deleting go on out of the ballast; space comes back when whole segments are
-free of what somebody still wants. If the process gets no memory before that, writing fails the same
+free of what is still needed. If the process gets no memory before that, writing fails the same
 way.
 
 **Time.** When a clock is moved by hand, as a test's is, what became due happens at once (see
@@ -75,7 +75,7 @@ class EmbeddedEngine:
                 log=LogSettings(
                     segment_bytes=settings.segment_bytes, ballast_bytes=settings.ballast_bytes
                 ),
-                # A group's members are all in this process: there is nobody to wait for.
+                # A group's members are all in this process: there is no other process to wait for.
                 groups=GroupSettings(initial_delay_ms=0),
             ),
             clock=clock,
@@ -91,7 +91,7 @@ class EmbeddedEngine:
 
     @property
     def node(self) -> Node:
-        """What serves here, for whoever wants to look closer."""
+        """The node, for tests and inspection."""
         return self._node
 
     async def answer(self, request: Request, payload: Buffer = b"") -> Reply:
@@ -121,7 +121,7 @@ async def _forget_ports(node: Node) -> None:
 
 
 async def _wait_ready(node: Node) -> None:
-    """A node alone needs nobody's answer, only a few writes one after the other."""
+    """A single node needs no other node's answer, only a few writes one after the other."""
     retries = node.topics.retrier.within(OPEN_SECONDS_MAX, OPEN_PAUSES)
     while not _can_serve(node):
         if node.failed.done():

@@ -123,7 +123,7 @@ class OpenEngines:
             if shared.users > 0:
                 return
             shared.closing = asyncio.create_task(self._close(shared), name=f"close {shared.place}")
-        # Whoever closes may be cancelled; the engine is closed all the same.
+        # The caller may be cancelled; the engine is closed all the same.
         await asyncio.shield(shared.closing)
 
     async def _close(self, shared: _Shared) -> None:

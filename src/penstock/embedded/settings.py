@@ -20,7 +20,7 @@ class EmbeddedSettings:
     ballast_bytes: int
     """Held back for each shard, so that what was sent can still be acked when nothing is free."""
     tick_ms: int
-    """How often leases and delays are looked at that nobody asks for."""
+    """How often expired leases and delays are looked for without a request."""
     memory_bytes_max: int
     """What `memory:` may take; `file:` has its disk."""
 

@@ -118,7 +118,7 @@ async def answer_beat(context: Context, request: BeatGroup, _payload: memoryview
 
 
 async def answer_leave(context: Context, request: LeaveGroup, _payload: memoryview) -> Reply:
-    """The member goes; one that is gone already is told so."""
+    """The member leaves; one that has left already gets an error."""
     coordinator = context.engine.groups.coordinator(request.group)
     leaving = [LeavingMember(request.member, request.instance)]
     (outcome,) = await coordinator.leave(request.group, leaving)
@@ -131,7 +131,7 @@ async def answer_leave(context: Context, request: LeaveGroup, _payload: memoryvi
 
 
 async def answer_commit(context: Context, request: CommitOffsets, _payload: memoryview) -> Reply:
-    """Remember offsets; those of partitions that are gone are told apart from the others."""
+    """Remember offsets; those of deleted partitions are reported separately."""
     catalog = context.engine.topics.catalog
     failures: dict[OffsetKey, Described] = {}
     offsets: list[OffsetOfMember] = []

@@ -70,7 +70,7 @@ async def _make(engine: Engine, request: AskTopic) -> Topic:
             NEW_QUEUE_PARTITIONS if is_queue else None,
             NEW_QUEUE_CONFIGS if is_queue else {},
         )
-    except TopicExists:  # Somebody else was quicker.
+    except TopicExists:  # Another request was quicker.
         return engine.topics.topic(request.name)
 
 

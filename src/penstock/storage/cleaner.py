@@ -17,8 +17,8 @@ Rules:
 - A record without a key, or in a batch whose records cannot be read, stays. So do all records of
   partitions that are not compacted, unless they are dead, that is below their partition's start.
 - A *tombstone* (a key without a value) that a round passes for the first time gets a horizon: log
-  time now plus the partition's retention of deletes, written into its batch. Whoever has read an
-  older record of the key has so long to read on and learn that it is gone. The tombstone goes in
+  time now plus the partition's retention of deletes, written into its batch. A reader that has read
+  an older record of the key has so long to read on and learn that it is gone. The tombstone goes in
   a round that finds it in the part that was clean before, at or after its horizon. Nothing a client
   may have written in place of a horizon counts, since a new record is never in that part.
 - Segments are cleaned in order, oldest first, and become part of the log in that order. So when a
@@ -107,7 +107,7 @@ class Cleaning:
         """For the next file."""
         self.now_ms = 0
         self.effort = 0
-        """How much may be done before it is somebody else's turn."""
+        """How much may be done before another job's turn."""
         self.accepted = False
         """Whether the last replacement was made."""
         self.unfinished: list[str] = []
@@ -142,7 +142,7 @@ class Cleaning:
             self.between = True
             yield None
             yield from self._clean()
-        # One by one: letting go of all at once would keep everybody waiting for it.
+        # One by one: letting go of all at once would block other jobs.
         while self._latest:
             self._latest.popitem()
 

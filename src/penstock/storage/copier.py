@@ -129,5 +129,5 @@ class SegmentWriter:
         return self.segment
 
     def close(self) -> None:
-        """Let go of a file that will not be finished; somebody else removes it."""
+        """Let go of a file that will not be finished; the caller removes it."""
         self._file.close()

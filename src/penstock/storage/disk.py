@@ -63,7 +63,7 @@ class File(Protocol):
 
     def written_end(self) -> int:
         """From here to the end of the file there are zeros only: it was reserved and not written.
-        The size of the file, if nobody can tell."""
+        The size of the file, if unknown."""
         ...
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Open files for reading, and pages of index files, both bounded.
 
-`Files` keeps the most recently used segments and index files open. A file that somebody still reads
+`Files` keeps the most recently used segments and index files open. A file that is still being read
 when it is let go, perhaps on another thread, is closed when the last holder drops it: counting
 references is what the interpreter does anyway, and needs no lock.
 
@@ -19,7 +19,7 @@ PAGE_BYTES = 8192
 
 
 class HeldFile:
-    """An open file that stays open as long as somebody holds this."""
+    """An open file that stays open as long as this is held."""
 
     __slots__ = ("__weakref__", "file")
 

@@ -46,7 +46,7 @@ class LogJob:
         abandon: Callable[[Exception], None],
         hints: int = 0,
     ) -> None:
-        """`hints`: how many steps at the end nobody has to wait for."""
+        """`hints`: how many steps at the end need not be waited for."""
         self.kind = kind
         """For people: `write`, `snapshot`, `reclaim`, `survey`, `compact`, `receive`, `install`,
         `ballast` or `scrub`."""

@@ -338,7 +338,7 @@ class ShardLog(LogView):
 
     @property
     def _reclaimable(self) -> bool:
-        """Segments may be replaced, and nobody is at it."""
+        """Segments may be replaced, and no job does so now."""
         if self._quarantine is not None or self.poisoned or self._appender.frozen:
             return False
         return not (self._reclaimer.out or self._compactor.out)

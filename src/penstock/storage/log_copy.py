@@ -2,8 +2,8 @@
 
 Nobody has to stand still for it, because of two rules that hold for every log (`manifest`). No
 name of a file is used twice, and a change of several files happens in one rename of the manifest.
-So whoever reads a manifest and then has every file that it names open has one state of the log, all
-of it, and keeps it: a file that is replaced or removed later is still readable to those who hold
+So a reader of a manifest that then has every file that it names open has one state of the log, all
+of it, and keeps it: a file that is replaced or removed later is still readable to holders of
 it. If one is gone before it was opened, the manifest has changed, and the next attempt succeeds.
 
     sealed segments     are copied byte by byte: they never change

@@ -39,7 +39,7 @@ class LogWriter:
         """A full disk was met and the ballast was given for it."""
         self.syncs = Spans()
         self.seconds: Callable[[], float] = lambda: 0.0
-        """Tells how long things take, for statistics; whoever has a clock puts it here."""
+        """A clock for statistics, set by the owner; this layer has none."""
 
     def _open(self, name: str, *, create: bool = False) -> File:
         if self._file is None or self._name != name:

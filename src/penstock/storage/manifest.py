@@ -4,7 +4,7 @@ Every change of more than one file becomes a change of this one: a new segment, 
 removal, a snapshot, an installation. New files are written and synced under names never used
 before; then the manifest that names them replaces the old one in a single rename; then the old
 files are removed. A crash leaves the old set or the new set, and leftovers, which the next start
-removes. And a file that somebody deleted, cut, or put back from an old copy is noticed, since the
+removes. And a file that was deleted, cut, or put back from an old copy is noticed, since the
 manifest says what each must be. What compaction must not forget stands here too, since it is true
 of exactly these files.
 

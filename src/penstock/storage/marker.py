@@ -2,7 +2,7 @@
 
 It is the witness that tells a *lost promise* from a *torn tail*: a record that is bad or missing at
 or below the marker had been synced, and its loss is damage. It is written after every sync of the
-log, without a sync of its own and without anybody waiting for it: if the newest marker is lost in a
+log, without a sync of its own and without a waiting request: if the newest marker is lost in a
 crash, an older one claims less, which is safe, and the records themselves carry the same claim
 (`promised` in `record`).
 
@@ -41,7 +41,7 @@ class MarkerFile:
         return Marker(Index(numbers[0]), Index(numbers[1])) if numbers else None
 
     def make(self, marker: Marker) -> None:
-        """In a file that is new, and that nobody relies on yet."""
+        """In a file that is new, and that nothing relies on yet."""
         self._slots.make_both(marker)
 
     def note(self, marker: Marker) -> None:

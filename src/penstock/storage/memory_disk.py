@@ -7,15 +7,15 @@ there is no power that could be cut; for that see `testing.disk.FaultyDisk`.
 
 **Space.** Only bytes that were written take memory. A file that was allocated or lengthened beyond
 them reads as zeros there and costs nothing, so a segment that is reserved whole costs as much as is
-in it. Towards `capacity_bytes` counts what is *reserved*, as on a real disk: whoever allocated a
-file can fill it. A write or an allocation that does not fit changes nothing and raises `DiskFull`,
-and so does one for which the process gets no memory; from there on the engine does what it does
-on a full disk.
+in it. Towards `capacity_bytes` counts what is *reserved*, as on a real disk: a file that allocated
+a file can fill it. A write or an allocation that does not fit changes nothing and raises
+`DiskFull`, and so does one for which the process gets no memory; from there on the engine does what
+it does on a full disk.
 
 **Threads.** Writer threads and the loop use one disk together. Each file has a lock of its own, so
-that a long copy in one holds up nobody in another; names and the count of space share one more.
+that a long copy in one does not delay another; names and the count of space share one more.
 A file may be closed by the collector of garbage, in the middle of anything, so closing never waits
-for that lock: what was let go is written down, and counted by whoever holds the lock next.
+for that lock: what was let go is written down, and counted by the next holder of the lock.
 """
 
 import builtins
@@ -275,7 +275,7 @@ class MemoryDisk:
                 self._lock.release()
 
     def unlock(self, content: _Content, lock: MemoryLock) -> None:
-        """The lock is given up, unless it was before and somebody else has it now."""
+        """The lock is given up, unless it was before and another process has it now."""
         with self._lock:
             if content.locked_by is lock:
                 content.locked_by = None

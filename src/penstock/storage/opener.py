@@ -300,7 +300,7 @@ class _Opening:
             opened.quarantine = msgspec.structs.replace(known, trusted_index=trusted)
 
     def _settle_after_another(self, opened: OpenedLog, recovery: Recovery, marker: Marker) -> None:
-        """Nobody knows what of all this the last process had synced."""
+        """What of all this the last process had synced is unknown."""
         home = self._home
         active = opened.segments[-1]
         home.disk.sync_directory(home.root)

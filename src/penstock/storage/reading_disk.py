@@ -1,4 +1,4 @@
-"""The operating system's files, for somebody who only looks: a backup that is read, a log that is
+"""The operating system's files, read-only: a backup that is read, a log that is
 verified, a directory that belongs to a running node.
 
 It opens nothing for writing, so a backup on a medium that cannot be written to will do, and nothing

@@ -18,7 +18,7 @@ scan past damage can recognise later records without their payloads. The chain m
 for all before it; it depends on nothing but the entries, so replicas that wrote the same log from
 the same start have the same chain. `promised` is the durable marker carried in the log itself: a
 record that says "index 90 was durable when I, 100, was written" turns a bad record 85 before it
-into damage, and a bad record 95 into a torn write that nobody was promised.
+into damage, and a bad record 95 into a torn write that was never acknowledged.
 
 The salt is the checksum of the segment's header. It keeps bytes of another segment, an old one in
 reused space or one that a client stores as a message, from ever passing for records of this one.

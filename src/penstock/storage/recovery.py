@@ -4,15 +4,15 @@ A start reads the manifest, then asks each file whether it is what the manifest 
 segments are not read again: their header, size and side index must agree with the manifest
 (`verify_all` reads them too). The active segment is scanned to its end, and looked through from
 there as far as it was ever written; the rest of what is reserved is zeros, says the file system. At
-the first thing in it that is not the next record, the question is whether anybody was promised what
-is missing:
+the first thing in it that is not the next record, the question is whether a client or leader was
+promised what is missing:
 
 1. *Corruption in the middle*: a later record, or a later segment, says that the missing one was
    durable when it was written. Not merely that a later record exists: the disk may lose any sector
    of an unsynced write and keep a later one, and that is case 3.
 2. *Lost promise*: the durable marker (or the commit hint, or the snapshot) is at or beyond the
    missing index.
-3. *Torn tail*: nobody was promised it. The bytes are copied to a `.broken` file and cut.
+3. *Torn tail*: it was never acknowledged. The bytes are copied to a `.broken` file and cut.
 
 1 and 2 are damage, like any file that is missing or does not match. In a cluster of one the log
 refuses to open and names file, position and way out. Elsewhere it opens quarantined (see

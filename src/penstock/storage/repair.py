@@ -272,7 +272,7 @@ class _Repair:
         disk, home = self._home.disk, self._home
         hard_state = self._examination.hard_state
         if hard_state is None:
-            # The vote is lost: a term that nobody voted in yet makes it worthless.
+            # The vote is lost: a term without any vote yet makes it worthless.
             hard_state = HardState(Term(term + 1), NO_NODE)
         vote = VoteFile(disk, home.root)
         vote.write(hard_state)

@@ -1,4 +1,4 @@
-"""Looking for rot before somebody needs the bytes: one sealed segment at a time, going round.
+"""Scrubbing finds bit rot before the bytes are needed: one sealed segment at a time, going round.
 
 Runs on a worker with files of its own. What it finds is reported, and nothing is changed: the
 caller marks the log as damaged, so that the next start repairs it from the leader.

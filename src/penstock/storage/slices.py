@@ -1,6 +1,6 @@
 """From rows of an index to verified batches.
 
-A row's slice is read whole and checked against the checksum in the row before anybody sees a byte
+A row's slice is read whole and checked against the checksum in the row before a byte of it is used
 of it. Slices that lie close together are read at once.
 """
 

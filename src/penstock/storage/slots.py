@@ -30,7 +30,7 @@ Numbers = tuple[int, ...]
 
 
 class SlotFile:
-    """The two slots of one open file. Its counter is touched only by whoever writes."""
+    """The two slots of one open file. Only the writer touches its counter."""
 
     def __init__(self, file: File, magic: int) -> None:
         self._file = file

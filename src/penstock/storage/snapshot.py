@@ -57,7 +57,7 @@ def write_snapshot(disk: Disk, path: str, mark: SnapshotMark, state: bytes) -> N
 
 
 def sync_file(disk: Disk, path: str) -> None:
-    """Make a file that was written by somebody else durable."""
+    """Make a file that another writer wrote durable."""
     file = disk.open(path)
     try:
         file.sync()

@@ -5,7 +5,7 @@ leaves the node. So a copy that rots, is cut short or is deleted later loses not
 while the first is being written leaves the second with the promise made before, which still
 stands, since the new one was never given.
 
-If both are lost nobody knows what was promised, and nobody can repair it: a leader of an older
+If both are lost what was promised is unknown and cannot be repaired: a leader of an older
 term would be believed although this node may have helped to elect a newer one. Such a node is
 replaced by one with a new id. The other copies of its log are not in danger.
 """
@@ -80,7 +80,7 @@ def lost_vote(directory: str, problem: str, *, solo: bool) -> DamagedFile:
     way_out = (
         f"Run `penstock log repair {directory}` to go on in a new term"
         if solo
-        else "Nobody can tell this node what it promised: remove it from the cluster and add a new "
+        else "What this node promised is lost: remove it from the cluster and add a new "
         "one, with a new id and an empty directory"
     )
     path = f"{directory}/{VOTE_NAME}"

@@ -3,7 +3,7 @@
     python -m penstock.testing.broker_process '{"data": "…", "kafka": "127.0.0.1:…", …}'
 
 It is what `penstock serve` runs, with the settings of a test. Its standard input is a leash: when
-whoever holds the other end is gone, however it ended, the broker ends. A signal at the parent's
+the process at the other end is gone, however it ended, the broker ends. A signal at the parent's
 death would not do: on Linux it comes when the *thread* ends that started the process, and elsewhere
 not at all.
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 class ManualClock:
     """A `Clock` for tests and the simulator: time passes when someone says so.
 
-    Whoever sleeps by this clock cannot see it move, so it calls those that `watch` it. An engine
+    A sleeper cannot see this clock move, so it calls the functions that `watch` it. An engine
     inside this process does: what has become due happens when the clock is moved, and not at the
     engine's next tick."""
 

@@ -15,8 +15,8 @@ handle is an error of the test or simulator, hence an assertion.
 **Faults.** `fail_next` arms an error for one operation. `cut_power_after` stops the disk in the
 middle of the n-th changing operation from now: that one has reached the page cache (a sync has not
 happened), `PowerCut` is raised, and so it is for everything else until `crash`. `capacity_bytes`
-may be changed at any time. `lying` makes syncs do nothing: whoever trusts this disk must be caught
-by the tests. `flip_bit` and `truncate_file` damage both images behind everybody's back.
+may be changed at any time. `lying` makes syncs do nothing: code that trusts this disk must be
+caught by the tests. `flip_bit` and `truncate_file` damage both images behind everybody's back.
 
 Rule: no hidden randomness; all of it comes with `crash`. One operation costs a microsecond or two.
 """
@@ -403,7 +403,7 @@ class FaultyDisk:
         if size < file.reserved_bytes:
             self.release(file, size)
 
-    # For those who look from outside: tests, checkers, the simulator.
+    # For outside observers: tests, checkers, the simulator.
 
     def paths(self) -> builtins.list[str]:
         """Every file there is now, sorted."""

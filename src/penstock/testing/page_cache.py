@@ -19,7 +19,7 @@ decides what became of each. The model is that of ext4 and its neighbours, taken
   clean. Reads still see the data, later syncs succeed, and the next power cut reveals that it was
   never written, unless its sector was dirtied and synced again. Sizes do become durable later on.
 
-What is not modelled: damage to sectors that nobody wrote (see `FaultyDisk.flip_bit`), and sync
+What is not modelled: damage to sectors that were not written (see `FaultyDisk.flip_bit`), and sync
 order between files: every file meets its fate alone.
 """
 
@@ -35,7 +35,7 @@ _Change = tuple[int, int, bytes]  # kind; position or size; data of a write
 
 @dataclass(slots=True)
 class CrashReport:
-    """What a power cut did; summed over files, and over cuts by those who count coverage."""
+    """What a power cut did; summed over files, and over cuts for coverage."""
 
     sectors_kept: int = 0
     """Unsynced sectors that have their latest version."""
@@ -125,7 +125,7 @@ class CachedFile:
         self.handles = 0
 
     def fork(self) -> "CachedFile":
-        """A copy that shares nothing with this one and that nobody has open."""
+        """A copy that shares nothing with this one and that is not open."""
         copy = CachedFile(self.path)
         copy.cache[:] = self.cache
         copy.durable[:] = self.durable

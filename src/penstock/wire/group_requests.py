@@ -40,7 +40,7 @@ class CoordinatorInfo(Answer, frozen=True, tag="coordinator"):
 
 class JoinGroup(Request, frozen=True, tag="join_group"):
     """Take part in the next generation; answered when it has begun. A member without an id is given
-    one and comes back with it, so that a lost answer leaves nobody behind whom all wait for."""
+    one and comes back with it, so that a lost answer leaves no ghost member that all wait for."""
 
     group: str
     member: str
@@ -67,7 +67,7 @@ class JoinedMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupJoined(Answer, frozen=True, tag="join_group"):
-    """The member belongs to this generation. Only its leader is told of the others."""
+    """The member belongs to this generation. Only its leader gets the others."""
 
     member: str
     generation: int
@@ -79,7 +79,7 @@ class GroupJoined(Answer, frozen=True, tag="join_group"):
 
 
 class SyncGroup(Request, frozen=True, tag="sync_group"):
-    """One's share of the work; the leader brings everybody's."""
+    """The assignment of a member; the leader brings those of all."""
 
     group: str
     member: str
@@ -197,7 +197,7 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupPartition(msgspec.Struct, frozen=True, array_like=True):
-    """A partition the group has an offset in; `end` is None if nobody could tell."""
+    """A partition the group has an offset in; `end` is None if unknown."""
 
     topic: str
     index: int

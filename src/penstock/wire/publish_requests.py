@@ -18,7 +18,7 @@ NOTHING_PUBLISHED: Final = -1
 
 
 class Stage(Request, frozen=True, tag="stage"):
-    """Keep the payload, one record batch, for this partition; nobody sees it."""
+    """Keep the payload, one record batch, for this partition, invisible to readers."""
 
     topic_id: bytes
     index: int

@@ -4,7 +4,7 @@
     AskOffsets   where a log starts and ends, or
                  which message a time falls on      → OffsetsFound
 
-Both go to the node that leads the partitions. One partition's trouble is told in its row and keeps
+Both go to the node that leads the partitions. One partition's error is in its row and keeps
 no other from being served; rows are in the order of the request.
 """
 
@@ -23,7 +23,7 @@ NO_OFFSET: Final = -1
 """Of a partition that could not be looked at."""
 
 FETCH_PARTS_MAX: Final = 1_000
-"""Of one request; whoever reads more partitions of one node asks twice."""
+"""Of one request; a reader of more partitions of one node asks twice."""
 
 
 class FetchPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -70,8 +70,8 @@ class AskOffset(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AskOffsets(Request, frozen=True, tag="offsets"):
-    """Where to read from. The end of a log is told after a majority has confirmed that the node
-    still leads: whoever asks sees everything that was acknowledged before."""
+    """Where to read from. The end of a log is answered after a majority has confirmed that the node
+    still leads: it includes everything that was acknowledged before."""
 
     parts: tuple[AskOffset, ...]
 

@@ -78,7 +78,7 @@ class AskTopic(Request, frozen=True, tag="topic"):
 
 
 class TopicInfo(Answer, frozen=True, tag="topic"):
-    """A topic, and who leads its partitions; 0 is nobody now."""
+    """A topic, and the leaders of its partitions; 0 is none now."""
 
     name: str
     topic_id: bytes
@@ -183,7 +183,7 @@ class ReceiveRequest(Request, frozen=True, tag="take"):
     lease_ms: int = -1
     wait_ms: int = 0
     receiver: str = ""
-    """What the program calls itself, for whoever asks later who had a message."""
+    """The name of the program, for traces of messages."""
     led: int = 0
     """The mark of the partitions that this node leads, as far as the client knows; see
     `led_mark`."""
@@ -221,7 +221,7 @@ class Settle(Request, frozen=True, tag="settle"):
 
 
 class Settled(Answer, frozen=True, tag="settle"):
-    """For each: 0 it counted, 1 somebody else has the message, 2 it is gone."""
+    """For each: 0 it counted, 1 another receiver has the message, 2 it is gone."""
 
     outcomes: tuple[int, ...]
 

@@ -21,7 +21,7 @@ FRAME_STEP_BYTES: Final = 1 * MIB
 
 
 class Frame(NamedTuple):
-    """A frame, whole. Head and payload share a buffer that nobody else has."""
+    """A frame, whole. Head and payload share a buffer of their own."""
 
     kind: Kind
     id: int

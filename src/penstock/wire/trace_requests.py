@@ -48,7 +48,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     """When the leader of that term put it there; -1 if the entry is not there any more."""
     leader: int
-    """Who leads the shard now; 0 if nobody does."""
+    """Who leads the shard now; 0 if there is none."""
     nodes: tuple[int, ...]
     """Who is known to hold it now."""
 
@@ -91,7 +91,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     """When it committed that."""
     passed_ms: int | None = None
-    """When it first committed one behind the message; None if it has not, or nobody remembers."""
+    """When it first committed one behind the message; None if it has not, or it is forgotten."""
     member: str = ""
     """Who did."""
 

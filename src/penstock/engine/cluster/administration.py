@@ -98,8 +98,8 @@ class Cluster:
     ) -> None:
         """Make a node lead a shard, now and whenever it can.
 
-        Whom this node takes for the leader may lead no more, or not yet: it is asked again, or
-        whoever leads then, for so many seconds."""
+        The node believed to be the leader may lead no more, or not yet: it is asked again, or
+        the leader by then, for this many seconds."""
         topics = self._topics
         if shard not in topics.shards():
             raise InvalidRequest(f"there are shards 0 to {len(topics.shards()) - 1}, not {shard}")
@@ -144,7 +144,7 @@ class Cluster:
         running.replica.transfer(asked.target)
 
     async def hand_over_everything(self, seconds: float) -> None:
-        """Before a stop: let others lead what we lead, as far as there is somebody who can."""
+        """Before a stop: transfer what this node leads, as far as another member can lead it."""
         heirs: dict[ShardId, NodeId] = {}
         for shard in self._shards:
             running = self._shards.get(shard)

@@ -10,13 +10,13 @@ So every leader is asked to hold: to propose nothing, while what is under way go
 them hold, each names the last entry of its log and confirms that it still leads (Raft §6.4). Then
 they are released. It takes some milliseconds, in which requests wait and none is refused.
 
-Why that is enough. Let a be an entry after the cut of its shard, and b one that somebody sent
+Why that is enough. Let a be an entry after the cut of its shard, and b one that a client sent
 because a was acknowledged. a was proposed after its leader was released, and a leader is released
 only when all have named their entry; b came later still, so b is after the cut of its shard, too.
 A leader that was replaced meanwhile cannot confirm, and one that was held too long says so: then
 there is no cut, and the caller tries again.
 
-A leader lets go by itself after `HOLD_TICKS`, whatever becomes of whoever asked it to hold.
+A leader lets go by itself after `HOLD_TICKS`, whatever becomes of the node that asked it to hold.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Who has a data directory: one process at a time, and it says which.
 
 The lock is the operating system's and ends with the process. What stands in the lock file is only
-there to be told to the next one that comes: that a directory is in use helps little without a hint
-at whom to stop, or to connect to.
+there to be reported to the next one that comes: that a directory is in use helps little without a
+hint which process to stop, or to connect to.
 """
 
 import contextlib

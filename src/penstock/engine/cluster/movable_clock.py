@@ -2,11 +2,11 @@
 
 A node looks at its clock at every tick, and ticks are real time. A clock that is moved says so
 (`MovableClock`), and then everything that has become due happens at once: delays, leases and
-lifetimes end, the dead are moved, and whoever waits sees whether his wait is over. Whoever must not
-see the node in between, with the new time and the old state, awaits `catch_up` first.
+lifetimes end, the dead are moved, and waiters check whether their wait is over. A caller that must
+not see the node in between, with the new time and the old state, awaits `catch_up` first.
 
 A clock that is moved on another thread than the node's is not moved on until the node has caught
-up: for whoever moved it, everything has happened that was due.
+up: for the caller that moved it, everything has happened that was due.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PASS_SECONDS_MAX = 30.0
 
 @runtime_checkable
 class MovableClock(Clock, Protocol):
-    """A clock that somebody moves by hand, and that says so."""
+    """A clock that is moved by hand, and that announces each move."""
 
     def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
         """Call `moved` after every move, on any thread; calling the result ends that."""
@@ -75,7 +75,7 @@ class ClockMover:
         self.behind = False
 
     def _note_move(self) -> None:
-        """Called on the thread of whoever moves the clock."""
+        """Called on the thread that moves the clock."""
         self.behind = True
         if self._loop.is_closed():
             return
@@ -85,7 +85,7 @@ class ClockMover:
         catching_up = self.catch_up()
         try:
             passed = asyncio.run_coroutine_threadsafe(catching_up, self._loop)
-        except RuntimeError:  # The loop was closed just now, and nobody waits on it.
+        except RuntimeError:  # The loop was closed just now, and nothing waits on it.
             catching_up.close()
             return
         with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
@@ -101,7 +101,7 @@ class ClockMover:
                 self.behind = False
                 for shard in self._node.shards:
                     await self._turn(shard)
-                # What ended may be dead, and is then moved; and whoever waits may look now.
+                # What ended may be dead, and is then moved; and waiters may look now.
                 self._node.look_after_now()
         except PenstockError:
             pass  # A shard that is being opened again comes to it by its own ticks.

@@ -13,7 +13,7 @@ Shard 0 is the catalog's and is on every node: the first `CATALOG_VOTERS` nodes 
 only listen, so that every node can answer questions about topics by itself.
 
 A step never lowers safety: a node is added as a learner, becomes a voter when it has caught up, and
-only when everybody who should be a voter is one does somebody leave, one at a time (Raft §4).
+members leave only when all future voters are voters, one at a time (Raft §4).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,8 +47,8 @@ def founding_members(shard: ShardId, shards: int, nodes: Iterable[NodeId]) -> Me
 def catalog_members(
     nodes: Iterable[NodeId], voters: Collection[NodeId] = (), unseen: Collection[NodeId] = ()
 ) -> Membership:
-    """Who should be in the catalog's shard; those who vote already keep their vote, and those who
-    were not seen yet only listen."""
+    """The members of the catalog's shard; voters keep their vote, and nodes that were not seen
+    yet are learners."""
     everyone = sorted(nodes)
     fit = [node for node in everyone if node in voters or node not in unseen]
     ranked = sorted(fit, key=lambda node: (node not in voters, node))
@@ -62,7 +62,7 @@ def balance(
     """The next shard whose placement should change, and to what; None when all is well.
 
     Nodes that are not in `nodes` lose their places first; then places that are missing are filled;
-    then the fullest node gives to the emptiest; last, those who should lead are evened out."""
+    then the fullest node gives to the emptiest; last, preferred leaders are evened out."""
     if not nodes:
         return None
     wanted = min(REPLICAS, len(nodes))

@@ -3,7 +3,7 @@
     the catalog's leader     founds the catalog; draws its secrets; takes every node in; places
                              shards anew when nodes have come or gone
     a data shard's leader    makes and removes partitions as the catalog says; brings the shard's
-                             members to where it is placed; hands over to whoever should lead;
+                             members to where it is placed; hands over to the preferred leader;
                              forgets producers and offsets that have no more use; keeps the queues
                              going (`queue_duties`)
     every replica            follows the topics' configurations: retention, compaction

@@ -6,7 +6,7 @@ work in the same group, but what they have leased within a covered range is thei
 
 A message that waits for its time must not be read before: `ready` is how far a reader may go. The
 first message that waits holds up those behind it. What comes to life behind a reader, because dead
-messages are delivered anew or the group was turned back, is told in ranges: `again`.
+messages are delivered anew or the group was turned back, is reported in ranges: `again`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -94,7 +94,7 @@ def standing(topics: Topics, topic: Topic, index: int, group: str, offset: Offse
     if work.is_recalling and work.recalled <= offset < end and not (again or work.queue.paused):
         # To say that there is nothing to read would end a stream that reads what there is.
         raise Unavailable(
-            f"work group {group} is being told what older messages say", retry_after_ms=50
+            f"work group {group} is still reading the headers of older messages", retry_after_ms=50
         )
     return Standing(_first_left(work), ready, end, again)
 
@@ -108,7 +108,7 @@ def _first_left(work: WorkGroup) -> Offset:
 
 
 def _ready(work: WorkGroup, offset: Offset, end: Offset, now_ms: int) -> Offset:
-    """Only so many runs are looked at; whoever asks again from there gets further."""
+    """Only so many runs are looked at; a request from there continues."""
     if work.queue.paused:
         return offset
     limit = work.recalled if work.is_recalling else end
@@ -121,7 +121,7 @@ def _ready(work: WorkGroup, offset: Offset, end: Offset, now_ms: int) -> Offset:
 
 
 def _again(work: WorkGroup, offset: Offset, now_ms: int) -> list[tuple[Offset, Offset]]:
-    """Only so many runs are looked at, and so many ranges told; the rest is told when these are
+    """Only so many runs are looked at, and so many ranges reported; the rest follows when these are
     covered."""
     found: list[tuple[Offset, Offset]] = []
     if work.is_held:

@@ -1,7 +1,7 @@
 """Receipts as text: what a worker holds while it has a message, and hands back to settle it.
 
 A receipt says which message, of which work group, under which lease. It is signed with a key that
-all nodes of the cluster share, so that any of them takes it and nobody makes one up. Whether the
+all nodes of the cluster share, so that any of them accepts it and none can be forged. Whether the
 lease is still the latest is another question: the machine answers that one.
 
     version u8 | partition u32 | offset u64 | epoch u64 | MAC, 12 bytes | group, UTF-8

@@ -7,11 +7,11 @@ nothing about a group itself; it asks, by command.
 
 Rules that hold here:
 
-- After every change the group is looked at: first its time limits, then who waits for it. Whoever
-  made the change looks, and so does the effect of the machine, and every tick: one of them may be
-  cancelled or get lost.
-- Whoever cannot be right (a zombie of an old generation, an id that was never given out) is refused
-  from the applied state, without a write. Whoever can be is decided about in the log.
+- After every change the group is looked at: first its time limits, then its waiting requests. The
+  request that made the change does it, and so does the effect of the machine, and every tick: one
+  of them may be cancelled or get lost.
+- A request that cannot be valid (a zombie of an old generation, an id that was never given out) is
+  refused from the applied state, without a write. Any other is decided in the log.
 - A request that gets lost with the leadership ends as `NotCoordinator`: the client looks for the
   new leader and asks again, and asking a group again does no harm. Only where it might (offsets
   deleted or committed) an unknown outcome is called unknown.
@@ -103,7 +103,7 @@ class Coordinator:
     ) -> None:
         """`change` proposes a command and returns the reply once it is applied.
 
-        `draw` gives a word that nobody has had before; member ids are made of it."""
+        `draw` gives a unique word; member ids are made of it."""
         self._groups = groups
         self._change = change
         self._settings = settings or GroupSettings()
@@ -138,7 +138,7 @@ class Coordinator:
                 self._ask(command)
 
     async def close(self) -> None:
-        """End every waiting request, and whatever is under way that nobody waits for."""
+        """End every waiting request, and all background proposals."""
         self.leadership(False)
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -176,7 +176,7 @@ class Coordinator:
                 answer = await self._waiting.wait(name, member, request.instance, condition)
             except asyncio.CancelledError:
                 if not request.member and request.instance is None and self._leads:
-                    # Who was never told its id cannot come back with it.
+                    # A member that never received its id cannot come back with it.
                     self._ask(RemoveMembers(group=name, members=((member, None),)))
                 raise
         assert isinstance(answer, Joined), f"a join was answered with {answer}"
@@ -346,7 +346,7 @@ class Coordinator:
         }
 
     async def forget_topics(self, topic_ids: Iterable[TopicId]) -> None:
-        """Topics were deleted: forget how far anybody had got in them."""
+        """Topics were deleted: forget the committed offsets in them."""
         self._check_leading()
         topics = tuple(topic_ids)
         if topics:
@@ -426,7 +426,7 @@ class Coordinator:
         return reply
 
     def _ask(self, command: GroupCommand) -> None:
-        """Propose what nobody waits for, unless the very same is under way."""
+        """Propose in the background, unless the very same is under way."""
         if command not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._carry(command))
             self._tasks[command] = task

@@ -46,7 +46,7 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     committed: Offset
     end: Offset | None
-    """The high watermark; None if nobody could tell."""
+    """The high watermark; None if unknown."""
     lag: int | None
 
 

@@ -60,7 +60,7 @@ class PendingRounds:
         return sum(map(len, self._waiting.values()))
 
     def groups(self) -> list[str]:
-        """The groups that somebody waits for."""
+        """The groups with waiting requests."""
         return list(self._waiting)
 
     async def wait(
@@ -90,7 +90,7 @@ class PendingRounds:
                     del self._waiting[name]
 
     def look(self, name: str) -> None:
-        """The group may have changed: answer whoever need not wait any longer."""
+        """The group may have changed: answer the requests that need not wait any longer."""
         table = self._waiting.get(name)
         if table is None:
             return
@@ -107,7 +107,7 @@ class PendingRounds:
             del self._waiting[name]
 
     def end(self, error: PenstockError) -> None:
-        """Nobody gets an answer here any more."""
+        """Requests are no longer answered here."""
         ended, self._waiting = self._waiting, {}
         for table in ended.values():
             for waiting in table.values():
@@ -138,7 +138,7 @@ class PendingRounds:
 
 
 def joined(group: Group, member: str) -> Joined:
-    """The generation as this member is to know it: its leader is told who the others are."""
+    """The generation as this member is to know it: its leader gets the list of the others."""
     members: tuple[JoinedMember, ...] = ()
     if member == group.leader:
         members = tuple(

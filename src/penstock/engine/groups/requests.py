@@ -82,7 +82,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A member asks for its assignment; the leader brings everybody's."""
+    """A member asks for its assignment; the leader brings those of all members."""
 
     group: str
     member: str

@@ -2,17 +2,17 @@
 
 A share group hands out messages, not partitions: who reads what only spreads the load, and two
 members on one partition do no harm. So membership is the memory of the group's coordinator, the
-leader of its shard, and of nobody else. A new coordinator knows no member; each is told so with its
+leader of its shard, and nowhere else. A new coordinator knows no member; each learns that with its
 next heartbeat and joins again, and what it has leased meanwhile stays leased. What must not be
 forgotten, how far a group has got with which message, is a work group and replicated.
 
     epoch of a heartbeat     means
     0                        I join, or join again
     -1                       I leave
-    any other                I am here; this is the last epoch I was told
+    any other                I am here; this is the last epoch I received
 
 A group's epoch grows whenever its members, what they subscribe to, or the partitions of that
-change. A member that is behind is told the new epoch and its partitions with its next heartbeat,
+change. A member that is behind gets the new epoch and its partitions with its next heartbeat,
 and may come once more with the epoch before, because answers get lost. Any other epoch is not one
 it was given: it is fenced, and joins again.
 
@@ -69,7 +69,7 @@ class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareAssigned(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member is told."""
+    """The answer to a member's heartbeat."""
 
     epoch: int
     heartbeat_ms: int
@@ -88,7 +88,7 @@ class ShareMember(msgspec.Struct, kw_only=True):
     epoch: int = 0
     former_epoch: int = 0
     assignment: Assignment = {}
-    """What it was told."""
+    """The last assignment that was sent to it."""
 
 
 class ShareGroup(msgspec.Struct, kw_only=True):
@@ -252,7 +252,7 @@ class ShareGroups:
     # Sharing out.
 
     def _share_out(self, group: ShareGroup) -> None:
-        """Begin a new epoch if what there is to share, or among whom, is different."""
+        """Begin a new epoch if the partitions or the members have changed."""
         catalog = self._catalog()
         if group.revision == catalog.revision:
             return

@@ -12,7 +12,7 @@ harmless. One that gets lost is yielded again.
                                                                as long as members keep coming
     assignments of a generation   its beginning                the longest rebalance timeout
 
-A member with a request under way is alive. A new leader has heard of nobody, so everybody gets a
+A member with a request under way is alive. A new leader has heard of no member, so all get a
 full session; and it does not know who asked for an assignment before, so in a generation that was
 shared out under another leader nobody is put out for not asking.
 """
@@ -101,7 +101,7 @@ class GroupTimers:
         """A request of this member is being answered, so the member is alive.
 
         When the answer is given, or the caller goes away before, its session begins anew. It may
-        go away so early that whoever joins is no member yet; `session_ms` is for that."""
+        go away so early that the joining client is no member yet; `session_ms` is for that."""
         self._calls[key] = self._calls.get(key, 0) + 1
         answered = False
         try:

@@ -103,7 +103,7 @@ class Audit:
             self._spawn(self._write())
 
     async def recent(self, limit: int) -> list[AuditLine]:
-        """The last records, the newest first; none if nobody can tell now."""
+        """The last records, the newest first; none if no leader can be asked."""
         topic = self._topics.catalog.topic(AUDIT_TOPIC)
         if topic is None:
             return []
@@ -178,7 +178,7 @@ def _take(batch: memoryview, found: "deque[AuditLine]", begin: int) -> int:
     """The records of a batch from an offset on; returns where the next batch begins."""
     with contextlib.suppress(InvalidBatch):
         for message in open_messages(batch)[1]:
-            # Anybody may write to a topic; what is no record is passed over.
+            # Clients may write to a topic; what is no record is skipped.
             with contextlib.suppress(msgspec.DecodeError):
                 if message.offset >= begin:
                     found.append(decode_json(message.value or b"", AuditLine))

@@ -2,7 +2,7 @@
 
 Every replica counts what it applies (`machines.activity`), so that the counts of all nodes would
 add up to three times what happened. A leader's own part is the difference between two readings:
-when it began to lead and now, or when it ceased to. It is worked out when somebody asks, and when
+when it began to lead and now, or when it ceased to. It is computed on request, and when
 leadership changes; applying costs nothing for it. So sums over all nodes are right, and no node's
 own number ever falls while it runs.
 
@@ -55,8 +55,8 @@ class DeliveryCounters:
 
     def _book(self, account: dict[str, Activity], queues: Queues, begun: _Places) -> None:
         """All there is now, less what there was. A group that was closed meanwhile is part of its
-        partition's past by now, and one that is gone of everybody's: what they had before is taken
-        off where they are now."""
+        partition's past by now, and one that is gone part of all totals: what they had before is
+        taken off where they are now."""
         for (partition, _), now in _places(queues).items():
             self._of(account, self._place(queues, partition)).add(now)
         for (partition, _), before in begun.items():

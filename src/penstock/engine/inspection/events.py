@@ -84,7 +84,7 @@ class Events:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Be told of every line of this node from now on; calling the result ends that."""
+        """Call back with every line of this node from now on; calling the result ends that."""
         self._listeners.append(listener)
 
         def end() -> None:

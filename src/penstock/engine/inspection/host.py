@@ -1,4 +1,4 @@
-"""The machine that a node runs on: its disk and its memory, read when somebody asks."""
+"""The machine that a node runs on: its disk and its memory, read on request."""
 
 import os
 import resource

@@ -3,7 +3,7 @@
 A look is for people. It reads what is committed, touches nothing, and is bounded in everything: how
 many messages, how many bytes of answer, how much of the log it goes through. Where it stopped is
 part of the answer, partition by partition, and the next look goes on there. So a search through
-terabytes is many short looks, and whoever closes the page ends it.
+terabytes is many short looks, and closing the page ends it.
 
 Partitions are looked at by the nodes that lead them, where the filter is applied as well: only what
 matches travels. What cannot be reached now is named and stays where it was.
@@ -82,7 +82,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     parts: tuple[PartSeen, ...]
     unreachable: tuple[int, ...]
-    """Partitions that nobody could be asked about."""
+    """Partitions whose leader could not be asked."""
 
 
 class LogBrowser:

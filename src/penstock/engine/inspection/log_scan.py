@@ -3,7 +3,7 @@
 A sieve is fed batches in the order of the log, from `first` up to `stop`. Reading onwards it is
 full with the first messages that match; reading back, with the last ones, so that a window of the
 log can be read onwards although its end is what is wanted. Either way it never holds more messages
-or bytes than it was told: what people look at must not become what a broker dies of.
+or bytes than its limits: browsing must not exhaust a broker.
 
 Values that are too long for a look are cut, never in the middle of a character, and say how long
 they were. A batch that cannot be opened counts as messages that say `UNREADABLE`.

@@ -1,4 +1,4 @@
-"""A consumer group goes on from elsewhere, asked of any node; what that means is told first.
+"""Resets the offsets of a consumer group, at any node; a dry run reports the effect first.
 
 The places of the partitions come from their leaders, what the group has committed from its
 coordinator, and the new offsets are a commit like any other, decided in the group's shard: while
@@ -98,7 +98,7 @@ class GroupResets:
         return changes
 
     async def carry_out(self, group: str, changes: Sequence[OffsetChange]) -> None:
-        """Let the group go on as planned; `GroupNotEmpty` if somebody has joined it."""
+        """Let the group go on as planned; `GroupNotEmpty` if a member has joined it."""
         command = StoreOffsets(
             group=group,
             member="",

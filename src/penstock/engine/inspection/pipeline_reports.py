@@ -41,7 +41,7 @@ class PipelineReports:
         self._found: dict[str, PipelineReport] = {}
 
     async def reports(self) -> list[PipelineReport]:
-        """By name; none if no pipeline ever ran, or nobody can tell now."""
+        """By name; none if no pipeline ever ran, or no leader can be asked."""
         topic = self._topics.catalog.topic(TOPIC)
         if topic is None:
             return []
@@ -89,7 +89,7 @@ class PipelineReports:
                 if message.offset >= self._next:
                     self._note((message.key or b"").decode("utf-8", "replace"), message.value)
         except InvalidBatch:
-            pass  # Nobody can open it; the next report of its pipeline will be in another.
+            pass  # It cannot be opened; the next report of its pipeline will be in another.
         self._next = max(self._next, end)
 
     def _note(self, name: str, value: bytes | None) -> None:
@@ -99,6 +99,6 @@ class PipelineReports:
         try:
             report = decode_json(value, PipelineReport)
         except msgspec.DecodeError:
-            return  # Anybody may write to a topic; what is no report is passed over.
+            return  # Clients may write to a topic; what is no report is skipped.
         if name in self._found or len(self._found) < PIPELINES_MAX:
             self._found[name] = report

@@ -1,7 +1,7 @@
-"""What this node leads, counted up for whoever watches the cluster, and a way to ask the others.
+"""Counts what this node leads, for the watch of the cluster, and asks the other nodes.
 
 Counting takes a few microseconds for each work group; with a thousand queues that is too long for
-a loop that has messages to serve. So it is done in slices, and one sample serves everybody who asks
+a loop that has messages to serve. So it is done in slices, and one sample serves all requests
 for a while: for a second, and for longer if it took long.
 """
 
@@ -264,7 +264,7 @@ class _Sum:
         return bool(ready or leased or delayed)
 
     def add_unopened(self, partition: PartitionId, messages: int) -> None:
-        """Nobody has asked yet: everything in the log is there to be delivered."""
+        """No receiver has asked yet: everything in the log is there to be delivered."""
         self.partitions.append(partition)
         self.counts[0] += messages
         self.counts[4] += messages

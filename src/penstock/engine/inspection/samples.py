@@ -1,4 +1,4 @@
-"""What one node says about everything it leads and about itself, for whoever watches the cluster.
+"""A sample: the figures of one node and of everything it leads, for the watch of the cluster.
 
 Counts of a queue are summed over the partitions that the node leads; which these are is said too,
 because counters belong to a leader and cannot be compared across a change of leaders.
@@ -36,7 +36,7 @@ class QueueSample(msgspec.Struct, frozen=True, array_like=True):
     counts: WorkCounts
     oldest_age_ms: int = -1
     silent_ms: int = -1
-    """Since a worker last asked this node; -1: nobody has, as far as it knows."""
+    """Since a worker last asked this node; -1: none has, as far as it knows."""
     workers: tuple[str, ...] = ()
     """Who asked within the last minute, as they call themselves; some of them, if there are very
     many."""

@@ -7,7 +7,7 @@ over a second one. That holds only as long as three things do, and this is where
   merely in the catalog.
 - A copy that is sent again goes to the same partition, which is the one that remembers: by its
   group or key, or by where it came from, and never in turn.
-- What was sent and not answered is sent again, by whoever comes next. It is never taken for done,
+- What was sent and not answered is sent again, by the next leader. It is never taken for done,
   and never for failed.
 
 What the queue refuses for good, and would refuse whenever it came (too large, no key where there

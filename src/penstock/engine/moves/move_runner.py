@@ -2,7 +2,7 @@
 
     look at a page ── lease those that are meant ── send copies ── acknowledge ── write down how far
 
-Whoever leads the shard in which the move is written down carries it out. If it dies or is replaced,
+The leader of the shard in which the move is recorded carries it out. If it dies or is replaced,
 the next one goes on from what is written down. What had been sent and not acknowledged is sent
 again, says where it comes from, and is passed over (see `message_copier`). While messages are on
 their way they are leased: no worker of the queue gets them.
@@ -11,7 +11,7 @@ A sweep goes over each partition once, up to where it ended when the move began,
 again and comes back is not moved for ever. What somebody else has leased is held against the end of
 the sweep: it is looked at again for a while, and stays if its worker keeps it.
 
-A message without a way (nobody knows where it died, or the queue it should go to refuses it for
+A message without a way (its origin is unknown, or the queue it should go to refuses it for
 good) stays where it is and is counted as failed. A queue that is full or cannot be reached stops
 the move until it can.
 """
@@ -64,7 +64,7 @@ SILENT_PAGES_MAX = 50
 """So many pages with nothing to move, and the place is written down all the same."""
 LEASE_MS = 30_000
 HELD_MS_MAX = 60_000
-"""How long messages that somebody else has are waited for: longer than a lease of ours."""
+"""How long messages that another receiver has are waited for: longer than a lease of ours."""
 HELD_PAUSE_MS = 500
 FINISH_SECONDS = 3.0
 NO_COPIES: Mapping[Offset, CopyPlace] = MappingProxyType({})
@@ -298,8 +298,8 @@ class MoveRunner:
         verdict: Verdict,
         copies: Mapping[Offset, CopyPlace] = NO_COPIES,
     ) -> set[Offset]:
-        """Settling twice does no harm. Returns those that somebody else has got since, because the
-        lease had run out: nothing is said about them."""
+        """Settling twice does no harm. Returns those that another receiver has got since, because
+        the lease had run out: nothing is said about them."""
         ordered = sorted(offsets)
         settlements = tuple(
             Settlement(offset, Offset(offset + 1), epoch, verdict, 0) for offset in ordered
@@ -325,7 +325,7 @@ class MoveRunner:
 
 async def _finish(work: Coroutine[Any, Any, T]) -> T:
     """What has begun is brought to its end, if that does not take long, also when the node stops:
-    what is left half done is leased to nobody for a while."""
+    unfinished messages are not delivered for a while."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

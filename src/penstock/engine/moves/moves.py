@@ -302,7 +302,7 @@ class Moves:
             self._again_ms = {one: at_ms for one, at_ms in again if at_ms > now_ms}
 
     async def close(self) -> None:
-        """Carry out nothing any more; whoever leads next goes on."""
+        """Carry out nothing any more; the next leader continues."""
         self._closed = True
         tasks = [task for _, task in self._tasks.values()]
         for task in tasks:

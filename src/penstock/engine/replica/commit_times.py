@@ -29,5 +29,5 @@ class CommitTimes:
             self.spans.note(under_way.popleft()[1], self._seconds())
 
     def forget(self) -> None:
-        """Leadership is over: nobody knows when, or whether, these are committed."""
+        """Leadership is over: when, or whether, these are committed is unknown."""
         self._under_way.clear()

@@ -1,9 +1,9 @@
 """Keeping only the last message of each key, where a topic asks for it.
 
-Unlike retention this is no command: it changes no offset and no answer that anybody may rely on, so
-every replica does it by itself, in its own files, when its background has time (`upkeep`). What is
-done and when is in `storage.compaction`; here is which partitions it is done to. Time is log time,
-so a replica that was away and replays the log comes to the same decisions as the others did.
+Unlike retention this is no command: it changes no offset and no answer that a client may rely on,
+so every replica does it by itself, in its own files, when its background has time (`upkeep`). What
+is done and when is in `storage.compaction`; here is which partitions it is done to. Time is log
+time, so a replica that was away and replays the log comes to the same decisions as the others did.
 
 Only sealed segments are compacted. Where a partition has a longest lag, the segment that is being
 written is sealed in time for that.

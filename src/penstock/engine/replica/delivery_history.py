@@ -10,12 +10,12 @@ of it. `engine.story` reads it.
     diary   pages; when there are too many bytes, the oldest page goes
 
 - Written where entries are applied, from the entry and the reply alone. Replicas apply the same
-  entries, so their diaries say the same, and whoever leads next knows what the last one knew.
+  entries, so their histories are equal, and the next leader knows what the last one knew.
 - A line costs what a command costs, never what its messages do: it is copied, not read. A thousand
   messages that are leased together are one line. What nobody got is no line.
 - Nothing is kept on disk. A node that starts again applies what its log holds after its snapshot,
   and its diary begins there; one that gets a snapshot begins where that ends. Others, who were
-  there, know more: whoever asks, asks all replicas.
+  there, know more: a query asks all replicas.
 - It says how far back it reaches: everything from the entry `first_index` on is in it.
 
 Who received stands in the command (`Acquire.receiver`). To keep it out of the log, and tell it from

@@ -1,4 +1,4 @@
-"""What a replica is told once: its bounds, and the world it lives in.
+"""The environment of a replica: its bounds, clock, disk, network and callbacks.
 
 In production the world is an event loop, two threads, a clock and sockets; in the simulator all of
 it is one timeline. The replica cannot tell the difference.
@@ -49,9 +49,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     on_effect: Callable[[Effect], None] = lambda _effect: None
     on_halt: Callable[[Exception], None] = lambda _error: None
     on_leadership: Callable[[bool], None] = lambda _leads: None
-    """Told True when this replica leads and knows all that was committed before, False after."""
+    """Called with True when this replica leads and knows all that was committed before, False
+    after."""
     on_applied: Callable[[Entry, tuple[Reply, ...]], None] = lambda _entry, _replies: None
-    """Told of every entry that was applied, in order, and what came of it: on every replica."""
+    """Called with every applied entry, in order, and its replies: on every replica."""
     seconds: Callable[[], float] = lambda: 0.0
     """Tells how long things take, for statistics; nothing is decided by it."""
     announce: Callable[[str], None] = lambda _line: None

@@ -28,7 +28,7 @@ PREFIX = "shard-"
 
 
 class ShardHooks(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to tell what happens in a shard."""
+    """The callbacks for events in a shard."""
 
     on_opened: Callable[[ShardId, Shard], None]
     on_effect: Callable[[ShardId, Effect], None]

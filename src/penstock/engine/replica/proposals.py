@@ -8,7 +8,7 @@ hold the entry.
 
 A request may ask for less than that (`Promise`): its answer comes as soon as this node's own disk,
 or only its operating system, has the entry. Such an answer is given once; what becomes of the entry
-later is not told any more.
+later is not reported.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class Proposals:
 
     @property
     def awaits_writing(self) -> bool:
-        """Somebody is answered as soon as the bytes are written."""
+        """Some proposal is answered as soon as the bytes are written."""
         return bool(self.early and self._early[Promise.WRITTEN])
 
     def file(self, first: Index, term: Term, entries: list[GatheredEntry]) -> None:
@@ -95,7 +95,7 @@ class Proposals:
         return True
 
     def applied(self, entry: Entry, replies: tuple[Reply, ...]) -> None:
-        """Answer whoever waited for this entry."""
+        """Answer the proposals of this entry."""
         while self._proposed and self._proposed[0].index <= entry.index:
             proposed = self._proposed.popleft()
             self.waiters -= len(proposed.waiters)
@@ -112,7 +112,7 @@ class Proposals:
                     waiter.answer(replies[0])
 
     def abandon(self, reason: str) -> None:
-        """Leadership is over: nobody knows what becomes of these."""
+        """Leadership is over: the outcome of these is unknown."""
         proposed, self._proposed = self._proposed, deque()
         self.bytes = self.waiters = 0
         for one in proposed:

@@ -15,12 +15,12 @@ poisoned, and only a restart, which verifies what the disk really holds, brings 
 
 Theory of operation. Every call ends in a turn: gathered plans are proposed if the disk is free,
 Raft's duties are carried out until there are none, and if the disk is free all duties to persist
-that have piled up become one job. While that job runs, the next requests gather; that is the
-group commit. A fast disk would make the groups small, and each costs the processor as much as
-several requests; so a leader lets the loop turn a few times after a write before it proposes
-again, and whoever was just answered, or is just arriving, takes part. An idle loop turns in no
-time, a busy one gathers the more the busier it is. After a write that one client waited for, or
-two, the loop does not turn for nothing: the next request is proposed as it comes.
+that have piled up become one job. While that job runs, the next requests gather; that is the group
+commit. A fast disk would make the groups small, and each costs the processor as much as several
+requests; so a leader lets the loop turn a few times after a write before it proposes again, and
+requests of clients that were just answered, or that are just arriving, take part. An idle loop
+turns in no time, a busy one gathers the more the busier it is. After a write that one client waited
+for, or two, the loop does not turn for nothing: the next request is proposed as it comes.
 
 A leader plans only over a state that holds everything earlier leaders may have committed: not
 before the no-op of its own term is applied (Raft §8). Until then requests are answered
@@ -83,7 +83,7 @@ RETENTION_TICKS = 100
 GATHER_TURNS = 4
 """Of the loop, between two writes of a leader."""
 GATHER_WAITERS = 3
-"""If fewer had waited for a write, there is hardly anybody to wait for before the next."""
+"""If fewer had waited for a write, waiting for more before the next one is not worth it."""
 GATHER_BYTES = 64 * KIB
 """With so much at hand, the next write need not wait for more."""
 APPLY_SECONDS = 0.01
@@ -268,8 +268,8 @@ class Replica:
     def transfer(self, target: NodeId) -> None:
         """Hand leadership over, as soon as everything under way is answered.
 
-        A request that is still under way when leadership goes has an unknown outcome, and whoever
-        sent it must send it again. So requests are refused from now on, with "try again", and
+        A request that is still under way when leadership goes has an unknown outcome, and its
+        sender must send it again. So requests are refused from now on, with "try again", and
         leadership goes when the last answer has been given; or not at all, if that takes as long
         as an election would."""
         self._refuse_if_halted()
@@ -300,8 +300,8 @@ class Replica:
         return self._ticks < self._held_until
 
     def hold(self, holder: str, ticks: int) -> None:
-        """Propose nothing for so many ticks at most: somebody marks a moment (see `cut`). Requests
-        wait; what is under way goes on."""
+        """Propose nothing for this many ticks at most: a backup cut is being taken (see `cut`).
+        Requests wait; what is under way goes on."""
         self._refuse_if_halted()
         if not self.leads:
             raise NotLeader(f"node {self.node} does not lead this shard", leader=self.raft.leader)
@@ -331,7 +331,7 @@ class Replica:
         self._turn_soon()
 
     def stop(self) -> None:
-        """Let go of everything at once; whoever waits does not learn the outcome."""
+        """Let go of everything at once; waiters do not learn the outcome."""
         self.halted = Unavailable(f"node {self.node} is stopping")
         if self._leading is not None:
             self._lose_leadership()
@@ -600,7 +600,8 @@ class Replica:
             assert not pending, "duties without anything to write"
 
     def _written_hook(self) -> Callable[[], None] | None:
-        """Tells the loop when bytes are written and not yet synced, if somebody waits for it."""
+        """A callback to the loop when bytes are written and not yet synced, if a proposal waits for
+        it."""
         if not self._proposals.awaits_writing:
             return None
         last = self.log.last_index
@@ -682,7 +683,7 @@ class Replica:
         self._world.on_halt(error)
 
     def _in_background(self, job: LogJob, done: Callable[[bool], None]) -> None:
-        """Run a job that nobody waits for; `done` is told on the loop whether it worked.
+        """Run a background job; `done` is called on the loop with whether it worked.
 
         For want of space it is given up and tried again some time. Anything else is the end."""
 

@@ -45,12 +45,12 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogSettings = LogSettings()
     snapshot_log_bytes: int | None = None
     tick_ms: int | None = TICK_MS
-    """None: somebody else calls `tick`."""
+    """None: the owner calls `tick`."""
     history_bytes: int = DELIVERY_HISTORY_BYTES_MAX
 
     @property
     def solo(self) -> bool:
-        """A cluster of one has nobody to repair it from."""
+        """A cluster of one has no other replica to repair it from."""
         return self.members.voters == (self.identity.node,)
 
 
@@ -213,7 +213,7 @@ class Shard:
             self._timer = None
 
     def _tick(self) -> None:
-        assert self._settings.tick_ms is not None, "somebody else ticks this shard"
+        assert self._settings.tick_ms is not None, "the owner ticks this shard"
         self._timer = self._loop.call_later(self._settings.tick_ms / 1_000, self._tick)
         self.replica.tick()
 
@@ -223,7 +223,7 @@ class Shard:
 
 
 def _settle(future: asyncio.Future[Reply], reply: Reply | PenstockError) -> None:
-    """Give the answer to whoever waits for it."""
+    """Give the answer to its waiter."""
     if future.done():  # The caller has gone away.
         return
     if isinstance(reply, PenstockError):

@@ -32,7 +32,7 @@ class TimeSlices:
         self._began, self._worked = precise_seconds(), worked_seconds()
 
     def end(self) -> None:
-        """It is over, or waits for somebody."""
+        """It is over, or waits for another task."""
         self.spent_seconds += worked_seconds() - self._worked
 
     async def let_others(self) -> None:

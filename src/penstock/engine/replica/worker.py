@@ -1,10 +1,10 @@
 """Where blocking disk work runs.
 
 The loop never blocks on the disk: it prepares a job (all decisions, all memory), a worker carries
-out the job's steps (files only), and the loop is told when it is done. Jobs of one worker run one
+out the job's steps (files only), and notifies the loop when it is done. Jobs of one worker run one
 after the other in the order they were given, which is what makes "the vote before the answer" and
-"the snapshot before the removal" hold without locks. The loop is told as soon as the steps are done
-that an answer waits for; should one of the others fail, the next job fails of it.
+"the snapshot before the removal" hold without locks. The loop is notified as soon as the steps
+are done that an answer waits for; should one of the others fail, the next job fails of it.
 
 In production a worker is one thread. In the simulator each step is an event of its own, with time
 in between in which the node may crash: so after any step the disk must be recoverable.
@@ -54,7 +54,7 @@ class ThreadWorker:
             try:
                 self._call_on_loop(_Completion(done, error))
             except RuntimeError:
-                return  # The loop is closed: the process is on its way out and nobody listens.
+                return  # The loop is closed: the process is ending and nothing listens.
             late = _carry_out(job.steps[awaited:]) if error is None else None
 
 

@@ -13,7 +13,7 @@ A stretch knows everything from its start to its end: an offset within it that h
 none any more. Stretches of a partition do not overlap. A reader that goes on where a stretch ends
 gets the next one four times as long, up to a bound; one that jumps about begins anew.
 
-Batches within a stretch are opened when somebody wants a message of them, and read no further than
+Batches within a stretch are opened when a message of them is needed, and read no further than
 that: a batch of half a million records does not stop the world. Who wants a message far from all
 that was read gets it by itself, without those in between. Where it was found is remembered for
 longer than the batch: the messages of one FIFO group may lie in as many batches as there are. A
@@ -224,7 +224,7 @@ class _Stretch:
 
 
 class _OpenBatch:
-    """A batch, unpacked, and its messages as far as somebody wanted them."""
+    """A batch, unpacked, and its messages as far as they were needed."""
 
     __slots__ = (
         "_header",

@@ -1,6 +1,6 @@
 """Which partition a message goes to when its sender does not say: the one Kafka's clients choose.
 
-A key always goes to the same partition, by murmur2, so that order by key holds whoever sends.
+A key always goes to the same partition, by murmur2, so that order by key holds for all producers.
 Messages without a key take turns.
 """
 

@@ -1,8 +1,8 @@
 """How much of a request's time its client wanted to wait: for messages that are not there yet.
 
-A long poll of twenty seconds is not slow. Whoever times a request begins with `begin_parking`, and
-whoever waits for messages on its behalf says so with `parked`. What ties them together is the
-context of the task, which follows a request through every call that it awaits.
+A long poll of twenty seconds is not slow. The timer of a request begins with `begin_parking`, and
+code that waits for messages on its behalf reports that with `parked`. What ties them together is
+the context of the task, which follows a request through every call that it awaits.
 """
 
 from collections.abc import Iterator

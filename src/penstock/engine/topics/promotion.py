@@ -68,7 +68,7 @@ class PartPromotion:
         """Return when the partition has all of its part; a topic that was deleted needs none."""
         key = promotion.part.partition, promotion.producer_id, promotion.epoch
         task = self._under_way.get(key)
-        if task is None:  # Otherwise somebody asks again who could not wait, or a successor.
+        if task is None:  # Otherwise a caller that could not wait asks again, or a successor.
             task = asyncio.create_task(self._promote(promotion, publication))
             self._under_way[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
@@ -77,7 +77,7 @@ class PartPromotion:
     def _forget(self, key: _PromotionKey, task: "asyncio.Task[None]") -> None:
         del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # Whoever waited may have gone.
+            task.exception()  # The waiter may have gone.
 
     def release(self, part: PublishedPart, publication: PublicationKey) -> None:
         """The part will not be published, if it is what was staged for its partition."""
@@ -103,7 +103,7 @@ class PartPromotion:
         except ProducerFenced:
             pass  # A later publication has begun, so this one is over.
         except OutOfOrderSequence as error:
-            raise Unavailable(f"the part is being appended by somebody else: {error}") from error
+            raise Unavailable(f"the part is being appended by another leader: {error}") from error
         except UnknownPartition as error:
             raise Unavailable(f"the partition is being made, or removed: {error}") from error
         self._staging.release(promotion.part, publication)
@@ -153,7 +153,7 @@ class PartPromotion:
 
 
 async def wait_over(task: "asyncio.Task[T]") -> T:
-    """Wait for a task that goes on if whoever waits does not, and that ends if the node does."""
+    """Wait for a task that continues if its waiter is cancelled, and that ends if the node does."""
     await asyncio.wait([task])
     if task.cancelled():
         raise Unavailable("this node is stopping")

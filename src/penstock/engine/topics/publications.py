@@ -1,7 +1,7 @@
 """Publishing staged messages: once for each batch of an application, in all partitions or in none.
 
 Asked of any node; decided in the shard that an application's name falls on, as a group's does
-(`machines.publications`); carried out from there by whoever leads that shard: every partition is
+(`machines.publications`); carried out from there by the leader of that shard: every partition is
 brought its part by the leader of its own shard (`promotion`). A decided batch is carried out
 whatever happens to the caller, and goes on when a node dies.
 
@@ -249,7 +249,7 @@ class Publications:
                 running.submit(command, _ignore, Promise.COMMITTED)
 
     async def close(self) -> None:
-        """Carry out nothing any more; whoever leads next goes on."""
+        """Carry out nothing any more; the next leader continues."""
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:

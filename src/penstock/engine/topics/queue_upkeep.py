@@ -3,11 +3,11 @@
     rules      the partitions and the open work groups have the rules that topics and groups are
                configured with; a topic that is configured as a queue has its default work group
     the past   work groups that begin there learn what its messages say (see `recalling`)
-    time       leases and delays end when they are over, also while nobody asks
+    time       leases and delays end when they are over, also without requests
     deletion   of topics that ask for it, messages go that every work group is done with
 
 As with all stewardship, the catalog says what should be and the shard is what is; a step that is
-refused or lost is taken again. Whoever changes a topic's configs has its rules written at once
+refused or lost is taken again. A change of a topic's configs writes its rules at once
 (`write_rules`), so that a queue works by them when the change is answered.
 
 A topic without `queue.*` configs and without work groups is never touched.

@@ -1,4 +1,4 @@
-"""A work group that begins in the past is told what the messages there say.
+"""Reads the delivery headers of old messages for a work group that begins in the past.
 
 Messages are looked at when they are appended, by the groups that are open then. One that is opened
 or reset at an old offset holds everything back until it knows: the leader reads the messages, piece
@@ -25,7 +25,7 @@ Key = tuple[PartitionId, str]
 
 
 class Recaller:
-    """For all shards of one node; told about those that it leads."""
+    """For all shards of one node; notified of those that it leads."""
 
     def __init__(self) -> None:
         self._reader = MessageReader(bytes_max=READER_BYTES)
@@ -53,11 +53,11 @@ class Recaller:
         key = (partition, group)
         self._under_way[key] = running
 
-        def told(reply: Reply | PenstockError) -> None:
+        def on_reply(reply: Reply | PenstockError) -> None:
             if self._under_way.get(key) is running:
                 del self._under_way[key]
             now = running.machine.queues.work(partition, group)
             if isinstance(reply, QueueChanged) and now is work and work.is_recalling:
                 self._tell(running, partition, group, work)
 
-        running.submit(command, told, Promise.COMMITTED)
+        running.submit(command, on_reply, Promise.COMMITTED)

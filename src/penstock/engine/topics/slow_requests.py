@@ -6,7 +6,7 @@
 A request does not carry a watch through the engine. The shards remember their last long syncs and
 commits (`core.spans`), and those that fell into the time of the request explain it. Time that a
 client asked to wait for messages is no part of it. Only a few lines are written in a second; how
-many were left out is told in the next one.
+many were left out is in the next one.
 """
 
 import logging

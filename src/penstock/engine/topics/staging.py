@@ -1,10 +1,10 @@
-"""Staged messages: appended where nobody reads them, until they are published or forgotten.
+"""Staged messages: appended to partitions that are not read, until they are published or expire.
 
 One internal topic has a partition in every data shard. What is meant for a partition is staged in
 the shard of that partition: to publish it is then the business of one leader, which reads its own
 log and writes its own log.
 
-Staged messages take room, so they go as soon as they can. Nobody else trims a staging partition
+Staged messages take room, so they go as soon as they can. Nothing else trims a staging partition
 (stewardship leaves it alone): the leader does, by what it remembers of its own term.
 
     what was staged with it           stays until it is released, that is published; everything
@@ -107,7 +107,7 @@ class Staging:
         return self._staged(shard, topics.led_shard(part.partition), staging)
 
     def release(self, part: PublishedPart, publication: PublicationKey) -> None:
-        """The part was published: nobody will ask for it again."""
+        """The part was published and is not needed again."""
         staged = self._open.get(self._topics.shard_of(part.partition))
         if staged is not None and staged.staging == part.staging:
             staged.release(part.ranges, publication)
@@ -158,7 +158,7 @@ class Staging:
         topics = self._topics
         shards = len(topics.shards()) - 1
         there = topics.catalog.topic(STAGING_TOPIC)
-        if there is not None:  # Somebody else has made it.
+        if there is not None:  # Another request has created it.
             await topics.add_partitions(STAGING_TOPIC, len(there.partitions) + shards)
             return
         configs = {"retention.ms": str(STAGED_MS), "max.message.bytes": str(BATCH_BYTES_MAX)}
@@ -177,7 +177,7 @@ class StagingIndex:
         self._term = running.replica.raft.term
         end = running.machine.partitions.planned_end(staging)
         self._known_from = end
-        """What lies before was staged with somebody else, or forgotten: it expires."""
+        """What lies before was staged under another leader, or forgotten: it expires."""
         self._ranges: SortedDict[Offset, tuple[Offset, PartitionId]] = SortedDict()
         """What waits: from where to where, and for which partition."""
         self._floors: SortedList[Offset] = SortedList()
@@ -189,7 +189,7 @@ class StagingIndex:
         """Where the partition ended at which time."""
 
     def is_of(self, running: Shard, staging: PartitionId) -> bool:
-        """Leadership may have gone to somebody else and come back, between two looks: what was
+        """Leadership may have moved to another node and back, between two looks: what was
         staged there in the meantime is not known here."""
         return (self._running, self.staging) == (running, staging) and (
             running.replica.raft.term == self._term

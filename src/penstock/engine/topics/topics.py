@@ -238,7 +238,7 @@ class Topics:
         return self.catalog.nodes.get(node)
 
     def controller(self) -> NodeId:
-        """The node that leads the catalog; this one while nobody is known to."""
+        """The node that leads the catalog; this one while none is known."""
         return self.leader(CATALOG_SHARD).node or self.node_id
 
     # Topics.
@@ -294,7 +294,7 @@ class Topics:
         if name == STAGING_TOPIC:
             raise InvalidRequest(
                 f"{name} is not deleted: what is staged there may be part of a publication that is"
-                " under way; what nobody publishes expires by itself"
+                " under way; unpublished messages expire by themselves"
             )
         return await self._change_topic(DeleteTopic(name=name, topic_id=topic_id))
 
@@ -387,7 +387,7 @@ class Topics:
         flow: Flow | None = None,
     ) -> "asyncio.Future[Produced]":
         """Append a record batch, which is stamped in place: the caller gives the buffer away. It is
-        counted as the traffic of whoever brings it, or as our own."""
+        counted as the traffic of the given front-end, or as our own."""
         future: asyncio.Future[Produced] = self._loop.create_future()
         try:
             partition = partition_of(topic, index)
@@ -478,7 +478,7 @@ class Topics:
         return running.replica.log.partition_bytes(partition, bounds.log_start)
 
     def watch(self, partitions: Iterable[PartitionId], wake: Callable[[], None]) -> Watch:
-        """Be told when one of these partitions may have more to read."""
+        """Call back when one of these partitions may have more to read."""
         return self.waiting.watch(partitions, wake)
 
     async def trim(self, topic: Topic, index: int, before: Offset) -> Offset:

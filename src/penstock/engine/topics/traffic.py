@@ -4,8 +4,9 @@ One call for each batch and each answer; the numbers are plain ints in dictionar
 counted as produced on the node that appends it, which leads its partition, and as delivered on the
 node that hands it to a client: so the counts of all nodes add up.
 
-The number of topics that are told apart is bounded; what is above it is counted as `OTHER`, and so
-is, from the next reading on, what was counted for topics that are gone. So no sum ever falls.
+The number of topics that are counted separately is bounded; what is above it is counted as `OTHER`,
+and so is, from the next reading on, what was counted for topics that are gone. So no sum ever
+falls.
 """
 
 from collections.abc import Callable, Mapping

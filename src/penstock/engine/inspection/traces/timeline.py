@@ -4,8 +4,8 @@
     extended      its lease lasts longer
     released      not done: comes back at once, or after a time
     returned      back, as if it had never been delivered
-    lease ended   nobody said anything in time, and it comes back
-    too late      somebody said something after his lease, and it did not count
+    lease ended   the lease expired without an answer; it is ready again
+    too late      a receiver settled it after its lease, without effect
     rejected      it can never be done: dead
     died          it was delivered once too often
     taken         leased by a move, to be sent on; no delivery
@@ -14,8 +14,8 @@
     discarded     dead, and not wanted any more
     revived       dead, and delivered anew
     acked         done
-    covered       done, or dead, by somebody who reads the log by offsets
-    cancelled     called off before anybody had it
+    covered       done, or dead, by a reader of the log that commits offsets
+    cancelled     cancelled before it was leased
     purged        dropped with all others
     reset         the work group was set to an offset before it, and gets it again
     passed over   it was set to one behind it
@@ -285,14 +285,14 @@ class _Teller:
             )  # fmt: skip
 
     def _is_over(self, one: Noted) -> bool:
-        """When this happened, the lease had ended. Whoever had it may still say "done"."""
+        """When this happened, the lease had ended. Its receiver may still ack it."""
         lease = self._lease
         if lease is None or (one.epoch == lease.epoch and one.what not in LEASES):
             return False
         return one.what in LEASES or lease.until_ms <= one.time_ms
 
     def _lapse(self) -> Happening:
-        assert self._lease is not None, "somebody has it"
+        assert self._lease is not None, "a lease is open"
         ended, self._lease, self._what = _lapsed(self._lease), None, "lease ended"
         return ended
 

@@ -1,4 +1,4 @@
-"""What became of one message: asked of any node, told by all that know something.
+"""The history of one message: asked of any node, put together from all replicas.
 
     find      the place of an id, and the places of its copies         `message_search`
     ask       every node what it knows of each place                   `message_facts`
@@ -65,7 +65,7 @@ from penstock.wire.trace_requests import (
 
 BODY_BYTES_MAX = 64 * KIB
 SEARCHES_MAX = 2
-"""At a time, on one node: whoever looks for a message must not keep others from theirs."""
+"""At a time, on one node: one search must not delay others."""
 TRACE_BYTES = 55
 """Of the header traceparent: 00, the trace, its parent, flags, with hyphens in between."""
 ROUNDS_MAX = 8
@@ -201,7 +201,7 @@ class Traces:
         return [one for one in topics if one.settings.queue.dead_letter_topic == letters]
 
     async def _destinations(self, source: Topic) -> list[Topic]:
-        """Where somebody has moved messages of a queue to, of late."""
+        """Where messages of a queue were moved to recently."""
         try:
             moves = await self._moves.list(source)
         except PenstockError:
@@ -269,7 +269,7 @@ class Traces:
         written = self._written(shard, holders)
         index = 0 if written is None else written.index
         reaching = min(holders, key=lambda one: one.first_index, default=Known())
-        # Of a message that is not there any more, nobody can say when it was written.
+        # Of a message that is not there any more, the time it was written is unknown.
         complete = 0 < reaching.first_index <= index or reaching.first_index == 1
         own = None if message is None else message.header(delivery_headers.MESSAGE_ID)
         seen = Sighting(
