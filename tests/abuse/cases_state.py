@@ -16,7 +16,7 @@ from penstock.wire.cumulative_ack_requests import BeginWork
 from penstock.wire.frames import greet
 from penstock.wire.group_requests import JoinGroup
 from penstock.wire.requests import CreateTopic, ReceiveRequest, Send, Settle
-from tests.abuse.hostile_batches import TIME_MS, batch, honest, record
+from tests.abuse.hostile_batches import batch, honest, record
 from tests.abuse.kafka_wire import KafkaConnection, frame, produce_frame
 from tests.abuse.registry import Broken, case
 from tests.abuse.streams import http, pour
@@ -148,7 +148,7 @@ async def s04_10000_producers_write_once(target: Target) -> None:
     await target.topic("producers", 1)
     data = bytearray()
     for number in range(10_000):
-        made = batch(record(b"x"), 1, producer=(1_000_000 + number, 0, 0), time_ms=TIME_MS - 10**12)
+        made = batch(record(b"x"), 1, producer=(1_000_000 + number, 0, 0))
         data += produce_frame("producers", 0, made)
     await pour(target.kafka, bytes(data), seconds=30.0, quiet_seconds=4.0)
 

@@ -45,7 +45,7 @@ from penstock.wire.stream import FrameStream
 from tests.abuse.grammar_http import http_input
 from tests.abuse.grammar_kafka import kafka_request
 from tests.abuse.grammar_structs import native_head, peer_frame
-from tests.abuse.hostile_batches import batch, honest, records
+from tests.abuse.hostile_batches import PAST_MS, batch, honest, records
 from tests.abuse.mutations import corpus, mutate
 
 INPUT_SECONDS_MAX = 1
@@ -163,7 +163,7 @@ def seeds_of(name: str) -> list[bytes]:
             requests = [*corpus("kafka"), *(kafka_request(rng) for _ in range(_SEEDS))]
             return [_kafka_seed(request, keys) for request in requests if request[5] in keys]
         case "batch":
-            bodies = (records([b"a", b"b"]), honest([b"x"])[61:], b"")
+            bodies = (records([b"a", b"b"]), honest([b"x"], PAST_MS)[61:], b"")
             return [bytes([codec, 2]) + body for codec in range(6) for body in bodies]
         case "native":
             return [*corpus("native"), *(native_head(rng) for _ in range(_SEEDS))]
@@ -172,7 +172,7 @@ def seeds_of(name: str) -> list[bytes]:
             made = (peer_frame(rng) for _ in range(_SEEDS))
             return [bytes([kinds.index(kind)]) + payload for kind, payload in made]
         case "append":
-            return [bytes(64), bytes(12), b"\1" * 12 + bytes(32) + honest([b"x"])]
+            return [bytes(64), bytes(12), b"\1" * 12 + bytes(32) + honest([b"x"], PAST_MS)]
     wanted = b"x-amz-target" if name == "sqs_json" else b"x-www-form"
     pages = [*corpus("http"), *(http_input(rng) for _ in range(4 * _SEEDS))]
     return [_sqs_seed(name, page) for page in pages if wanted in page.lower()]

@@ -24,7 +24,7 @@ from penstock.wire.frames import greet
 from tests.abuse.grammar_http import http_input
 from tests.abuse.grammar_kafka import kafka_request
 from tests.abuse.grammar_structs import Values, native_head, peer_frame
-from tests.abuse.hostile_batches import honest
+from tests.abuse.hostile_batches import PAST_MS, honest
 from tests.abuse.kafka_wire import Address
 from tests.abuse.mutations import corpus, mutate
 from tests.abuse.oracles import Bars, Outcome, judge
@@ -97,7 +97,7 @@ def _native_mutated(rng: random.Random, port: Port) -> bytes:
 
 
 def _native_grammar(rng: random.Random, port: Port) -> bytes:
-    payload = honest([b"x"]) if rng.random() < 0.3 else b""
+    payload = honest([b"x"], PAST_MS) if rng.random() < 0.3 else b""
     return native_frame(native_head(rng, port.topics), rng.randrange(1 << 32), payload)
 
 

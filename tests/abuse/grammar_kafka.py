@@ -10,7 +10,7 @@ from functools import cache
 
 from penstock.kafka.schema import Field, schema_of
 from penstock.kafka.table import TABLE
-from tests.abuse.hostile_batches import batch, honest, records
+from tests.abuse.hostile_batches import PAST_MS, batch, honest, records
 from tests.abuse.kafka_wire import raw_frame, varint
 
 _FORMATS = {
@@ -123,10 +123,11 @@ class _Writer:
         if kind == "bytes" or rng.random() < 0.2:
             return rng.randbytes(rng.choice((0, 1, 20, 300)))
         if rng.random() < 0.5:
-            return honest([rng.randbytes(rng.choice((0, 3, 200)))])
+            return honest([rng.randbytes(rng.choice((0, 3, 200)))], PAST_MS)
         body = records([b"x"]) if rng.random() < 0.5 else rng.randbytes(40)
         count = rng.choice((0, 1, 2, 100, -1, 1 << 24))
-        return batch(body, count, codec=rng.randrange(6), attributes=rng.choice((0, 0x10, 0x20)))
+        attributes = rng.choice((0, 0x10, 0x20))
+        return batch(body, count, codec=rng.randrange(6), attributes=attributes, time_ms=PAST_MS)
 
     def _number(self, field: Field) -> bytes:
         rng = self._rng

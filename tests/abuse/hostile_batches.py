@@ -6,13 +6,17 @@ code that opens it.
 
 import gzip
 import struct
+import time
 import zlib
 
 import cramjam
 from crc32c import crc32c
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-TIME_MS = 4_102_444_800_000
+TIME_MS = int(time.time() * 1_000)
+"""Of records that the broker is to keep."""
+PAST_MS = 1_700_000_000_000
+"""Of fuzzed records, which are the same in every run."""
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 
@@ -61,9 +65,9 @@ def records(values: list[bytes]) -> bytes:
     return b"".join(record(value, number) for number, value in enumerate(values))
 
 
-def honest(values: list[bytes]) -> bytes:
+def honest(values: list[bytes], time_ms: int = TIME_MS) -> bytes:
     """A batch as a client would send it."""
-    return batch(records(values), len(values))
+    return batch(records(values), len(values), time_ms=time_ms)
 
 
 def values_of(data: bytes) -> list[bytes]:

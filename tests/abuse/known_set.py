@@ -26,6 +26,8 @@ BATCH = 50
 QUEUE = "known-sqs"
 SQS_MESSAGES = 200
 CHECK_SECONDS = 60.0
+_RETRIABLE = (3, 5, 6, 7)
+"""Of a topic that has just been made: not known everywhere, no leader, not the leader, too slow."""
 _TROUBLE = (OSError, EOFError, ValueError, AssertionError, TimeoutError)
 
 
@@ -36,8 +38,7 @@ async def write_known_set(nodes: list[Address], http: Address) -> None:
         values = sorted(_kafka_values(index))
         connection = await _leader(nodes, index)
         for at in range(0, len(values), BATCH):
-            row = await produce(connection, TOPIC, index, honest(values[at : at + BATCH]))
-            assert row.error_code == 0, f"the known set was not taken: error {row.error_code}"
+            connection = await _append(nodes, connection, index, values[at : at + BATCH])
         connection.close()
     sqs = await HttpConnection.open(http)
     url = (await sqs.sqs("CreateQueue", {"QueueName": QUEUE}))["QueueUrl"]
@@ -50,6 +51,22 @@ async def write_known_set(nodes: list[Address], http: Address) -> None:
         done = await sqs.sqs("SendMessageBatch", {"QueueUrl": url, "Entries": entries})
         assert len(done["Successful"]) == len(entries), f"the known set was not taken: {done}"
     sqs.close()
+
+
+async def _append(
+    nodes: list[Address], connection: KafkaConnection, index: int, values: list[bytes]
+) -> KafkaConnection:
+    """Append until it is acknowledged; the connection that was used last."""
+    deadline = time.monotonic() + CHECK_SECONDS
+    while True:
+        row = await produce(connection, TOPIC, index, honest(values))
+        if row.error_code == 0:
+            return connection
+        again = row.error_code in _RETRIABLE and time.monotonic() < deadline
+        assert again, f"the known set was not taken: error {row.error_code}"
+        connection.close()
+        await asyncio.sleep(0.1)
+        connection = await _leader(nodes, index)
 
 
 def _kafka_values(index: int) -> set[bytes]:
