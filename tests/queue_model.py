@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.machines.queue_commands import Outcome, Settlement, Verdict
+from penstock.core.verdicts import Outcome, Verdict
+from penstock.machines.queue_commands import Settlement
 from penstock.machines.retry_delay import retry_delay_ms
 from penstock.machines.run import State
 from penstock.machines.work import WorkGroup

@@ -14,7 +14,8 @@ from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, QueueRules, Retry, WorkRules
-from penstock.core.types import Index, Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, Index, Offset, PartitionId, Term
+from penstock.core.verdicts import Verdict
 from penstock.engine.delivery.leader import STATE_NAMES
 from penstock.engine.inspection.traces.timeline import LEASES, notes_of, tell
 from penstock.engine.replica.delivery_history import DeliveryHistory
@@ -40,9 +41,8 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
-from penstock.machines.queues import EARLIEST, Acquired
+from penstock.machines.queues import Acquired
 from penstock.machines.run import Run
 from penstock.machines.run import State as RunState
 from penstock.machines.shard_machine import ShardMachine

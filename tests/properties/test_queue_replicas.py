@@ -15,7 +15,8 @@ from penstock.core import delivery_headers
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, Retry, WorkRules
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import EARLIEST, Offset, PartitionId
+from penstock.core.verdicts import Verdict
 from penstock.machines import AppendBatch, CreatePartition, Request, TrimPartition
 from penstock.machines.queue_commands import (
     Acquire,
@@ -28,9 +29,8 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
-from penstock.machines.queues import EARLIEST, Acquired
+from penstock.machines.queues import Acquired
 from penstock.machines.work import WorkGroup
 from tests.queue_model import unconserved
 from tests.queue_replicas import QueueReplicas

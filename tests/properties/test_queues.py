@@ -29,7 +29,8 @@ from penstock.core.queue_rules import (
     Retry,
     WorkRules,
 )
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
+from penstock.core.verdicts import Verdict
 from penstock.machines import AppendBatch, CreatePartition, Reply, Request, TrimPartition
 from penstock.machines.queue_commands import (
     Acquire,
@@ -46,16 +47,8 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
-from penstock.machines.queues import (
-    EARLIEST,
-    LATEST,
-    Acquired,
-    CumulativeAckResult,
-    QueueChanged,
-    Settled,
-)
+from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.queue_model import WAITING, One, QueueModel, unconserved, view_of

@@ -61,7 +61,8 @@ from penstock.core.queue_rules import (
     Retry,
     WorkRules,
 )
-from penstock.core.types import Index, Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, LATEST, Index, Offset, PartitionId, Term
+from penstock.core.verdicts import Verdict
 from penstock.machines import (
     Append,
     AppendBatch,
@@ -90,17 +91,9 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
 from penstock.machines.queue_headers import recalled_headers
-from penstock.machines.queues import (
-    EARLIEST,
-    LATEST,
-    Acquired,
-    CumulativeAckResult,
-    QueueChanged,
-    Settled,
-)
+from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
 from penstock.machines.run import describe_offsets
 from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.work import WorkGroup

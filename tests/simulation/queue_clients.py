@@ -23,7 +23,8 @@ from penstock.core.queue_rules import (
     Retry,
     WorkRules,
 )
-from penstock.core.types import Offset
+from penstock.core.types import EARLIEST, LATEST, Offset
+from penstock.core.verdicts import Verdict
 from penstock.engine.replica.replica import Replica
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.machine import Appended, Refused, Reply, Request
@@ -40,9 +41,8 @@ from penstock.machines.queue_commands import (
     ResetWork,
     Settle,
     Settlement,
-    Verdict,
 )
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, CumulativeAckResult, Settled
+from penstock.machines.queues import Acquired, CumulativeAckResult, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.simulation.checkers import broken

@@ -7,11 +7,12 @@ import msgspec
 
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, Offset
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.replica.replica import Replica
 from penstock.machines import timers
 from penstock.machines.cursor import Cursor
 from penstock.machines.machine import Applied, Plan, Propose, Request
-from penstock.machines.queue_commands import Acquire, CumulativeAck, Outcome, Settlement, Verdict
+from penstock.machines.queue_commands import Acquire, CumulativeAck, Settlement
 from penstock.machines.queues import Queues
 from penstock.machines.recent_ids import NO_IDS, RecentIds
 from penstock.machines.run import Run, State

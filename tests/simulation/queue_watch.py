@@ -21,7 +21,8 @@ from penstock.core.append_payload import decode_append
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.message_batches import iter_batches, read_messages
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Deduplication, Priorities, QueueRules
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.partitions import PartitionTrimmed
 from penstock.machines.queue_commands import (
@@ -30,7 +31,6 @@ from penstock.machines.queue_commands import (
     ConfigureQueue,
     CumulativeAck,
     OpenWork,
-    Outcome,
     Purge,
     QueueCommand,
     Recall,
@@ -39,17 +39,9 @@ from penstock.machines.queue_commands import (
     ResetWork,
     Settle,
     Settlement,
-    Verdict,
     decode_queue_command,
 )
-from penstock.machines.queues import (
-    EARLIEST,
-    LATEST,
-    Acquired,
-    CumulativeAckResult,
-    QueueChanged,
-    Settled,
-)
+from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine, command_tag
 from penstock.machines.work_records import GrantedRun

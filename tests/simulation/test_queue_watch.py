@@ -10,7 +10,8 @@ from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import QueueRules, WorkRules
-from penstock.core.types import Index, Offset, Term
+from penstock.core.types import EARLIEST, Index, Offset, Term
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines import (
     Append,
     AppendBatch,
@@ -27,15 +28,13 @@ from penstock.machines.queue_commands import (
     Cancel,
     ConfigureQueue,
     OpenWork,
-    Outcome,
     Recall,
     ResetWork,
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
-from penstock.machines.queues import EARLIEST, Acquired, QueueChanged, Settled
+from penstock.machines.queues import Acquired, QueueChanged, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.work_records import GrantedRun

@@ -31,7 +31,7 @@ from penstock.client.seconds import Seconds
 from penstock.core.errors import InvalidRequest, OutcomeUnknown, TopicExists, UnknownTopic
 from penstock.core.message_states import current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.wire.read_requests import EARLIEST, LATEST
+from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.requests import (
     AddPartitions,
     AskMove,

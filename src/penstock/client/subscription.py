@@ -37,8 +37,8 @@ from penstock.client.record import Record
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.subscription_options import SubscriptionOptions
 from penstock.core.errors import InvalidRequest
+from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.group_requests import AskCommitted, Committed
-from penstock.wire.read_requests import EARLIEST, LATEST
 
 T = TypeVar("T")
 

@@ -40,7 +40,7 @@ from penstock.kafka.fast_codec import (
 from penstock.kafka.metadata import find_topic, hint
 
 if TYPE_CHECKING:
-    from penstock.machines.catalog import Topic
+    from penstock.core.topic import Topic
 
 INVALID_TXN_STATE: Final = 48
 _ACKS: Final = {int(acks): acks for acks in Acks}

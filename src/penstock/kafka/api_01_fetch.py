@@ -42,8 +42,8 @@ from penstock.kafka.fast_codec import (
 from penstock.kafka.metadata import find_topic, hint
 
 if TYPE_CHECKING:
+    from penstock.core.topic import Topic
     from penstock.engine.topics.long_polls import Watch
-    from penstock.machines.catalog import Topic
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _NO_EPOCH: Final = -1

@@ -16,7 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import PenstockError
-from penstock.core.types import Offset, ShardId
+from penstock.core.types import EARLIEST, LATEST, Offset, ShardId
 from penstock.kafka.batch_times import first_message_from, latest_message
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -24,11 +24,9 @@ from penstock.kafka.error_codes import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
 from penstock.kafka.metadata import find_topic
 
 if TYPE_CHECKING:
+    from penstock.core.topic import Topic
     from penstock.engine.engine import Engine
-    from penstock.machines.catalog import Topic
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 

@@ -30,8 +30,8 @@ from penstock.kafka.metadata import NO_BROKER, brokers, find_topic
 from penstock.machines.topics import check_topic_name
 
 if TYPE_CHECKING:
+    from penstock.core.topic import Topic
     from penstock.engine.engine import Engine
-    from penstock.machines.catalog import Topic
 
 NO_OPERATIONS: Final = -(1 << 31)
 """Kafka's word for operations that were not asked for."""

@@ -10,6 +10,7 @@ Not served  Member epochs of the newer group protocol (KIP-848).
 """
 
 from penstock.core.errors import PenstockError, UnknownPartition
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.groups.requests import CommitOffsets, OffsetKey, OffsetToCommit
 from penstock.kafka.codec import Answer, Message
@@ -17,7 +18,6 @@ from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
 from penstock.kafka.fast_codec import TopicKey
 from penstock.kafka.metadata import find_topic
-from penstock.machines.catalog import Topic
 
 _TOPIC_IDS = 10
 

@@ -11,12 +11,12 @@ Not served  Member epochs of the newer group protocol (KIP-848).
 """
 
 from penstock.core.errors import PenstockError
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset, TopicId
 from penstock.engine.groups.requests import OffsetKey
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import UNKNOWN_TOPIC_ID, group_code
-from penstock.machines.catalog import Topic
 from penstock.machines.group import CommittedOffset
 
 _MANY_GROUPS = 8

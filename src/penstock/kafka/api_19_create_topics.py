@@ -22,6 +22,7 @@ from penstock.core.errors import (
     InvalidRequest,
     PenstockError,
 )
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, NodeId
 from penstock.kafka.assignments import check_assignment
 from penstock.kafka.codec import Answer, Message
@@ -29,7 +30,6 @@ from penstock.kafka.config_changes import check_given_once
 from penstock.kafka.configs import topic_entries
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused, side_by_side
-from penstock.machines.catalog import Topic
 
 DEFAULT = -1
 """What a client says to leave a number to the broker."""

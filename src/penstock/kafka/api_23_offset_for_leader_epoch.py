@@ -21,13 +21,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.core.errors import PenstockError
+from penstock.core.topic import Topic
 from penstock.core.types import ShardId
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, read_code
 from penstock.kafka.metadata import find_topic
 from penstock.kafka.row_errors import Row, refused, refused_with
-from penstock.machines.catalog import Topic
 
 _NO_EPOCH: Final = -1
 _OFFSET_MAX: Final = (1 << 63) - 1

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from penstock.core.errors import DiskFailed, UnknownPartition
+from penstock.core.topic import Topic
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused
-from penstock.machines.catalog import Topic
 
 PARTITIONS_PER_TURN: Final = 500
 """How many are looked up before others get their turn."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.core.errors import PenstockError
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, PartitionId
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.kafka.codec import Answer, Message
@@ -25,7 +26,6 @@ from penstock.kafka.error_codes import (
 )
 from penstock.kafka.row_errors import Row, refused, refused_with, side_by_side
 from penstock.kafka.share_directory import places_of
-from penstock.machines.catalog import Topic
 
 _NOT_BEGUN: Final = -1
 

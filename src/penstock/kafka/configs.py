@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.core.configs import Config, ConfigKind
 from penstock.core.group_configs import GROUP_CONFIGS
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import ShardId
 from penstock.engine.engine import Engine
@@ -23,7 +24,6 @@ from penstock.engine.groups.requests import GroupSettings
 from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka.port_state import KafkaSettings
 from penstock.kafka.row_errors import Row
-from penstock.machines.catalog import Topic
 
 _MINUTE_MS = 60_000
 

@@ -8,8 +8,9 @@ from penstock.engine.peers.leaders import Leader
 from penstock.kafka.fast_codec import Endpoint, LeaderHint, TopicKey
 
 if TYPE_CHECKING:
+    from penstock.core.topic import Topic
     from penstock.engine.engine import Engine
-    from penstock.machines.catalog import NodeRecord, Topic
+    from penstock.machines.catalog import NodeRecord
 
 NO_BROKER = -1
 """Kafka's word for a node that is not known."""

@@ -23,13 +23,14 @@ from typing import Final
 from penstock.core.errors import InvalidRequest, PenstockError, UnknownPartition, UnknownWork
 from penstock.core.limits import KAFKA_ROWS_AT_ONCE, SETTLEMENTS_MAX
 from penstock.core.types import Offset, TopicId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.kafka.codec import Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import share_acknowledge_code
 from penstock.kafka.metadata import find_topic
 from penstock.kafka.share_sessions import PartitionKey, ShareSession
-from penstock.machines.queue_commands import Outcome, Settlement, Verdict
+from penstock.machines.queue_commands import Settlement
 
 INVALID_RECORD_STATE: Final = 121
 _RENEW: Final = 4

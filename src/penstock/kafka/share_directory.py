@@ -14,8 +14,8 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.machines.group import GroupState
 
 if TYPE_CHECKING:
+    from penstock.core.topic import Topic
     from penstock.engine.engine import Engine
-    from penstock.machines.catalog import Topic
 
 SHARE: Final = "share"
 """The type of these groups, and their protocol."""

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.clock import Clock
 from penstock.core.limits import SHARE_SESSION_PARTITIONS_MAX, SHARE_SESSIONS_MAX
 from penstock.core.types import TopicId
+from penstock.core.verdicts import Verdict
 from penstock.engine.delivery.requests import LeasedRange
 from penstock.kafka.error_codes import INVALID_REQUEST
 from penstock.kafka.share_leases import Lease, Leases
-from penstock.machines.queue_commands import Verdict
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine

@@ -1,5 +1,6 @@
 """What the entries of a log mean: deterministic state machines, and the protocol they follow."""
 
+from penstock.core.topic import Topic
 from penstock.machines.appends import join_appends
 from penstock.machines.catalog import (
     Catalog,
@@ -68,7 +69,6 @@ from penstock.machines.partitions import (
     ProducersExpired,
     VersionInUse,
 )
-from penstock.machines.topics import Topic
 
 __all__ = [
     "AddNode",

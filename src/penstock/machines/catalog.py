@@ -39,6 +39,7 @@ from penstock.core.errors import (
 from penstock.core.group_configs import SHARE_DEFAULTS, GroupSettings
 from penstock.core.limits import PARTITIONS_MAX, PRODUCER_IDS_TAKEN_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import catalog_version_of
 from penstock.core.types import NodeId, PartitionId, ProducerId, ShardId, TopicId
 from penstock.core.work_settings import NO_OVERRIDES, WorkSettings, settled
@@ -66,7 +67,7 @@ from penstock.machines.group_configs import GroupConfigTable, WorkGroupRow
 from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
 from penstock.machines.secrets import Secrets
-from penstock.machines.topics import Topic, TopicRow, TopicTable
+from penstock.machines.topics import TopicRow, TopicTable
 
 CATALOG_NEWEST_VERSION = 2
 """The newest behaviour this build knows. It knows all before it, too.

@@ -20,6 +20,7 @@ from penstock.core.group_configs import (
 )
 from penstock.core.limits import CONFIGURED_GROUPS_MAX, GROUP_NAME_BYTES_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import TopicId
 from penstock.core.work_settings import (
     NO_OVERRIDES,
@@ -27,7 +28,7 @@ from penstock.core.work_settings import (
     WorkOverrides,
     parse_work_configs,
 )
-from penstock.machines.topics import Topic, check_topic_name
+from penstock.machines.topics import check_topic_name
 
 WorkGroupKey = tuple[TopicId, str]
 WorkGroupRow = tuple[TopicId, str, dict[str, str]]

@@ -48,7 +48,8 @@ from penstock.core.queue_rules import (
     WorkRules,
 )
 from penstock.core.records import read_outline
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
+from penstock.core.verdicts import Outcome
 from penstock.machines.activity import Activity
 from penstock.machines.command_machine import CommandMachine, SnapshotLayout
 from penstock.machines.machine import (
@@ -64,7 +65,6 @@ from penstock.machines.queue_commands import (
     ConfigureQueue,
     CumulativeAck,
     OpenWork,
-    Outcome,
     Purge,
     QueueCommand,
     Recall,
@@ -81,8 +81,6 @@ from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun, WorkRecord
 
 NEWEST_QUEUES_VERSION = 1
-EARLIEST = Offset(-2)
-LATEST = Offset(-1)
 
 NO_RULES = QueueRules()
 

@@ -14,7 +14,6 @@ Methods that begin with `check` refuse; the others do what has been checked.
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from itertools import chain
 from typing import Annotated, cast
 
@@ -36,8 +35,8 @@ from penstock.core.limits import (
     TOPIC_PARTITIONS_MAX,
     TOPICS_MAX,
 )
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import (
-    TopicSettings,
     check_topic_config_names,
     parse_topic_configs,
 )
@@ -53,23 +52,6 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _SHOWN_CHARACTERS_MAX = 60
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class Topic(msgspec.Struct, frozen=True, dict=True):
-    """A topic as it is. A change makes another one; nobody's copy changes under his hands."""
-
-    name: str
-    topic_id: TopicId
-    partitions: tuple[PartitionId, ...]
-    """By index; the ids ascend."""
-    configs: dict[str, str]
-    """What was set, sorted by name; the rest has its default. Not to be changed."""
-    created_ms: int
-
-    @cached_property
-    def settings(self) -> TopicSettings:
-        """What the configs come to: read once, asked for by every produce."""
-        return parse_topic_configs(self.configs)
 
 
 class TopicRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

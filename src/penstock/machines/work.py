@@ -35,6 +35,7 @@ from sortedcontainers import SortedDict
 from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines.activity import (
     DIED_IN_READING,
     DIED_OF_DELIVERIES,
@@ -42,7 +43,7 @@ from penstock.machines.activity import (
     Activity,
 )
 from penstock.machines.cursor import Cursor
-from penstock.machines.queue_commands import Outcome, Settlement, Verdict
+from penstock.machines.queue_commands import Settlement
 from penstock.machines.retry_delay import retry_delay_ms
 from penstock.machines.run import WAITING, Run, State, describe_offsets
 from penstock.machines.timers import Timers

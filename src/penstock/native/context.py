@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from penstock.core.errors import UnknownTopicId
+from penstock.core.topic import Topic
 from penstock.core.types import TopicId
 from penstock.engine.cluster.node import Node
 from penstock.engine.engine import Engine
-from penstock.machines.catalog import Topic
 from penstock.wire.requests import Answer, Request
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -4,11 +4,10 @@ range."""
 from penstock.core.errors import InvalidRequest, UnknownPartition
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.core.types import Offset
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, Offset
 from penstock.engine.delivery import cumulative_acks as covering
-from penstock.engine.delivery.service import EARLIEST
 from penstock.engine.topics.queue_upkeep import work_rules
-from penstock.machines.catalog import Topic
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.cumulative_ack_requests import (
     AskStanding,

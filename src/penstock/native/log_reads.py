@@ -10,15 +10,13 @@ import asyncio
 from penstock.core.errors import InvalidBatch, InvalidRequest, PenstockError
 from penstock.core.limits import MIB
 from penstock.core.message_batches import iter_batches, open_messages
-from penstock.core.types import Offset, PartitionId, ShardId, TopicId
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, ShardId, TopicId
 from penstock.engine.topics.poll_time import parked
-from penstock.machines.catalog import Topic
 from penstock.native.context import Buffer, Context, Handlers, Reply
 from penstock.wire.failures import describe_error
 from penstock.wire.read_requests import (
-    EARLIEST,
     FETCH_PARTS_MAX,
-    LATEST,
     NO_OFFSET,
     AskOffset,
     AskOffsets,

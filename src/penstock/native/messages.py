@@ -6,11 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from penstock.core.errors import InvalidRequest, UnknownPartition
 from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX, LEASE_MS_MAX, SETTLEMENTS_MAX
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
+from penstock.core.verdicts import Verdict
 from penstock.engine.topics.topics import Acks, Produced
 from penstock.machines import queues
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Settlement, Verdict
+from penstock.machines.queue_commands import Settlement
 from penstock.native.context import PROTOCOL, Context, Handlers, Reply
 from penstock.wire.requests import (
     Answer,

@@ -7,8 +7,8 @@ from penstock.core.limits import BROWSE_STEPS_MAX
 from penstock.core.message_states import ALL_STATES, STATES, old_state, parse_states
 from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
-from penstock.machines.catalog import Topic
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AskMove,

@@ -17,12 +17,12 @@ from penstock.core.limits import LEASE_MS_MAX
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
 from penstock.core.receiver import receiver_name
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.engine.delivery.acquisition import RECEIVE_BYTES_MAX, AcquireLimits
 from penstock.engine.delivery.leases import PartitionLease
 from penstock.engine.delivery.requests import LeasedRange
 from penstock.engine.delivery.stored_batches import SMALL_SHARE, Piece, Range
-from penstock.machines.catalog import Topic
 from penstock.native.context import Buffer, Context
 from penstock.wire.leadership_mark import UNKNOWN, led_mark
 from penstock.wire.requests import ReceivedPart, ReceiveRequest, ReceiveResponse

@@ -2,9 +2,9 @@
 
 from penstock.core.errors import TopicExists
 from penstock.core.queue_rules import Deduplication
+from penstock.core.topic import Topic
 from penstock.core.version import __version__
 from penstock.engine.engine import Engine
-from penstock.machines.catalog import Topic
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AddPartitions,

@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.core.decoders import decode_json
 from penstock.core.queue_rules import Dead, Deduplication
-from penstock.machines.catalog import Topic
+from penstock.core.topic import Topic
 from penstock.sqs.errors import InvalidAttributeName, InvalidAttributeValue
 from penstock.sqs.names import queue_arn
 from penstock.sqs.queue_document import (

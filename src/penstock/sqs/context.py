@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import PenstockError
+from penstock.core.topic import Topic
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.delivery.small_requests import SmallRequests
 from penstock.engine.engine import Engine
-from penstock.machines.catalog import Topic
 from penstock.sqs.answers import Answer
 from penstock.sqs.cooldowns import Cooldowns
 from penstock.sqs.errors import QueueDoesNotExist, SqsError

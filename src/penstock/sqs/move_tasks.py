@@ -12,8 +12,8 @@ import msgspec
 from penstock.core.decoders import decode_json
 from penstock.core.errors import InvalidRequest, MoveRunning, UnknownMove
 from penstock.core.limits import MOVE_RATE
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID
-from penstock.machines.catalog import Topic
 from penstock.machines.moves import Move
 from penstock.sqs.answers import MoveCancelled, MoveListed, MovesListed, MoveStarted
 from penstock.sqs.context import Call, Context

@@ -11,7 +11,7 @@ from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping
 
 from penstock.core.errors import TopicExists
-from penstock.machines.catalog import Topic
+from penstock.core.topic import Topic
 from penstock.sqs.answers import DeadLetterSourcesListed, QueueLocated, QueuesListed
 from penstock.sqs.attributes import (
     CONTENT_BASED,

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.core.limits import KIB
 from penstock.core.queue_rules import Deduplication
-from penstock.machines.catalog import Topic
+from penstock.core.topic import Topic
 from penstock.sqs.queue_document import read_document
 
 JOINED_BYTES_MAX: Final = 64 * KIB

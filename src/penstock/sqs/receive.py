@@ -21,9 +21,9 @@ from penstock.core.errors import PenstockError
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
 from penstock.core.move_filter import read_number
+from penstock.core.topic import Topic
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import Delivery, Wanted
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import MessagesReceived, ReceivedMessage
 from penstock.sqs.attributes import ATTRIBUTE_NAMES
 from penstock.sqs.context import AGAIN, Call, Context, OnDone

@@ -24,8 +24,8 @@ from penstock.core.message import Header, NewMessage
 from penstock.core.message_id import message_id
 from penstock.core.queue_rules import Deduplication
 from penstock.core.queue_settings import QueueSettings
+from penstock.core.topic import Topic
 from penstock.engine.delivery.requests import Sent
-from penstock.machines.catalog import Topic
 from penstock.sqs.answers import BatchSent, MessageOfBatchSent, MessageSent, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
 from penstock.sqs.context import PROTOCOL, Call, Context, OnDone

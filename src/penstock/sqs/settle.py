@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from penstock.core.errors import InvalidReceipt, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import Receipt
 from penstock.engine.delivery.small_requests import Settled
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.sqs.answers import BatchDone, BatchEntryDone, Refusal
 from penstock.sqs.batches import check_entries, refuse_entry
 from penstock.sqs.context import Call, Context, OnDone

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from penstock.machines.catalog import Topic
+from penstock.core.topic import Topic
 from penstock.sqs.answers import QueueTags
 from penstock.sqs.context import Call, Context
 from penstock.sqs.errors import InvalidParameterValue, MissingParameter

@@ -6,11 +6,11 @@ as the partition does not change.
 
 from penstock.core.errors import UnknownPartition
 from penstock.core.limits import SCRAPED_GROUPS_MAX, SCRAPED_PARTITIONS_MAX
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.cluster.node import Node
 from penstock.engine.groups.lag import GroupOffsets
 from penstock.engine.replica.shard import Shard
-from penstock.machines.catalog import Topic
 from penstock.watch.families import Families
 from penstock.watch.queue_metrics import DEPRECATED_LEASED, Pause
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.core.internal_topics import is_internal
+from penstock.core.topic import Topic
 from penstock.core.types import NO_NODE, NodeId, PartitionId, ShardId, TopicId
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.samples import (
@@ -22,7 +23,6 @@ from penstock.engine.inspection.samples import (
     WorkCounts,
 )
 from penstock.engine.replica.time_slices import TimeSlices
-from penstock.machines.catalog import Topic
 from penstock.watch.meter import MINUTE_MS, Meter
 from penstock.watch.readings import (
     FollowerReading,

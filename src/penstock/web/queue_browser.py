@@ -18,10 +18,10 @@ from penstock.core.message_states import ALL_STATES
 from penstock.core.move_filter import MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import BrowsedMessage
-from penstock.machines.topics import Topic
 from penstock.web.queue_messages import size_bytes
 
 BROWSE_MAX = 1_000

@@ -23,11 +23,11 @@ from starlette.routing import Route
 
 from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset
 from penstock.engine.cluster.node import Node
 from penstock.engine.engine import Engine
 from penstock.machines.moves import Move
-from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_lines import MoveLine

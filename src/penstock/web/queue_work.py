@@ -34,11 +34,11 @@ from penstock.core.limits import (
 from penstock.core.message_states import ALL_STATES, STATES, parse_states
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorities
 from penstock.core.receiver import receiver_name
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import Receipt
-from penstock.machines.queue_commands import Outcome, Verdict
-from penstock.machines.topics import Topic
 from penstock.web.answers import error_answer, json_answer
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_browser import (

@@ -27,14 +27,13 @@ from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.core.types import Offset, PartitionId
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.engine import Engine
 from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.moves.dead_letters import dead_letter_configs
-from penstock.machines.queues import EARLIEST, LATEST
-from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace

@@ -37,6 +37,7 @@ from penstock.core.log_filter import LogFilter
 from penstock.core.log_place import Anchor, Place
 from penstock.core.message import Message
 from penstock.core.move_filter import id_of
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.cluster.node import Node
 from penstock.engine.engine import Engine
@@ -52,7 +53,6 @@ from penstock.engine.inspection.offset_resets import offset_at
 from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.topics.poll_time import parked
 from penstock.engine.topics.topics import partition_of
-from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_messages import header_texts, text

@@ -21,10 +21,10 @@ from starlette.routing import Route
 from penstock.core.errors import InvalidRequest
 from penstock.core.internal_topics import is_internal
 from penstock.core.log_place import ALLOWED, Place, parse_place
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.topic_survey import LogPlace, TopicReader
-from penstock.machines.topics import Topic
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
 from penstock.web.requests import bounded, read_body, whole_number

@@ -15,10 +15,6 @@ import msgspec
 from penstock.wire.failures import Described
 from penstock.wire.requests import Answer, Request
 
-LATEST: Final = -1
-"""In place of a time: behind the last message that is committed."""
-EARLIEST: Final = -2
-"""In place of a time: the first message there is."""
 NO_OFFSET: Final = -1
 """Of a partition that could not be looked at."""
 

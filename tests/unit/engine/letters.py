@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from penstock.core.message import Message
+from penstock.core.topic import Topic
+from penstock.core.verdicts import Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import QueueCounts
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Verdict
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes
 
 DEAD_LETTERS = {"queue.dead.letter.topic": "orders_dlq", "queue.deliveries.max": "1"}

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from penstock.core.errors import PenstockError
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.topics.topics import Acks, Produced
-from penstock.machines.catalog import Topic
 from penstock.server.reserved_ports import ReservedPorts
 from penstock.storage import LogSettings
 from tests.batches import build_batch

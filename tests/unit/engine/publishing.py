@@ -9,13 +9,13 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.message_batches import iter_batches, read_messages
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.publications import PublishOutcome, PublishRequest
 from penstock.engine.topics.staging import StagedBatch
-from penstock.machines.catalog import Topic
 from penstock.machines.commands import ExpireProducers
 from penstock.machines.publication_commands import PublishedPart
 from penstock.storage import LogSettings

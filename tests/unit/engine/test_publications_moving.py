@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import NotLeader, PenstockError, Unavailable
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.cluster.node import Node
 from penstock.engine.topics import part_copy
 from penstock.engine.topics.part_copy import PartCopy, Promotion
 from penstock.engine.topics.promotion import PartPromotion
 from penstock.engine.topics.staging import StagedBatch
-from penstock.machines.catalog import Topic
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 from tests.unit.engine.publishing import (
     led_values,

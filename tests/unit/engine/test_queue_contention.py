@@ -7,10 +7,10 @@ import pytest
 
 from penstock.client.connection.urls import Memory
 from penstock.core.message import NewMessage
+from penstock.core.topic import Topic
+from penstock.core.verdicts import Verdict
 from penstock.embedded.channel import EmbeddedChannel
 from penstock.engine.cluster.node import Node
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Verdict
 from penstock.native.service import Service
 from penstock.wire.requests import CreateTopic, ReceiveRequest, ReceiveResponse
 

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 
 from penstock.core.errors import InvalidRequest
+from penstock.core.verdicts import Verdict
 from penstock.kafka.codec import Message
 from penstock.kafka.share_acknowledgements import read_batches
-from penstock.machines.queue_commands import Verdict
 
 ACK, RELEASE, REJECT, EXTEND = Verdict.ACK, Verdict.RELEASE, Verdict.REJECT, Verdict.EXTEND
 

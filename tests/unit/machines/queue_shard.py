@@ -11,7 +11,8 @@ from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import QueueRules, WorkRules
-from penstock.core.types import Index, Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, Index, Offset, PartitionId, Term
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines import (
     Append,
     AppendBatch,
@@ -27,13 +28,11 @@ from penstock.machines.queue_commands import (
     Acquire,
     ConfigureQueue,
     OpenWork,
-    Outcome,
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
-from penstock.machines.queues import EARLIEST, Acquired, Settled
+from penstock.machines.queues import Acquired, Settled
 from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun

@@ -8,7 +8,8 @@ from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Deduplication, QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.machines.queue_commands import Outcome, Settlement, Verdict
+from penstock.core.verdicts import Outcome, Verdict
+from penstock.machines.queue_commands import Settlement
 from penstock.machines.queue_headers import read_delivery_headers
 from penstock.machines.run import Run, State
 from penstock.machines.work import WorkGroup

@@ -12,11 +12,11 @@ from penstock.core.limits import (
 )
 from penstock.core.queue_rules import Dead, Deduplication, QueueRules, WorkRules
 from penstock.core.types import Offset
+from penstock.core.verdicts import Outcome
 from penstock.machines import Refused, WakeReaders
 from penstock.machines.cursor import Cursor
 from penstock.machines.queue_commands import (
     CumulativeAck,
-    Outcome,
     RemoveDead,
     RequeueDead,
     decode_queue_command,

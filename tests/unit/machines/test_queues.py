@@ -14,7 +14,8 @@ from penstock.core.limits import (
     DEAD_REASON_CHARACTERS_MAX as REASON_MAX,
 )
 from penstock.core.queue_rules import Deduplication, QueueRules, Retry, WorkRules
-from penstock.core.types import Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, Term
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines import (
     AppendBatch,
     CreatePartition,
@@ -31,7 +32,6 @@ from penstock.machines.queue_commands import (
     CloseWork,
     ConfigureQueue,
     OpenWork,
-    Outcome,
     Purge,
     Recall,
     RemoveDead,
@@ -40,9 +40,8 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
 )
-from penstock.machines.queues import EARLIEST, LATEST, Acquired, QueueChanged
+from penstock.machines.queues import Acquired, QueueChanged
 from penstock.machines.shard_machine import ShardMachine
 from tests.batches import build_batch
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message

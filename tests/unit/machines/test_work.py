@@ -6,15 +6,14 @@ import pytest
 from penstock.core.limits import LEASE_MS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, Retry, WorkRules
 from penstock.core.types import Offset
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines.queue_commands import (
     Cancel,
-    Outcome,
     Purge,
     RemoveDead,
     RequeueDead,
     Settle,
     Settlement,
-    Verdict,
 )
 from penstock.machines.queues import QueueChanged, Settled
 from penstock.machines.run import State

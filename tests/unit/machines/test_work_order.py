@@ -5,7 +5,8 @@ import msgspec
 from penstock.core.limits import TURN_STEPS_MAX
 from penstock.core.queue_rules import Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.machines.queue_commands import Cancel, Outcome, RequeueDead, Settlement, Verdict
+from penstock.core.verdicts import Outcome, Verdict
+from penstock.machines.queue_commands import Cancel, RequeueDead, Settlement
 from penstock.machines.run import Run, State
 from penstock.machines.work import WorkGroup
 from tests.unit.machines.queue_shard import GROUP, ONE, Lease, QueueShard, message

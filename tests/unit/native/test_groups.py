@@ -14,8 +14,8 @@ from penstock.core.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from penstock.core.topic import Topic
 from penstock.engine.topics.topics import Acks
-from penstock.machines.catalog import Topic
 from penstock.native.context import Context
 from penstock.native.groups import GROUP_HANDLERS
 from penstock.wire.group_requests import (

@@ -8,13 +8,12 @@ import pytest
 
 from penstock.core.errors import InvalidRequest
 from penstock.core.message_batches import iter_batches, read_messages
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, LATEST
 from penstock.engine.topics.topics import Acks
-from penstock.machines.catalog import Topic
 from penstock.native.context import Buffer, Context
 from penstock.native.log_reads import answer_fetch, answer_offsets
 from penstock.wire.read_requests import (
-    EARLIEST,
-    LATEST,
     AskOffset,
     AskOffsets,
     Fetch,

@@ -3,8 +3,9 @@
 import pytest
 
 from penstock.core.errors import InvalidRequest, InvalidUrl
+from penstock.core.types import EARLIEST, LATEST
 from penstock.spark.address import address_of
-from penstock.spark.reading.read_options import EARLIEST, LATEST, Bound, ReadOptions, read_options
+from penstock.spark.reading.read_options import Bound, ReadOptions, read_options
 
 SERVERS = "kafka.bootstrap.servers"
 

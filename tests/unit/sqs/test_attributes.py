@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId, TopicId
-from penstock.machines.catalog import Topic
 from penstock.sqs.attributes import (
     NEW_QUEUE,
     check_queue_attributes,

@@ -7,9 +7,9 @@ import pytest
 from penstock.core import delivery_headers
 from penstock.core.message import Header, Message
 from penstock.core.message_id import message_id
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.engine.delivery.requests import Delivery, Receipt
-from penstock.machines.catalog import Topic
 from penstock.sqs.answers import ReceivedMessage
 from penstock.sqs.errors import InvalidAttributeName
 from penstock.sqs.message_attributes import NO_ATTRIBUTES, WantedAttributes, digest_attributes

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.core.message import NewMessage
+from penstock.core.topic import Topic
 from penstock.core.types import CATALOG_SHARD, NO_NODE, ShardId
 from penstock.engine.cluster.node import Node
-from penstock.machines.catalog import Topic
 from penstock.watch.alert import AlertState
 from penstock.watch.readings import Readings
 from penstock.watch.settings import AlertSettings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.core.message import NewMessage
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.topics.topics import Acks
-from penstock.machines.queue_commands import Outcome, Verdict
 from penstock.watch import partition_metrics, queue_metrics
 from penstock.watch.exposition import Exposition
 from penstock.watch.metric_table import METRICS

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.core.message import NewMessage
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId, ShardId
+from penstock.core.verdicts import Verdict
 from penstock.engine.cluster.node import Node
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Verdict
 from penstock.machines.secrets import RECEIPTS
 from penstock.watch.exposition import Exposition
 from tests.unit.engine.nodes import Nodes, until

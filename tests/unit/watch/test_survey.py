@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from penstock.core.topic import Topic
 from penstock.core.types import Index, NodeId, ShardId, Term
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.engine.cluster.node import Node
@@ -18,7 +19,6 @@ from penstock.engine.inspection.samples import (
     WorkCounts,
 )
 from penstock.engine.replica.time_slices import TimeSlices
-from penstock.machines.topics import Topic
 from penstock.testing.clock import ManualClock
 from penstock.watch.readings import Readings
 from penstock.watch.survey import LATE_MS, Survey

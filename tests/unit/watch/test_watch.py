@@ -9,12 +9,12 @@ import pytest
 
 from penstock.core.alert_levels import Level, Levels
 from penstock.core.message import NewMessage
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import Delivery
-from penstock.machines.queue_commands import Outcome, Verdict
-from penstock.machines.topics import Topic
 from penstock.testing.clock import ManualClock
 from penstock.watch.alert import Alert, AlertState
 from penstock.watch.expected_rate import POINTS_MIN

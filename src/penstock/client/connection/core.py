@@ -10,9 +10,10 @@ from penstock.client.connection.request_router import RequestRouter
 from penstock.client.producer.sender import PartitionSenders
 from penstock.client.settings import ClientSettings
 from penstock.client.statistics import Counters
-from penstock.client.worker.settler import RETURN, Settler
+from penstock.client.worker.settler import Settler
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
+from penstock.core.verdicts import Verdict
 from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request, Settle
 
 CLOSE_SECONDS = 5.0
@@ -48,7 +49,8 @@ class ClientCore:
             return
         for part in answer.parts:
             settlements = tuple(
-                (first, end, part.epoch, RETURN, -1, "") for first, end, _, _ in part.runs
+                (first, end, part.epoch, int(Verdict.RETURN), -1, "")
+                for first, end, _, _ in part.runs
             )
             back = Settle(request.topic_id, part.index, request.group, settlements)
             task = asyncio.create_task(self._ask_once(node, back))

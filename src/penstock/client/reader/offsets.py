@@ -20,15 +20,9 @@ from penstock.core.errors import (
     Unavailable,
     UnknownPartition,
 )
+from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.failures import remake_error
-from penstock.wire.read_requests import (
-    EARLIEST,
-    FETCH_PARTS_MAX,
-    LATEST,
-    AskOffset,
-    AskOffsets,
-    OffsetsFound,
-)
+from penstock.wire.read_requests import FETCH_PARTS_MAX, AskOffset, AskOffsets, OffsetsFound
 
 _PASSES: Final = (Unavailable, OutcomeUnknown, UnknownPartition)
 """Asked again, after a while: a topic's id may be known to one node and not yet to another, and a

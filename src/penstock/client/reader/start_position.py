@@ -21,8 +21,8 @@ from penstock.client.connection.request_router import NOTHING, RequestRouter
 from penstock.client.reader.offsets import find_offsets, milliseconds_of
 from penstock.client.reader.positions import Place, TopicPartition
 from penstock.core.errors import InvalidRequest, OffsetOutOfRange, UnknownPartition
+from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.group_requests import AskCommitted, Committed
-from penstock.wire.read_requests import EARLIEST, LATEST
 
 Start: TypeAlias = str | datetime | Mapping[int, int] | Mapping[TopicPartition, int]
 
@@ -33,7 +33,7 @@ class StartRule:
     """What `start` says, checked."""
 
     def __init__(self, start: Start) -> None:
-        self.time_ms = EARLIEST
+        self.time_ms: int = EARLIEST
         self.offsets: dict[TopicPartition | int, int] | None = None
         if isinstance(start, str):
             if start not in _WORDS:

@@ -13,6 +13,7 @@ from typing import Literal
 from penstock.client.connection.request_router import RequestRouter
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import COVER_DEAD_MAX
+from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.cumulative_ack_requests import (
     AskStanding,
     BeginWork,
@@ -20,7 +21,6 @@ from penstock.wire.cumulative_ack_requests import (
     CumulativeAckResult,
     Standing,
 )
-from penstock.wire.read_requests import EARLIEST, LATEST
 from penstock.wire.requests import AskTopic, Done, TopicInfo
 
 Beginning = Literal["earliest", "latest"]

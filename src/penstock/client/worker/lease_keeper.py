@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.client.message import Lease, Message
-from penstock.client.worker.settler import EXTEND, Settler
+from penstock.client.worker.settler import Settler
 from penstock.core.errors import PenstockError
+from penstock.core.verdicts import Verdict
 
 SHARE_LEFT: Final = 3
 PAUSE_SECONDS_MIN: Final = 0.02
@@ -75,7 +76,7 @@ class LeaseKeeper:
         began_ms = lease.clock.monotonic_ms()
         try:
             counted = await self._settler.settle_ranges(
-                lease, _ranges(sorted(held)), EXTEND, lease.duration_ms
+                lease, _ranges(sorted(held)), Verdict.EXTEND, lease.duration_ms
             )
         except PenstockError as error:
             log.warning("leases on %s could not be extended: %s", lease.queue, error)

@@ -24,7 +24,7 @@ from penstock.client.connection.timer import fresh_time
 from penstock.client.message import Grant, Lease, Message
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.statistics import Counters
-from penstock.client.worker.settler import ACK, BY_POLICY, Settler
+from penstock.client.worker.settler import BY_POLICY, Settler
 from penstock.core.clock import Clock
 from penstock.core.delivery_headers import UNREADABLE
 from penstock.core.errors import (
@@ -46,6 +46,7 @@ from penstock.core.record_bodies import LOG_APPEND_TIME, unpack_body
 from penstock.core.records import read_header
 from penstock.core.retries import Backoff, Retries
 from penstock.core.types import Offset
+from penstock.core.verdicts import Verdict
 from penstock.wire.leadership_mark import led_mark
 from penstock.wire.requests import ReceivedPart, ReceiveRequest, ReceiveResponse, TopicInfo
 
@@ -274,7 +275,9 @@ class Receiver(Generic[T]):
                 for offset in range(first, end)
                 if offset not in there
             ]
-            task = asyncio.create_task(self._settler.settle_ranges(lease, gaps, ACK, BY_POLICY))
+            task = asyncio.create_task(
+                self._settler.settle_ranges(lease, gaps, Verdict.ACK, BY_POLICY)
+            )
             self._gaps.add(task)
             task.add_done_callback(self._forget_gaps)
         if len(part.runs) == 1 or _ascend(part.runs):

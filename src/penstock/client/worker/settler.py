@@ -28,15 +28,19 @@ from penstock.core.errors import (
     UnknownTopic,
 )
 from penstock.core.limits import LEASE_MS_MAX
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.wire.requests import Answer, Settle, Settled, TopicInfo
 
-ACK, RELEASE, REJECT, EXTEND, FINISH, RETURN = 1, 2, 3, 4, 5, 6
-"""The machine's verdicts, as they travel."""
-_NAMES: Final = {FINISH: "ack", RELEASE: "release", REJECT: "reject"}
+_NAMES: Final = {
+    int(Verdict.FINISH): "ack",
+    int(Verdict.RELEASE): "release",
+    int(Verdict.REJECT): "reject",
+}
 """Verdicts that are recorded in spans."""
 _UNTOLD: Final[AbstractContextManager[None]] = nullcontext()
-DONE: Final = 0
-GONE: Final = 2
+_DONE, _GONE, _EXTEND = int(Outcome.DONE), int(Outcome.GONE), int(Verdict.EXTEND)
+"""As they travel. Settlements hold plain numbers: they are hashed, and an enum's member does that
+in Python."""
 SETTLEMENTS_AT_ONCE: Final = 5_000
 COALESCERS_KEPT_MAX: Final = 10_000
 BY_POLICY: Final = -1
@@ -72,26 +76,26 @@ class Settler:
 
     async def ack(self, messages: Sequence[Message[Any]]) -> int:
         """They are done."""
-        count = await self.settle(messages, FINISH)
+        count = await self.settle(messages, Verdict.FINISH)
         self._counters.acked += count
         return count
 
     async def release(self, messages: Sequence[Message[Any]], delay: Seconds | None) -> int:
         """They are to be delivered again."""
         delay_ms = BY_POLICY if delay is None else to_milliseconds(delay, "delay")
-        count = await self.settle(messages, RELEASE, delay_ms)
+        count = await self.settle(messages, Verdict.RELEASE, delay_ms)
         self._counters.released += count
         return count
 
     async def reject(self, messages: Sequence[Message[Any]], reason: str) -> int:
         """They can never be done."""
-        count = await self.settle(messages, REJECT, reason=reason)
+        count = await self.settle(messages, Verdict.REJECT, reason=reason)
         self._counters.rejected += count
         return count
 
     async def give_back(self, messages: Sequence[Message[Any]]) -> int:
         """Messages that no caller has seen."""
-        return await self.settle(messages, RETURN)
+        return await self.settle(messages, Verdict.RETURN)
 
     async def extend(self, messages: Sequence[Message[Any]], lease: Seconds | None) -> int:
         """They take longer."""
@@ -107,7 +111,7 @@ class Settler:
         if not 0 <= lease_ms <= LEASE_MS_MAX:
             raise InvalidRequest(f"a lease lasts at most {LEASE_MS_MAX // 1_000} seconds")
         leases = {message.lease: message.lease.clock.monotonic_ms() for message in messages}
-        count = await self.settle(messages, EXTEND, lease_ms)
+        count = await self.settle(messages, Verdict.EXTEND, lease_ms)
         for lease, began_ms in leases.items():
             lease.until_ms = began_ms + lease_ms
         self._counters.extended += count
@@ -116,7 +120,7 @@ class Settler:
     async def settle(
         self,
         messages: Sequence[Message[Any]],
-        verdict: int,
+        verdict: Verdict,
         delay_ms: int = BY_POLICY,
         reason: str = "",
     ) -> int:
@@ -125,10 +129,12 @@ class Settler:
         messages = [message for message in messages if not message.settled]
         if not messages:
             return 0
-        spans = self._router.tracing.on() if verdict in _NAMES else None
-        with _UNTOLD if spans is None else spans.settling(_NAMES[verdict], messages):
+        code = int(verdict)
+        asked = code, delay_ms, reason
+        spans = self._router.tracing.on() if code in _NAMES else None
+        with _UNTOLD if spans is None else spans.settling(_NAMES[code], messages):
             work = [
-                self._settle_run(messages[start:end], (verdict, delay_ms, reason), deadline)
+                self._settle_run(messages[start:end], asked, deadline)
                 for start, end in _runs(messages)
             ]
             count = await work[0] if len(work) == 1 else sum(await asyncio.gather(*work))
@@ -153,7 +159,7 @@ class Settler:
                 )
             )
             counted = [one for one, outcome in zip(run, outcomes, strict=True) if outcome]
-        if verdict[0] != EXTEND:
+        if verdict[0] != _EXTEND:
             for message in counted:
                 message.settled = True
             if lease.held is not None:
@@ -161,16 +167,14 @@ class Settler:
         return len(counted)
 
     async def settle_ranges(
-        self, lease: Lease, ranges: Sequence[tuple[int, int]], verdict: int, delay_ms: int
+        self, lease: Lease, ranges: Sequence[tuple[int, int]], verdict: Verdict, delay_ms: int
     ) -> int:
         """Give one verdict on offsets of one lease; returns on how many ranges it counted."""
         deadline = self._router.deadline(None)
         coalescer = self._coalescer(lease)
+        asked = int(verdict), delay_ms, ""
         counted = await asyncio.gather(
-            *(
-                coalescer.put(first, end, lease.epoch, (verdict, delay_ms, ""), deadline)
-                for first, end in ranges
-            )
+            *(coalescer.put(first, end, lease.epoch, asked, deadline) for first, end in ranges)
         )
         return sum(counted)
 
@@ -303,13 +307,13 @@ class _SettleCoalescer(Coalescer):
                 self._name, self._index, make, Settled, deadline=_latest(joined), failed=failed
             )
         except UnknownTopic:  # Deleted, and the messages with it.
-            return (GONE,) * len(joined)
+            return (_GONE,) * len(joined)
         if len(answer.outcomes) != len(joined):
             raise InvalidFrame("the broker's answer does not fit what it was asked")
         if attempts == 1:
             return answer.outcomes
         return [
-            DONE if outcome == GONE and settlement[3] != EXTEND else outcome
+            _DONE if outcome == _GONE and settlement[3] != _EXTEND else outcome
             for outcome, (settlement, _) in zip(answer.outcomes, joined, strict=True)
         ]
 
@@ -319,12 +323,12 @@ def _tell(joined: Joined, outcomes: Sequence[int]) -> Joined:
     joined may be lost, and the others need not be."""
     alone: Joined = []
     for (_, members), outcome in zip(joined, outcomes, strict=True):
-        if outcome != DONE and len(members) > 1:
+        if outcome != _DONE and len(members) > 1:
             alone += [(one[0], [one]) for one in members]
             continue
         for _, _, done in members:
             if not done.done():
-                done.set_result(outcome == DONE)
+                done.set_result(outcome == _DONE)
     return alone
 
 

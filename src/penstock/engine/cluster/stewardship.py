@@ -25,6 +25,7 @@ from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
 from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.limits import PRODUCER_EXPIRY_MS
+from penstock.core.topic import Topic
 from penstock.core.types import CATALOG_SHARD, NodeId, PartitionId, ShardId, TopicId
 from penstock.engine.cluster.administration import Cluster
 from penstock.engine.cluster.placement import balance, catalog_members, found, next_step
@@ -35,7 +36,7 @@ from penstock.engine.replica.retention import RetentionPolicy
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.queue_upkeep import QueueUpkeep
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Catalog, NodeRecord, Topic
+from penstock.machines.catalog import Catalog, NodeRecord
 from penstock.machines.catalog_commands import (
     FoundCluster,
     KeepSecret,

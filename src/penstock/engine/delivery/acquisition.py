@@ -25,6 +25,7 @@ from penstock.core.errors import NotLeader, PenstockError
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, MIB
 from penstock.core.message import Message
 from penstock.core.records import read_outline
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId, ShardId
 from penstock.engine.delivery.first_use import FirstUse, Start
 from penstock.engine.delivery.lease_returns import LeaseReturns
@@ -44,7 +45,6 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.long_polls import Batch
 from penstock.engine.topics.message_reader import MessageReader
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import Acquire
 from penstock.machines.queues import Acquired
 from penstock.machines.work import WorkGroup

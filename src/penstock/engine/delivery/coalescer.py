@@ -26,8 +26,8 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from penstock.core.errors import OutcomeUnknown, PenstockError, Unavailable
+from penstock.core.topic import Topic
 from penstock.core.types import TopicId
-from penstock.machines.catalog import Topic
 
 HELD_SECONDS: Final = 0.005
 """How long a batch is held for the writes before it, at most."""

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from penstock.core.errors import Unavailable, UnknownWork
 from penstock.core.limits import COVER_STEPS_MAX
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, refusal_error
 from penstock.machines.queue_commands import CumulativeAck
 from penstock.machines.queues import CumulativeAckResult

@@ -22,14 +22,13 @@ from typing import Protocol
 
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
-from penstock.core.types import Offset, PartitionId, TopicId
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, TopicId
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import OpenWork
-from penstock.machines.queues import EARLIEST, LATEST
 
 OPEN_SECONDS = 5.0
 """How long one partition may delay the others."""

@@ -26,7 +26,9 @@ from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.message_states import DEAD, DELAYED, LEASED, READY
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.acquisition import (
     RECEIVE_BYTES_MAX,
     AcquireLimits,
@@ -51,14 +53,8 @@ from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Acks, Topics
 from penstock.engine.topics.traffic import INTERNAL
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, Reply, refusal_error
-from penstock.machines.queue_commands import (
-    Outcome,
-    Settle,
-    Settlement,
-    Verdict,
-)
+from penstock.machines.queue_commands import Settle, Settlement
 from penstock.machines.queue_headers import id_of
 from penstock.machines.queues import Settled
 from penstock.machines.run import State

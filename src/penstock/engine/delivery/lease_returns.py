@@ -18,10 +18,11 @@ from contextlib import suppress
 from penstock.core.errors import PenstockError
 from penstock.core.limits import SETTLEMENTS_MAX
 from penstock.core.types import Offset, PartitionId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import LeasedRange
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.topics.topics import Topics
-from penstock.machines.queue_commands import Outcome, Settle, Settlement, Verdict
+from penstock.machines.queue_commands import Settle, Settlement
 from penstock.machines.queues import Settled
 
 

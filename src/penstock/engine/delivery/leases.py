@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.core.errors import PenstockError
 from penstock.core.message import Message
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.delivery.requests import LeasedRange
 from penstock.engine.delivery.stored_batches import Piece, Range
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.long_polls import Batch
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, Reply, refusal_error
 from penstock.machines.queue_commands import Acquire
 from penstock.machines.queues import Acquired

@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.core.message import Message
 from penstock.core.types import Offset, PartitionId
-from penstock.machines.queue_commands import Settlement, Verdict
+from penstock.core.verdicts import Verdict
+from penstock.machines.queue_commands import Settlement
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):

@@ -37,7 +37,9 @@ from penstock.core.message_states import ALL_STATES, current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.receiver import worker_name
 from penstock.core.retries import LEADER, POLL
-from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, NO_NODE, NodeId, Offset, PartitionId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.first_use import FindPlaces, FirstUse
 from penstock.engine.delivery.forwarded_requests import (
     QUEUE,
@@ -71,24 +73,21 @@ from penstock.engine.topics.poll_time import parked
 from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.engine.topics.topics import Topics
 from penstock.engine.topics.traffic import INTERNAL
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Request
 from penstock.machines.queue_commands import (
     Cancel,
     CloseWork,
     CopyPlace,
     OpenWork,
-    Outcome,
     Purge,
     RemoveDead,
     RequeueDead,
     ResetWork,
     Settle,
     Settlement,
-    Verdict,
 )
 from penstock.machines.queue_headers import message_group_of
-from penstock.machines.queues import EARLIEST, LATEST, QueueChanged, Settled
+from penstock.machines.queues import QueueChanged, Settled
 
 TRY_SECONDS = 10.0
 ELSEWHERE_SECONDS = 0.2
@@ -708,4 +707,4 @@ def _by_index(places: Sequence[tuple[int, Offset]]) -> Mapping[int, tuple[Offset
     return {index: tuple(offsets) for index, offsets in found.items()}
 
 
-__all__ = ["ALL_STATES", "EARLIEST", "LATEST", "DeliveryService"]
+__all__ = ["ALL_STATES", "DeliveryService"]

@@ -10,11 +10,11 @@ from penstock.core.errors import PenstockError
 from penstock.core.limits import MIB
 from penstock.core.message import NewMessage
 from penstock.core.receiver import worker_name
+from penstock.core.topic import Topic
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.coalescer import Coalescer, CoalescingGate
 from penstock.engine.delivery.requests import Delivery, Receipt, Sent, Wanted
 from penstock.engine.delivery.service import DeliveryService
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Outcome, Verdict
 
 RECEIVE_BYTES_MAX = 2 * MIB
 """About how much several receivers get by one lease."""

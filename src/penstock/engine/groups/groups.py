@@ -13,6 +13,7 @@ from penstock.core.configs import check_config_names
 from penstock.core.errors import InvalidGroup, NotCoordinator, NotLeader
 from penstock.core.group_configs import check_group_config_names, parse_group_configs
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import ShardId, Term
 from penstock.core.work_settings import SHARE_NAMES, WORK_CONFIGS, work_configs
 from penstock.engine.groups.coordinator import Coordinator
@@ -24,7 +25,6 @@ from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog import (
     WORK_GROUP_CONFIGS_VERSION,
     GroupConfigured,
-    Topic,
     WorkGroupConfigured,
 )
 from penstock.machines.catalog_commands import ConfigureGroup, ConfigureWorkGroup

@@ -11,13 +11,13 @@ from types import NoneType
 import msgspec
 
 from penstock.core.errors import UnknownPartition
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId, Offset, PartitionId, ShardId
 from penstock.engine.groups.coordinator import Coordinator
 from penstock.engine.groups.groups import Groups
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 
 _MEMBERLESS = ("Empty", "Dead")
 

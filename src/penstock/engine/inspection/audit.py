@@ -24,12 +24,12 @@ from penstock.core.limits import AUDIT_CHARACTERS_MAX, AUDIT_WAITING_MAX, MIB
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.records import read_header
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId, Offset
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 
 WRITE_SECONDS_MAX = 60.0
 READ_BYTES = 4 * MIB

@@ -24,11 +24,11 @@ import msgspec
 from penstock.core.errors import NotLeader, Unavailable, UnknownPartition
 from penstock.core.limits import KIB, LOOK_CALL_SECONDS, MIB
 from penstock.core.log_filter import LogFilter
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId, Offset, TopicId
 from penstock.engine.inspection.log_scan import LogScan, SeenMessage
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 
 MESSAGES_MAX = 1_000
 """Of one partition in one look."""

@@ -18,13 +18,13 @@ from penstock.core.errors import (
 )
 from penstock.core.limits import OFFSETS_PER_COMMIT_MAX
 from penstock.core.log_place import Anchor, Place
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.groups.lag import Lag
 from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.inspection.topic_survey import LogPlace, TopicSurvey
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.topics.topics import Topics, partition_of
-from penstock.machines.catalog import Topic
 from penstock.machines.group_commands import DeleteGroup, StoreOffsets
 
 

@@ -10,6 +10,7 @@ from types import NoneType
 
 from penstock.core.errors import UnknownPartition, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.inspection.partition_places import (
@@ -22,7 +23,6 @@ from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 
 WORK_GROUPS = RemoteCall("work_groups", NoneType, dict[PartitionId, list[str]])
 QUEUE_PLACES = RemoteCall("queue_places", PlacesRequest, dict[PartitionId, QueuePlace])

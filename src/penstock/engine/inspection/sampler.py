@@ -13,6 +13,7 @@ from types import NoneType
 from penstock.core.errors import UnknownPartition
 from penstock.core.limits import SAMPLE_CALL_SECONDS, TICK_MS
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import NO_NODE, NodeId, Offset, PartitionId, ShardId, TopicId
 from penstock.core.version import __version__
 from penstock.engine.delivery.oldest_message import OldestMessages
@@ -35,7 +36,6 @@ from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.replica.time_slices import TimeSlices
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.work import WorkGroup
 
 SAMPLE = RemoteCall("sample", NoneType, NodeSample, SAMPLE_CALL_SECONDS, is_reply_kept=True)

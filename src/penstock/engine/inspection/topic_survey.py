@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.core.errors import UnknownPartition
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.engine.inspection.partition_places import (
     NO_TIME,
@@ -19,7 +20,6 @@ from penstock.engine.inspection.partition_places import (
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 
 READERS_MAX = 1_000
 """Of one node; a topic with more readers shows as many."""

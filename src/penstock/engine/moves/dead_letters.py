@@ -18,13 +18,13 @@ from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, Topi
 from penstock.core.limits import BATCH_BYTES_MAX, KIB
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.retries import REPAIR, Backoff, Random
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.moves.message_copier import Copy, MessageCopier
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import CopyPlace
 from penstock.machines.work_records import DeadMessage
 

@@ -21,11 +21,11 @@ from penstock.core.errors import LocalError, QueueFull, UnknownPartition
 from penstock.core.limits import KIB
 from penstock.core.message import NewMessage
 from penstock.core.queue_rules import QueueRules
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.topics.partitioner import Partitioner
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply, Request
 from penstock.machines.queue_commands import ConfigureQueue, CopyPlace
 from penstock.machines.queue_headers import message_group_of

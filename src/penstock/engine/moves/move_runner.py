@@ -35,25 +35,19 @@ from penstock.core.message_states import LEASED, LIVING_STATES
 from penstock.core.move_filter import id_of
 from penstock.core.moved_message import died_in, origin, redriven
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.moves.message_copier import Change, Copy, MessageCopier
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.rate_limit import RateLimit
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, refusal_error
 from penstock.machines.move_commands import MoveState, ProgressMove
 from penstock.machines.moves import Move
-from penstock.machines.queue_commands import (
-    Acquire,
-    CopyPlace,
-    Outcome,
-    Settle,
-    Settlement,
-    Verdict,
-)
+from penstock.machines.queue_commands import Acquire, CopyPlace, Settle, Settlement
 from penstock.machines.queues import Acquired, Settled
 
 PAGE_MESSAGES_MAX = 100

@@ -29,6 +29,7 @@ from penstock.core.move_filter import EVERYTHING, MoveFilter
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.retries import LEADER
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset, PartitionId, ShardId, TopicId
 from penstock.engine.delivery.requests import BrowsedMessage, QueuePlace
 from penstock.engine.delivery.service import DeliveryService
@@ -39,7 +40,6 @@ from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Refused, Reply, refusal_error
 from penstock.machines.move_commands import (
     CancelMove,

@@ -34,9 +34,9 @@ from penstock.core.decoders import msgpack_decoder
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, KIB
 from penstock.core.types import NO_INDEX, Index, Offset, Term
+from penstock.core.verdicts import Outcome
 from penstock.machines.groups import GroupUpdated
 from penstock.machines.machine import Reply
-from penstock.machines.queue_commands import Outcome
 from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
 from penstock.machines.work_records import GrantedRun
 

@@ -40,9 +40,9 @@ from penstock.core.limits import (
 from penstock.core.record_bodies import CODEC_MASK, read_records
 from penstock.core.record_check import check_records
 from penstock.core.records import BATCH_HEADER_BYTES, check_batch
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import TopicSettings
 from penstock.core.types import PartitionId
-from penstock.machines.catalog import Topic
 
 Batch = bytearray | memoryview
 Admitted = Callable[[PenstockError | None], None]

@@ -18,6 +18,7 @@ from penstock.core.errors import (
     UnknownTopicId,
 )
 from penstock.core.limits import MIB
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId, ProducerId
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.part_copy import PartCopy, Promotion, read_staged
@@ -25,7 +26,6 @@ from penstock.engine.topics.queue_bounds import QueueBounds
 from penstock.engine.topics.staging import PublicationKey, Staging
 from penstock.engine.topics.topics import Topics
 from penstock.engine.topics.traffic import INTERNAL
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Appended, Reply
 from penstock.machines.publication_commands import PublishedPart
 

@@ -20,15 +20,16 @@ from contextlib import suppress
 from penstock.core.clock import Clock
 from penstock.core.errors import OutcomeUnknown, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, QueueRules, WorkRules
-from penstock.core.types import PartitionId, ShardId
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, PartitionId, ShardId
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.recall import Recaller
-from penstock.machines.catalog import Catalog, Topic
+from penstock.machines.catalog import Catalog
 from penstock.machines.commands import TrimPartition
 from penstock.machines.machine import Reply, Request
 from penstock.machines.queue_commands import ConfigureQueue, OpenWork, TurnClock
-from penstock.machines.queues import EARLIEST, QueueChanged
+from penstock.machines.queues import QueueChanged
 
 STEPS_AT_ONCE = 1_000
 """How many rules one look may write; the next look goes on."""

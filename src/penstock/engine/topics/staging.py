@@ -33,6 +33,7 @@ from penstock.core.limits import (
     STAGED_RANGES_MAX,
 )
 from penstock.core.records import stamp_append_time
+from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
@@ -40,7 +41,6 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.admission import check_header
 from penstock.engine.topics.part_copy import Range, expired, foreign, mark_staged, not_whole
 from penstock.engine.topics.topics import Topics, partition_of
-from penstock.machines.catalog import Topic
 from penstock.machines.commands import TrimPartition
 from penstock.machines.machine import Reply
 from penstock.machines.publication_commands import PublishedPart

@@ -37,6 +37,7 @@ from penstock.core.errors import (
 from penstock.core.internal_topics import STAGING_TOPIC
 from penstock.core.records import stamp_append_time
 from penstock.core.retries import POLL, Retrier
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import Durability, catalog_version_of
 from penstock.core.types import (
     CATALOG_SHARD,
@@ -62,13 +63,7 @@ from penstock.engine.topics.queue_bounds import QueueBounds
 from penstock.engine.topics.queue_upkeep import write_rules, write_work_rules
 from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.engine.topics.traffic import INTERNAL, Flow, Traffic
-from penstock.machines.catalog import (
-    Catalog,
-    NodeRecord,
-    ProducerIds,
-    Topic,
-    TopicReply,
-)
+from penstock.machines.catalog import Catalog, NodeRecord, ProducerIds, TopicReply
 from penstock.machines.catalog_commands import (
     AddPartitions,
     CatalogCommand,

@@ -18,10 +18,11 @@ from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.raw_log import RangeReader, RawLog
 from penstock.core.errors import InvalidBatch, OffsetOutOfRange, UnknownPartition
 from penstock.core.limits import MIB
+from penstock.core.types import EARLIEST
 from penstock.spark.connections import client_of, run
 from penstock.spark.reading.decoder import Decoder, StoredHead
 from penstock.spark.reading.ranges import Stretch
-from penstock.spark.reading.read_options import EARLIEST, ReadOptions
+from penstock.spark.reading.read_options import ReadOptions
 from penstock.spark.reading.start_offsets import deleted, lost
 
 FETCH_BYTES: Final = 4 * MIB

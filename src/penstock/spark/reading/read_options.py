@@ -39,13 +39,12 @@ import msgspec
 
 from penstock.core.decoders import decode_json
 from penstock.core.errors import InvalidRequest
+from penstock.core.types import EARLIEST, LATEST
 from penstock.spark.address import address_of
 
 Offsets = dict[str, dict[int, int]]
 """By topic and partition."""
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 FETCH_TIMEOUT_MS: Final = 120_000
 TRIGGER_DELAY: Final = "15m"
 

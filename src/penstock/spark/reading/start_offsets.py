@@ -18,8 +18,9 @@ from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.raw_log import RawLog
 from penstock.client.reader.topic_watch import TopicSight, TopicWatch
 from penstock.core.errors import InvalidRequest, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from penstock.core.types import EARLIEST, LATEST
 from penstock.spark.reading.ranges import Stretch
-from penstock.spark.reading.read_options import EARLIEST, LATEST, Bound, Offsets, ReadOptions
+from penstock.spark.reading.read_options import Bound, Offsets, ReadOptions
 
 log = logging.getLogger("penstock.spark")
 
@@ -104,7 +105,10 @@ async def resolve(
     the end, or is an error."""
     if bound.offsets is not None:
         given = _complete(bound, bound.offsets, parts)
-        words = {EARLIEST: extent.starts, LATEST: extent.ends}
+        words: dict[int, Mapping[TopicPartition, int]] = {
+            EARLIEST: extent.starts,
+            LATEST: extent.ends,
+        }
         return {
             part: words[offset][part] if offset in words else offset
             for part, offset in given.items()

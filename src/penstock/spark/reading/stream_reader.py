@@ -45,13 +45,14 @@ from pyspark.sql.types import StructType
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.raw_log import RawLog
 from penstock.client.reader.topic_watch import TopicSight, TopicWatch
+from penstock.core.types import EARLIEST, LATEST
 from penstock.spark.connections import client_of, run
 from penstock.spark.identity import tell_topics
 from penstock.spark.reading.admission import Patience, share, share_bytes
 from penstock.spark.reading.columns import arrow_schema, check_schema
 from penstock.spark.reading.fetcher import read_stretches
 from penstock.spark.reading.ranges import Stretch, split
-from penstock.spark.reading.read_options import EARLIEST, LATEST, ReadOptions
+from penstock.spark.reading.read_options import ReadOptions
 from penstock.spark.reading.reader import Task
 from penstock.spark.reading.size_sample import bytes_per_message
 from penstock.spark.reading.start_offsets import (

@@ -16,14 +16,9 @@ from penstock.core.errors import (
     PenstockError,
     UnknownPartition,
 )
+from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.failures import describe_error
-from penstock.wire.read_requests import (
-    EARLIEST,
-    LATEST,
-    AskOffsets,
-    OffsetFound,
-    OffsetsFound,
-)
+from penstock.wire.read_requests import AskOffsets, OffsetFound, OffsetsFound
 from penstock.wire.requests import Answer, Request
 from tests.unit.client.played_channel import PlayedChannel, asking_through, topic_info
 

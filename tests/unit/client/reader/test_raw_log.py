@@ -10,10 +10,9 @@ from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.raw_log import RangeReader
 from penstock.core.errors import OffsetOutOfRange, UnknownTopic, UnknownTopicId
 from penstock.core.message_batches import iter_batches, read_messages
-from penstock.core.types import Offset
+from penstock.core.types import EARLIEST, LATEST, Offset
 from penstock.embedded.channel import EmbeddedChannel
 from penstock.testing.clock import ManualClock
-from penstock.wire.read_requests import EARLIEST, LATEST
 from penstock.wire.requests import TopicInfo
 from tests.unit.client.memory_play import play
 

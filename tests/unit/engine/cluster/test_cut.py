@@ -7,13 +7,13 @@ from typing import TypeVar
 import pytest
 
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.topic import Topic
 from penstock.core.types import Index, NodeId, PartitionId, ShardId
 from penstock.engine.cluster.backup import ShardCopy
 from penstock.engine.cluster.cut import HOLD_TICKS, MARK, Cut, ShardHold
 from penstock.engine.cluster.restore import ShardReader
 from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.replica.shard import Shard
-from penstock.machines.catalog import Topic
 from penstock.machines.shard_machine import ShardMachine
 from penstock.storage import RealDisk
 from penstock.storage.log_copy import hold_log

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.core.errors import PenstockError, UnknownPartition
 from penstock.core.message import NewMessage
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
 from penstock.engine.delivery.acquisition import (
     FEW_MESSAGES,
@@ -20,7 +21,6 @@ from penstock.engine.delivery.lease_returns import LeaseReturns
 from penstock.engine.delivery.leases import PartitionLease
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.testing.clock import ManualClock
 from tests.unit.engine.nodes import Nodes, until
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.core.errors import InvalidRequest, NotLeader, OutcomeUnknown, PenstockError
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId, TopicId
 from penstock.engine.delivery import coalescer as coalescing
 from penstock.engine.delivery.coalescer import HELD_SECONDS, Coalescer, CoalescingGate
-from penstock.machines.catalog import Topic
 from tests.manual_loop import manual_loop, run_manually
 
 Told = list[Sequence[str] | PenstockError]

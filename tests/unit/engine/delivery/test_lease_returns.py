@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from penstock.core.message import NewMessage
-from penstock.machines.queue_commands import Verdict
+from penstock.core.verdicts import Verdict
 from tests.unit.engine.nodes import Nodes, until
 
 

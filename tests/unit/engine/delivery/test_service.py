@@ -9,15 +9,15 @@ import pytest
 from penstock.core import delivery_headers
 from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight
 from penstock.core.message import NewMessage
-from penstock.core.types import NodeId, Offset
+from penstock.core.topic import Topic
+from penstock.core.types import EARLIEST, LATEST, NodeId, Offset
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery import service as queueing
 from penstock.engine.delivery.acquisition import AcquireLimits
 from penstock.engine.delivery.requests import Delivery, Receipt, Wanted
-from penstock.engine.delivery.service import EARLIEST, LATEST, DeliveryService
+from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.replica.batcher import Answer, Promise
-from penstock.machines.catalog import Topic
 from penstock.machines.machine import Reply, Request
-from penstock.machines.queue_commands import Outcome, Verdict
 from tests.unit.engine.nodes import Nodes, until
 
 CONFIGS = {"queue.delete.acked": "true", "queue.message.headers": "true"}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.records import stamp_batch
 from penstock.core.types import Offset, Term
+from penstock.core.verdicts import Verdict
 from penstock.engine.delivery.stored_batches import (
     READ_BYTES,
     Range,
@@ -13,7 +14,7 @@ from penstock.engine.delivery.stored_batches import (
     measure,
     ready_ranges,
 )
-from penstock.machines.queue_commands import Settlement, Verdict
+from penstock.machines.queue_commands import Settlement
 from penstock.machines.work import WorkGroup
 from tests.batches import build_batch
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import PenstockError
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.groups.lag import GroupLag
 from penstock.engine.groups.requests import CommitOffsets, OffsetToCommit
-from penstock.machines.catalog import Topic
 from tests.unit.engine.nodes import Nodes, until
 
 pytestmark = pytest.mark.slow

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 from penstock.core.decoders import decode_msgpack
 from penstock.core.message import NewMessage
+from penstock.core.topic import Topic
 from penstock.core.types import NodeId, Offset
+from penstock.core.verdicts import Verdict
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.engine.cluster.node import Node
 from penstock.engine.groups.requests import CommitOffsets, OffsetToCommit
 from penstock.engine.inspection.sampler import FRESH_MS, SAMPLE
 from penstock.engine.inspection.samples import NodeSample, QueueSample
-from penstock.machines.queue_commands import Verdict
-from penstock.machines.topics import Topic
 from penstock.testing.clock import ManualClock
 
 

@@ -11,10 +11,10 @@ from penstock.core import delivery_headers
 from penstock.core.errors import OutcomeUnknown, Unavailable
 from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset
 from penstock.engine.delivery.requests import Sent
 from penstock.engine.moves.dead_letters import dead_letter_configs
-from penstock.machines.catalog import Topic
 from tests.unit.engine.letters import DEAD_LETTERS, counts_until, kill, letters, one_node, values
 from tests.unit.engine.nodes import Nodes, until
 

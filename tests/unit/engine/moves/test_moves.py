@@ -12,15 +12,15 @@ from penstock.core.errors import InvalidRequest, MoveRunning, UnknownMove
 from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
 from penstock.core.move_filter import MoveFilter
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset
+from penstock.core.verdicts import Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import Receipt
 from penstock.engine.moves import move_runner, moves
 from penstock.engine.moves.move_runner import MoveRunner
-from penstock.machines.catalog import Topic
 from penstock.machines.move_commands import MoveState
 from penstock.machines.moves import Move
-from penstock.machines.queue_commands import Verdict
 from tests.unit.engine.letters import DEAD_LETTERS, counts_until, kill, letters, one_node, values
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 

@@ -2,20 +2,19 @@
 
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, Offset, PartitionId, Term, TopicId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.replica.delivery_history import PAGE_BYTES, DeliveryHistory, Line
 from penstock.machines.group_commands import DeleteGroup, StoreOffsets, encode_group_command
 from penstock.machines.groups import GroupUpdated
 from penstock.machines.machine import Appended, Refused, Reply
 from penstock.machines.queue_commands import (
     Acquire,
-    Outcome,
     Purge,
     QueueCommand,
     ResetWork,
     Settle,
     Settlement,
     TurnClock,
-    Verdict,
     encode_queue_command,
 )
 from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.core import delivery_headers
 from penstock.core.errors import Unavailable, UnsupportedVersion
+from penstock.core.verdicts import Verdict
 from penstock.engine.topics.catalog_versions import CATALOG_VERSION
-from penstock.machines.queue_commands import Verdict
 from tests.unit.engine.letters import letters
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 

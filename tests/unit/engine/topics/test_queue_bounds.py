@@ -7,11 +7,11 @@ import pytest
 
 from penstock.core.errors import InvalidBatch, QueueFull
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId, ProducerId
 from penstock.engine.engine import Engine
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Acks, Produced
-from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import CloseWork, Purge
 from tests.batches import build_batch
 from tests.unit.engine.nodes import Nodes

@@ -7,14 +7,15 @@ import pytest
 
 from penstock.core.errors import OutcomeUnknown, UnknownPartition
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Dead, QueueRules, WorkRules
-from penstock.core.types import Offset, PartitionId, ShardId
+from penstock.core.topic import Topic
+from penstock.core.types import LATEST, Offset, PartitionId, ShardId
+from penstock.core.verdicts import Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.peers.loopback import LoopbackNetwork
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics import queue_upkeep as queue_duties
 from penstock.engine.topics.queue_upkeep import QueueUpkeep, write_rules
 from penstock.engine.topics.topics import Acks
-from penstock.machines.catalog import Topic
 from penstock.machines.commands import CreatePartition, TrimPartition
 from penstock.machines.machine import Reply, Request
 from penstock.machines.queue_commands import (
@@ -24,9 +25,8 @@ from penstock.machines.queue_commands import (
     OpenWork,
     Settle,
     Settlement,
-    Verdict,
 )
-from penstock.machines.queues import LATEST, Acquired, QueueChanged
+from penstock.machines.queues import Acquired, QueueChanged
 from penstock.machines.work import WorkGroup
 from penstock.testing.clock import ManualClock
 from tests.batches import build_batch

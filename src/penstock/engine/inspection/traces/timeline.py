@@ -33,7 +33,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from penstock.core.types import Index, Offset, PartitionId, TopicId
+from penstock.core.types import EARLIEST, LATEST, Index, Offset, PartitionId, TopicId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.replica.delivery_history import Line
 from penstock.machines.group_commands import StoreOffsets, decode_group_command
 from penstock.machines.queue_commands import (
@@ -42,17 +43,14 @@ from penstock.machines.queue_commands import (
     CloseWork,
     CopyPlace,
     CumulativeAck,
-    Outcome,
     Purge,
     RemoveDead,
     RequeueDead,
     ResetWork,
     Settle,
     Settlement,
-    Verdict,
     decode_queue_command,
 )
-from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.shard_machine import command_tag
 from penstock.wire.trace_requests import Happening, Place, State
 

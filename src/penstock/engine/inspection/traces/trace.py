@@ -25,6 +25,7 @@ from penstock.core.message import Message
 from penstock.core.message_id import message_id
 from penstock.core.message_states import current_state
 from penstock.core.move_filter import read_number
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset, ShardId, TopicId
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.traces.message_facts import (
@@ -50,7 +51,6 @@ from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
-from penstock.machines.catalog import Topic
 from penstock.machines.queue_commands import CopyPlace
 from penstock.wire.trace_requests import (
     Death,

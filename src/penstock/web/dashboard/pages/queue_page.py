@@ -21,12 +21,12 @@ from penstock.core.configs import ConfigKind
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.message_states import ALL_STATES, STATES, current_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Priorities
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import Offset
 from penstock.core.work_settings import WORK_CONFIGS
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import QueueCounts
-from penstock.machines.topics import Topic
 from penstock.watch.history import queue_key
 from penstock.watch.readings import QueueReading
 from penstock.web.broker import Broker, node_of

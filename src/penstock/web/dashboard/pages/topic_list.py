@@ -6,8 +6,8 @@ import msgspec
 from starlette.requests import Request
 
 from penstock.core.internal_topics import is_internal
+from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
-from penstock.machines.topics import Topic
 from penstock.web.broker import Broker, node_of
 from penstock.web.dashboard.live.recent_readings import Lately, lately
 from penstock.web.dashboard.view import View

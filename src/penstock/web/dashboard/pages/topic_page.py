@@ -17,11 +17,11 @@ from starlette.requests import Request
 
 from penstock.core.errors import PenstockError
 from penstock.core.message import Message
+from penstock.core.topic import Topic
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.log_browser import PartSeen
-from penstock.machines.topics import Topic
 from penstock.web.broker import Broker, node_of
 from penstock.web.dashboard.live.recent_readings import lately
 from penstock.web.dashboard.live.search_cache import Remembered

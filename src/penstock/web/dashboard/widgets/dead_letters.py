@@ -18,9 +18,9 @@ from starlette.requests import Request
 from penstock.core.delivery_headers import DEAD_REASON
 from penstock.core.message_states import ALL_STATES
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.topic import Topic
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import BrowsedMessage
-from penstock.machines.topics import Topic
 from penstock.web.dashboard.widgets.filters import segment
 from penstock.web.dashboard.widgets.messages import ShownMessage, queue_row
 from penstock.web.dashboard.widgets.payloads import plain

@@ -13,10 +13,10 @@ from penstock.core import delivery_headers
 from penstock.core.message import Header, Message
 from penstock.core.message_states import LEASED
 from penstock.core.move_filter import id_of, read_number
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.engine.inspection.log_scan import HEADER_BYTES_MAX, HEADERS_SEEN_MAX
-from penstock.machines.topics import Topic
 from penstock.web.dashboard.widgets.payloads import Payload, plain, preview, read_text, show_payload
 from penstock.web.queue_browser import as_letter
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.core.types import Index, Offset, PartitionId, Term, TopicId
+from penstock.core.types import EARLIEST, LATEST, Index, Offset, PartitionId, Term, TopicId
+from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.inspection.traces.timeline import Noted, notes_of, passings_of, tell
 from penstock.engine.replica.delivery_history import Line
 from penstock.machines.group_commands import StoreOffsets, encode_group_command
@@ -14,7 +15,6 @@ from penstock.machines.queue_commands import (
     CloseWork,
     CopyPlace,
     CumulativeAck,
-    Outcome,
     Purge,
     QueueCommand,
     RemoveDead,
@@ -22,10 +22,8 @@ from penstock.machines.queue_commands import (
     ResetWork,
     Settle,
     Settlement,
-    Verdict,
     encode_queue_command,
 )
-from penstock.machines.queues import EARLIEST, LATEST
 from penstock.machines.work_records import GrantedRun
 from penstock.wire.trace_requests import Place, State
 

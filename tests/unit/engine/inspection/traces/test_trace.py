@@ -8,12 +8,12 @@ import pytest
 from penstock.core.errors import InvalidRequest, UnknownTopic
 from penstock.core.message import NewMessage
 from penstock.core.message_id import message_id
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
+from penstock.core.verdicts import Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.traces import message_search
 from penstock.engine.inspection.traces import trace as traces
-from penstock.machines.catalog import Topic
-from penstock.machines.queue_commands import Verdict
 from penstock.wire.trace_requests import Place, Sighting
 from tests.unit.engine.letters import DEAD_LETTERS, counts_until, one_node
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until

@@ -1,0 +1,34 @@
+"""Verdicts: what a receiver says about messages it has leased, and what comes of it.
+
+The numbers travel, between client and broker, and in the log of a shard.
+"""
+
+from enum import IntEnum
+
+
+class Verdict(IntEnum):
+    """What a worker says about messages it has leased."""
+
+    ACK = 1
+    """Done."""
+    RELEASE = 2
+    """Not done: deliver it again, after `delay_ms`; -1: as the retry policy says."""
+    REJECT = 3
+    """It can never be done: dead, whatever the number of deliveries."""
+    EXTEND = 4
+    """Not done yet: the lease ends `delay_ms` from now."""
+    FINISH = 5
+    """Done, perhaps too late: counts also after the lease has ended, as long as nobody has had the
+    message since."""
+    RETURN = 6
+    """Never looked at: back to where it was, as if it had not been delivered."""
+
+
+class Outcome(IntEnum):
+    """What came of a verdict."""
+
+    DONE = 0
+    STALE = 1
+    """The message is leased to somebody else now, or waits to be."""
+    GONE = 2
+    """The message is not there any more: acked, dead, expired or purged."""
