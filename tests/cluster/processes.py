@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from penstock.core.errors import Unavailable
+from penstock.server.node_process import NodeProcess
 from tests.cluster.addresses import Block, free_block
 from tests.cluster.network import Network
 from tests.cluster.waiting import wait_until
@@ -57,29 +59,28 @@ PRESENT = Build("present", (penstock_command(),))
 """The version under test."""
 
 
-@dataclass
-class Node:
+class Node(NodeProcess):
     """One broker: where it is, and its process if it runs."""
 
-    number: int
-    host: str
-    directory: Path
-    block: Block
-    build: Build = PRESENT
-    extra: tuple[str, ...] = ()
-    process: "subprocess.Popen[bytes] | None" = None
-    frozen: bool = False
-    starts: int = 0
-    ends: list[str] = field(default_factory=list)
-    """How its processes ended when nobody had ended them."""
-
-    @property
-    def kafka(self) -> str:
-        return f"{self.host}:{self.block.port(_KAFKA)}"
-
-    @property
-    def http(self) -> str:
-        return f"{self.host}:{self.block.port(_HTTP)}"
+    def __init__(
+        self, number: int, host: str, directory: Path, block: Block, build: Build = PRESENT
+    ) -> None:
+        super().__init__(
+            number,
+            kafka=f"{host}:{block.port(_KAFKA)}",
+            http=f"{host}:{block.port(_HTTP)}",
+            ready_file=str(directory / "ready.json"),
+            log_file=str(directory / "log.txt"),
+        )
+        self.host = host
+        self.directory = directory
+        self.block = block
+        self.build = build
+        self.extra: tuple[str, ...] = ()
+        self.frozen = False
+        self.starts = 0
+        self.ends: list[str] = []
+        """How its processes ended when nobody had ended them."""
 
     @property
     def peer(self) -> tuple[str, int]:
@@ -88,18 +89,6 @@ class Node:
     @property
     def data(self) -> Path:
         return self.directory / "data"
-
-    @property
-    def ready_file(self) -> Path:
-        return self.directory / "ready.json"
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "log.txt"
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
 
     def dials(self, other: int) -> tuple[str, int]:
         """Where this node finds another one: an address of the proxy."""
@@ -179,37 +168,22 @@ class Cluster:
     def launch(self, number: int) -> None:
         """Start a node and do not wait."""
         node = self.nodes[number]
-        assert not node.running, f"node {number} runs already"
-        node.ready_file.unlink(missing_ok=True)
         node.starts += 1
-        with node.log.open("ab") as log:
+        with open(node.log_file, "ab") as log:
             log.write(f"---- start {node.starts} of {node.build.name}\n".encode())
-            log.flush()
-            node.process = subprocess.Popen(
-                [*node.build.command, "serve", *self._arguments(node)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**self._environment, **node.build.environment},
-                start_new_session=True,
-            )
-        self._warden.watch(node.process.pid)
+        node.launch(
+            [*node.build.command, "serve", *self._arguments(node)],
+            environment={**self._environment, **node.build.environment},
+        )
+        assert node.pid is not None
+        self._warden.watch(node.pid)
 
     def wait_ready(self, number: int) -> None:
         """Wait until it has written where it listens."""
-        node = self.nodes[number]
-
-        def ready() -> bool:
-            assert node.running, f"node {number} ended at its start:\n{tail(node.log)}"
-            try:
-                return bool(json.loads(node.ready_file.read_text("utf-8")))
-            except (FileNotFoundError, ValueError):
-                return False
-
         try:
-            wait_until(ready, f"node {number} is not ready", seconds=READY_WITHIN_SECONDS)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{tail(node.log)}") from None
+            self.nodes[number].wait_ready(READY_WITHIN_SECONDS)
+        except Unavailable as error:
+            raise AssertionError(str(error)) from None
 
     # Harming.
 
@@ -229,7 +203,7 @@ class Cluster:
         """Ask it to stop in good order; its exit code."""
         node = self.nodes[number]
         assert node.process is not None
-        assert node.running, f"node {number} does not run:\n{tail(node.log)}"
+        assert node.running, f"node {number} does not run:\n{node.log()}"
         node.process.send_signal(signal.SIGTERM)
         return self._ended(node)
 
@@ -241,7 +215,7 @@ class Cluster:
         """SIGSTOP; when this returns none of its threads runs."""
         node = self.nodes[number]
         assert node.process is not None
-        assert node.running, f"node {number} does not run:\n{tail(node.log)}"
+        assert node.running, f"node {number} does not run:\n{node.log()}"
         pid = node.process.pid
         node.frozen = True
         os.kill(pid, signal.SIGSTOP)
@@ -270,7 +244,7 @@ class Cluster:
             self.kill(number)
         else:
             code = self.terminate(number)
-            assert code == 0, f"node {number} ended with {code}:\n{tail(node.log)}"
+            assert code == 0, f"node {number} ended with {code}:\n{node.log()}"
         node.build = PRESENT
         self.launch(number)
         self.wait_ready(number)
@@ -393,7 +367,7 @@ class Cluster:
             if node.process is not None and not node.running:
                 self._note_end(node)
             found += [f"node {node.number} {end}" for end in node.ends]
-            found += [f"node {node.number}: {line}" for line in tracebacks(node.log)]
+            found += [f"node {node.number}: {line}" for line in tracebacks(Path(node.log_file))]
         return found
 
     def close(self) -> None:
@@ -402,9 +376,7 @@ class Cluster:
             if node.process is not None:
                 with contextlib.suppress(ProcessLookupError):
                     node.process.kill()
-                node.process.wait()
-                self._warden.forget(node.process.pid)
-                node.process = None
+                self._ended(node)
         self.network.close()
         self._warden.close()
 
@@ -436,7 +408,7 @@ class Cluster:
             *("--peer", _joined(node.peer)),
             *("--cluster", peers),
             *("--shards", str(self.shards)),
-            *("--ready-file", str(node.ready_file)),
+            *("--ready-file", node.ready_file),
             *self._flags,
             *node.extra,
         ]
@@ -448,19 +420,19 @@ class Cluster:
         return sorted(self.nodes)
 
     def _ended(self, node: Node) -> int:
-        assert node.process is not None
+        pid = node.pid
+        assert pid is not None
         try:
-            code = node.process.wait(ENDED_WITHIN_SECONDS)
+            code = node.wait(ENDED_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"node {node.number} does not end:\n{tail(node.log)}") from None
-        self._warden.forget(node.process.pid)
-        node.process = None
+            raise AssertionError(f"node {node.number} does not end:\n{node.log()}") from None
+        self._warden.forget(pid)
         node.frozen = False
         return code
 
     def _note_end(self, node: Node) -> None:
         assert node.process is not None
-        end = f"ended by itself with {node.process.returncode}:\n{tail(node.log)}"
+        end = f"ended by itself with {node.process.returncode}:\n{node.log()}"
         if end not in node.ends:
             node.ends.append(end)
 

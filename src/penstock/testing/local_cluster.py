@@ -12,7 +12,6 @@ start, and the nodes have leaders to elect. No process outlives the test (see `b
 What a node has to say is in `log(node)`.
 """
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -23,44 +22,27 @@ from types import TracebackType
 
 import msgspec
 
-from penstock.core.clock import SystemClock
-from penstock.core.decoders import decode_json
 from penstock.core.errors import LocalError, Unavailable
+from penstock.server.node_process import NodeProcess
 from penstock.server.reserved_ports import ReservedPorts
 
 NODES_MAX = 9
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
-PAUSE_SECONDS = 0.02
-LOG_BYTES_MAX = 20_000
 
 
-class _Ready(msgspec.Struct):
-    """What is of interest in the file that a node writes when it serves."""
-
-    pid: int
-
-
-class _Node:
-    """One process: where it is, and whether it runs."""
+class _Node(NodeProcess):
+    """One of them, at its own fixed ports."""
 
     def __init__(self, number: int, ports: tuple[int, int, int]) -> None:
-        self.number = number
+        kafka, http, self.peer = (f"127.0.0.1:{port}" for port in ports)
+        super().__init__(number, kafka=kafka, http=http, ready_file="")
         self.directory = ""
-        self.kafka, self.http, self.peer = (f"127.0.0.1:{port}" for port in ports)
-        self.process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def ready_file(self) -> str:
-        return f"{self.directory}.ready"
-
-    @property
-    def log_file(self) -> str:
-        return f"{self.directory}.log"
-
-    @property
-    def runs(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+    def move_to(self, directory: str) -> None:
+        """Where its data is, and beside it what it says."""
+        self.directory = directory
+        self.ready_file, self.log_file = f"{directory}.ready", f"{directory}.log"
 
 
 class LocalCluster:
@@ -100,7 +82,7 @@ class LocalCluster:
     @property
     def running(self) -> list[int]:
         """Those that run."""
-        return [number for number, node in self._nodes.items() if node.runs]
+        return [number for number, node in self._nodes.items() if node.running]
 
     @property
     def kafka(self) -> str:
@@ -121,24 +103,17 @@ class LocalCluster:
     def http_url(self) -> str:
         """The HTTP port of a node that runs."""
         for node in self._nodes.values():
-            if node.runs:
+            if node.running:
                 return f"http://{node.http}"
         raise Unavailable("no node runs")
 
     def pid(self, node: int) -> int | None:
         """The process of a node; None while it does not run."""
-        process = self._node(node).process
-        return None if process is None else process.pid
+        return self._node(node).pid
 
     def log(self, node: int) -> str:
         """The last lines that a node has logged."""
-        try:
-            with open(self._node(node).log_file, "rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(0, file.tell() - LOG_BYTES_MAX))
-                return file.read().decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
+        return self._node(node).log()
 
     # Life.
 
@@ -150,7 +125,7 @@ class LocalCluster:
             for node in self._nodes.values():
                 self._launch(node)
             for node in self._nodes.values():
-                self._wait_ready(node)
+                node.wait_ready(READY_SECONDS_MAX)
         except BaseException:
             self.stop()
             raise
@@ -165,41 +140,35 @@ class LocalCluster:
             data = self._temporary.name
         os.makedirs(data, exist_ok=True)
         for node in self._nodes.values():
-            node.directory = os.path.join(data, f"node-{node.number}")
+            node.move_to(os.path.join(data, f"node-{node.number}"))
 
     def kill(self, node: int) -> None:
         """kill -9: what it had not acknowledged may be lost, and nobody was told."""
         chosen = self._node(node)
-        if chosen.process is not None:
-            chosen.process.send_signal(signal.SIGKILL)
-            self._reap(chosen)
+        chosen.send(signal.SIGKILL)
+        self._reap(chosen)
 
     def terminate(self, node: int) -> None:
         """Stop a node in good order: it hands its leadership over before it ends."""
         chosen = self._node(node)
-        if chosen.process is not None:
-            chosen.process.terminate()
-            self._reap(chosen)
+        chosen.send(signal.SIGTERM)
+        self._reap(chosen)
 
     def restart(self, node: int) -> None:
         """Start a node again that was killed or stopped; returns when it serves."""
         chosen = self._node(node)
-        if chosen.runs:
+        if chosen.running:
             self.terminate(node)
         self._launch(chosen)
-        self._wait_ready(chosen)
+        chosen.wait_ready(READY_SECONDS_MAX)
 
     def pause(self, node: int) -> None:
         """Freeze a node: it neither answers nor ends, as one whose disk or network hangs."""
-        process = self._node(node).process
-        if process is not None:
-            process.send_signal(signal.SIGSTOP)
+        self._node(node).send(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         """Let a frozen node go on."""
-        process = self._node(node).process
-        if process is not None:
-            process.send_signal(signal.SIGCONT)
+        self._node(node).send(signal.SIGCONT)
 
     def stop(self) -> None:
         """End all of them and remove temporary directories. Nobody is left to hand over to, and
@@ -226,8 +195,6 @@ class LocalCluster:
         return self._nodes[number]
 
     def _launch(self, node: _Node) -> None:
-        if os.path.exists(node.ready_file):
-            os.remove(node.ready_file)
         listed = ",".join(f"{one.number}@{one.peer}" for one in self._nodes.values())
         settings = {
             **self._settings,
@@ -239,59 +206,22 @@ class LocalCluster:
             "peer": node.peer,
             "ready_file": node.ready_file,
         }
-        with open(node.log_file, "ab") as log:
-            node.process = subprocess.Popen(  # noqa: S603 - every word of it is ours
-                [
-                    sys.executable,
-                    "-m",
-                    "penstock.testing.broker_process",
-                    msgspec.json.encode(settings).decode(),
-                ],
-                stdin=subprocess.PIPE,  # Its other end is the leash.
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C is for the test; it stops them in turn.
-            )
-
-    def _wait_ready(self, node: _Node) -> None:
-        assert node.process is not None, f"node {node.number} was not started"
-        clock = SystemClock()
-        deadline_ms = clock.monotonic_ms() + READY_SECONDS_MAX * 1_000
-        while not self._is_ready(node):
-            if not node.runs:
-                raise Unavailable(f"node {node.number} ended:\n{self.log(node.number)}")
-            if clock.monotonic_ms() >= deadline_ms:
-                raise Unavailable(
-                    f"node {node.number} did not serve within {READY_SECONDS_MAX:.0f} s:\n"
-                    f"{self.log(node.number)}"
-                )
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                node.process.wait(PAUSE_SECONDS)
-
-    def _is_ready(self, node: _Node) -> bool:
-        try:
-            with open(node.ready_file, "rb") as file:
-                places = decode_json(file.read(), _Ready)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return False
-        return node.process is not None and places.pid == node.process.pid
+        encoded = msgspec.json.encode(settings).decode()
+        command = [sys.executable, "-m", "penstock.testing.broker_process", encoded]
+        node.launch(command, stdin=subprocess.PIPE)  # Its other end is the leash.
 
     def _kill_all(self) -> None:
         for node in self._nodes.values():
-            if node.process is not None:
-                node.process.send_signal(signal.SIGKILL)
+            node.send(signal.SIGKILL)
         for node in self._nodes.values():
             self._reap(node)
 
     def _reap(self, node: _Node) -> None:
-        process, node.process = node.process, None
-        if process is None:
+        if node.process is None:
             return
-        if process.stdin is not None:
-            # Closing the leash would kill one that is still stopping in good order.
-            try:
-                process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdin.close()
+        # To close the leash would kill one that is still stopping in good order.
+        try:
+            node.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            node.send(signal.SIGKILL)
+            node.wait(STOP_SECONDS_MAX)

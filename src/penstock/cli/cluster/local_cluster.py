@@ -16,20 +16,20 @@ import ctypes
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from penstock.cli.broker.banner import print_box
 from penstock.core.errors import LocalError
 from penstock.core.limits import MIB
+from penstock.server.node_process import POLL_SECONDS, NodeProcess
 from penstock.server.notation import PORT_MAX
 from penstock.server.reserved_ports import ReservedPorts
 
 NODES_MAX = 9
 STOP_SECONDS_MAX = 20.0
-PAUSE_SECONDS = 0.05
 LINE_BYTES_MAX = 1 * MIB
 PORTS_PER_NODE = 10
 PORTS_USED = 3
@@ -38,25 +38,19 @@ _PR_SET_PDEATHSIG = 1
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A node that is to run."""
+class DevNode(NodeProcess):
+    """A node of such a cluster."""
 
-    node: int
-    kafka: str
-    http: str
-    peer: str
-    directory: str
-
-    @property
-    def ready_file(self) -> str:
-        return f"{self.directory}.ready"
+    def __init__(self, number: int, ports: tuple[int, int, int], directory: str) -> None:
+        kafka, http, self.peer = (f"127.0.0.1:{port}" for port in ports)
+        super().__init__(number, kafka=kafka, http=http, ready_file=f"{directory}.ready")
+        self.directory = directory
 
     def arguments(self, cluster: str) -> list[str]:
         """How it is started, after `penstock`."""
         return [
             "serve",
-            f"--node-id={self.node}",
+            f"--node-id={self.number}",
             f"--cluster={cluster}",
             f"--data={self.directory}",
             f"--kafka={self.kafka}",
@@ -97,26 +91,19 @@ def ports_from(base_port: int, nodes: int) -> tuple[int, ...]:
     return tuple(first + step for first in firsts for step in range(PORTS_USED))
 
 
-def plan_nodes(data: str, ports: Sequence[int]) -> list[Plan]:
+def plan_nodes(data: str, ports: Sequence[int]) -> list[DevNode]:
     """Which node goes where; each takes the next three ports."""
     triples = zip(ports[::PORTS_USED], ports[1::PORTS_USED], ports[2::PORTS_USED], strict=True)
     return [
-        Plan(
-            node=node,
-            kafka=f"127.0.0.1:{kafka}",
-            http=f"127.0.0.1:{http}",
-            peer=f"127.0.0.1:{peer}",
-            directory=os.path.join(data, f"node-{node}"),
-        )
-        for node, (kafka, http, peer) in enumerate(triples, 1)
+        DevNode(number, triple, os.path.join(data, f"node-{number}"))
+        for number, triple in enumerate(triples, 1)
     ]
 
 
 class _LocalCluster:
-    def __init__(self, plans: list[Plan]) -> None:
-        self._plans = plans
-        self._listed = ",".join(f"{plan.node}@{plan.peer}" for plan in plans)
-        self._children: dict[int, asyncio.subprocess.Process] = {}
+    def __init__(self, nodes: list[DevNode]) -> None:
+        self._nodes = nodes
+        self._listed = ",".join(f"{node.number}@{node.peer}" for node in nodes)
         self._reporters: list[asyncio.Task[None]] = []
         self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._stopping = False
@@ -128,8 +115,8 @@ class _LocalCluster:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._take_signal)
         try:
-            for plan in self._plans:
-                await self._start(plan)
+            for node in self._nodes:
+                self._start(node)
             await self._wait_ready()
             if not self._stop.is_set():
                 self._print_box()
@@ -140,89 +127,73 @@ class _LocalCluster:
 
     def _take_signal(self) -> None:
         if self._stop.is_set():
-            for child in self._children.values():
-                _send(child, signal.SIGKILL)
+            for node in self._nodes:
+                node.send(signal.SIGKILL)
         self._stop.set()
 
-    async def _start(self, plan: Plan) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(plan.ready_file)
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "penstock.cli.main",
-            *plan.arguments(self._listed),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            limit=LINE_BYTES_MAX,
-            process_group=0,
-            preexec_fn=_die_with_parent(),
-        )
-        self._children[plan.node] = child
-        self._reporters.append(asyncio.create_task(self._report(plan, child)))
+    def _start(self, node: DevNode) -> None:
+        command = [sys.executable, "-m", "penstock.cli.main", *node.arguments(self._listed)]
+        node.launch(command, before=_die_with_parent())
+        self._reporters.append(asyncio.create_task(self._report(node)))
 
-    async def _report(self, plan: Plan, child: asyncio.subprocess.Process) -> None:
+    async def _report(self, node: DevNode) -> None:
         """Pass on what a child says, and that it has ended."""
-        assert child.stdout is not None, "the child's output is a pipe"
+        assert node.process is not None, f"node {node.number} was not started"
+        loop = asyncio.get_running_loop()
+        output = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+        protocol = asyncio.StreamReaderProtocol(output)
+        await loop.connect_read_pipe(lambda: protocol, node.process.stdout)
         while True:
             try:
-                line = await child.stdout.readline()
+                line = await output.readline()
             except ValueError:  # Longer than the limit; the reader has dropped it.
                 continue
             if not line:
                 break
-            self._say(plan.node, line.decode("utf-8", "replace").rstrip())
-        code = await child.wait()
+            self._say(node.number, line.decode("utf-8", "replace").rstrip())
+        code = await asyncio.to_thread(node.process.wait)
         if self._stopping:
             return
         how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-        again = shlex.join(["penstock", *plan.arguments(self._listed)])
-        self._say(plan.node, f"has ended ({how}). Start it again with:\n{again}")
-        if not self._is_ready(plan) or all(
-            other.returncode is not None for other in self._children.values()
-        ):
+        again = shlex.join(["penstock", *node.arguments(self._listed)])
+        self._say(node.number, f"has ended ({how}). Start it again with:\n{again}")
+        if not node.is_ready() or not any(one.running for one in self._nodes):
             self._failed = True
             self._stop.set()
 
     async def _wait_ready(self) -> None:
         while not self._stop.is_set():
-            if all(map(self._is_ready, self._plans)):
+            if all(node.is_ready() for node in self._nodes):
                 return
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    def _is_ready(self, plan: Plan) -> bool:
-        return os.path.exists(plan.ready_file)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _print_box(self) -> None:
-        bootstrap = ",".join(plan.kafka for plan in self._plans)
-        sqs = f"http://{self._plans[0].http}"
+        bootstrap = ",".join(node.kafka for node in self._nodes)
+        sqs = f"http://{self._nodes[0].http}"
         rows = [
             ("Python", f"penstock://{bootstrap}"),
             ("Kafka", bootstrap),
             ("SQS", f"{sqs}, or at any other node"),
         ]
-        for plan in self._plans:
-            pid = self._children[plan.node].pid
-            rows.append((f"node {plan.node}", f"http://{plan.http}  pid {pid}  {plan.directory}"))
-        rows.append(("status", f"penstock cluster status --http {self._plans[0].http}"))
-        print_box(f"A cluster of {len(self._plans)} is running", rows, kafka=bootstrap, sqs=sqs)
+        for node in self._nodes:
+            where = f"http://{node.http}  pid {node.pid}  {node.directory}"
+            rows.append((f"node {node.number}", where))
+        rows.append(("status", f"penstock cluster status --http {self._nodes[0].http}"))
+        print_box(f"A cluster of {len(self._nodes)} is running", rows, kafka=bootstrap, sqs=sqs)
 
     async def _stop_children(self) -> None:
         """The last one first, each in good order; whoever takes too long is killed."""
         self._stopping = True
-        for plan in reversed(self._plans):
-            child = self._children.get(plan.node)
-            if child is None or child.returncode is not None:
+        for node in reversed(self._nodes):
+            if node.process is None or not node.running:
                 continue
-            _send(child, signal.SIGTERM)
+            node.send(signal.SIGTERM)
             try:
-                async with asyncio.timeout(STOP_SECONDS_MAX):
-                    await child.wait()
-            except TimeoutError:
-                self._say(plan.node, "does not stop and is killed")
-                _send(child, signal.SIGKILL)
-                await child.wait()
+                await asyncio.to_thread(node.process.wait, STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self._say(node.number, "does not stop and is killed")
+                node.send(signal.SIGKILL)
+                await asyncio.to_thread(node.process.wait)
         if self._reporters:
             await asyncio.wait(self._reporters)
 
@@ -233,12 +204,6 @@ class _LocalCluster:
         for line in text.splitlines() or [""]:
             sys.stdout.write(f"{prefix}{line}\n")
         sys.stdout.flush()
-
-
-def _send(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(number)
 
 
 def _die_with_parent() -> Callable[[], None] | None:

@@ -30,7 +30,7 @@ def test_where_nodes_go() -> None:
     assert second.directory == os.path.join("d", "node-2")
     with ReservedPorts(9) as free:
         plans = plan_nodes("d", free.numbers)
-    assert [plan.node for plan in plans] == [1, 2, 3]
+    assert [plan.number for plan in plans] == [1, 2, 3]
     assert len({place for plan in plans for place in (plan.kafka, plan.http, plan.peer)}) == 9
 
 
