@@ -90,6 +90,10 @@ class Node(NodeProcess):
     def data(self) -> Path:
         return self.directory / "data"
 
+    @property
+    def log(self) -> Path:
+        return Path(self.log_file)
+
     def dials(self, other: int) -> tuple[str, int]:
         """Where this node finds another one: an address of the proxy."""
         return self.host, self.block.port(_LINKS + other)
@@ -203,7 +207,7 @@ class Cluster:
         """Ask it to stop in good order; its exit code."""
         node = self.nodes[number]
         assert node.process is not None
-        assert node.running, f"node {number} does not run:\n{node.log()}"
+        assert node.running, f"node {number} does not run:\n{node.log_tail()}"
         node.process.send_signal(signal.SIGTERM)
         return self._ended(node)
 
@@ -215,7 +219,7 @@ class Cluster:
         """SIGSTOP; when this returns none of its threads runs."""
         node = self.nodes[number]
         assert node.process is not None
-        assert node.running, f"node {number} does not run:\n{node.log()}"
+        assert node.running, f"node {number} does not run:\n{node.log_tail()}"
         pid = node.process.pid
         node.frozen = True
         os.kill(pid, signal.SIGSTOP)
@@ -244,7 +248,7 @@ class Cluster:
             self.kill(number)
         else:
             code = self.terminate(number)
-            assert code == 0, f"node {number} ended with {code}:\n{node.log()}"
+            assert code == 0, f"node {number} ended with {code}:\n{node.log_tail()}"
         node.build = PRESENT
         self.launch(number)
         self.wait_ready(number)
@@ -367,7 +371,7 @@ class Cluster:
             if node.process is not None and not node.running:
                 self._note_end(node)
             found += [f"node {node.number} {end}" for end in node.ends]
-            found += [f"node {node.number}: {line}" for line in tracebacks(Path(node.log_file))]
+            found += [f"node {node.number}: {line}" for line in tracebacks(node.log)]
         return found
 
     def close(self) -> None:
@@ -425,14 +429,14 @@ class Cluster:
         try:
             code = node.wait(ENDED_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"node {node.number} does not end:\n{node.log()}") from None
+            raise AssertionError(f"node {node.number} does not end:\n{node.log_tail()}") from None
         self._warden.forget(pid)
         node.frozen = False
         return code
 
     def _note_end(self, node: Node) -> None:
         assert node.process is not None
-        end = f"ended by itself with {node.process.returncode}:\n{node.log()}"
+        end = f"ended by itself with {node.process.returncode}:\n{node.log_tail()}"
         if end not in node.ends:
             node.ends.append(end)
 

@@ -27,7 +27,7 @@ def test_a_lost_disk_is_replaced_under_a_new_id(tmp_path: Path) -> None:
             cluster.wipe(3)
             cluster.launch(3)
             assert cluster.wait_ended(3) != 0, "a node without its disk was let in"
-            said = tail(Path(cluster.nodes[3].log_file), 5)
+            said = tail(cluster.nodes[3].log, 5)
             assert "node 3" in said, said
             assert "new --node-id" in said, said
 

@@ -93,10 +93,10 @@ class NodeProcess:
         deadline_ms = clock.monotonic_ms() + seconds * 1_000
         while not self.is_ready():
             if not self.running:
-                raise Unavailable(f"node {self.number} ended:\n{self.log()}")
+                raise Unavailable(f"node {self.number} ended:\n{self.log_tail()}")
             if clock.monotonic_ms() >= deadline_ms:
                 raise Unavailable(
-                    f"node {self.number} did not serve within {seconds:.0f} s:\n{self.log()}"
+                    f"node {self.number} did not serve within {seconds:.0f} s:\n{self.log_tail()}"
                 )
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(POLL_SECONDS)
@@ -115,7 +115,7 @@ class NodeProcess:
         self.process = None
         return code
 
-    def log(self) -> str:
+    def log_tail(self) -> str:
         """The end of what it has logged."""
         try:
             with open(self.log_file, "rb") as file:

@@ -113,7 +113,7 @@ class LocalCluster:
 
     def log(self, node: int) -> str:
         """The last lines that a node has logged."""
-        return self._node(node).log()
+        return self._node(node).log_tail()
 
     # Life.
 
