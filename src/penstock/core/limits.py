@@ -192,6 +192,8 @@ GROUP_REBALANCE_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
 GROUP_INITIAL_DELAY_MS = 250
 OFFSETS_PER_GROUP_MAX = 1_000_000
 OFFSETS_PER_COMMIT_MAX = 100_000
+OFFSETS_PER_COMMAND_MAX = 5_000
+"""A larger commit becomes several commands, so that none is long to apply."""
 OFFSET_METADATA_BYTES_MAX = 4 * KIB
 OFFSET_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 OFFSET_SWEEP_INTERVAL_MS = 10 * 60 * 1000
@@ -227,7 +229,15 @@ KAFKA_REQUEST_BYTES_MAX = 100 * MIB
 KAFKA_CONTROL_REQUEST_BYTES_MAX = 8 * MIB
 """The largest request that carries no messages: it becomes many small objects."""
 KAFKA_REQUEST_ROWS_MAX = 250_000
-"""The longest array in a request."""
+"""The longest array in a request, and how many rows all its arrays may have together."""
+KAFKA_DECODED_AT_ONCE_BYTES = 16 * KIB
+"""A larger request is decoded and carried out in time slices."""
+KAFKA_DECODED_WHOLE_BYTES_MAX = 256 * KIB
+"""The largest heartbeat or request of a share session: these are never decoded in slices."""
+KAFKA_TAGS_MAX = 64
+"""Tagged fields of one struct."""
+KAFKA_HEADER_BYTES_MAX = 32 * KIB
+"""Of a request's header: the client's name and tagged fields."""
 KAFKA_ROWS_AT_ONCE = 100
 """How many rows of one request are carried out side by side, where each waits for the cluster."""
 KAFKA_FRAME_STEP_BYTES = 1 * MIB

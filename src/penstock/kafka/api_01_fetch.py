@@ -9,20 +9,22 @@ Behaviour   Whole batches as they are stored, the first of which may begin befor
             isolation level. Topics by id from version 13; an epoch that is not the leader's is
             fenced; a request to the wrong broker is answered with the leader (from version 12, its
             address from 16).
+            A partition that is named more than once is answered once. A long request is carried
+            out in time slices.
 KIPs        74, 227, 320, 392 (no preferred replica is ever named), 482, 516, 903, 951.
 Not served  Fetch sessions: every answer has session 0, which makes clients send full requests.
             Reading from followers. Replicas do not fetch: they speak another protocol.
 """
 
 import asyncio
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from penstock.core import limits
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import OffsetOutOfRange, PenstockError
-from penstock.core.records import read_outline
 from penstock.core.types import Offset
-from penstock.kafka.codec import Message
+from penstock.kafka.codec import ROWS_PER_PORTION, Message
 from penstock.kafka.context import Buffer, Context
 from penstock.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -38,6 +40,7 @@ from penstock.kafka.fast_codec import (
     LeaderHint,
     TopicKey,
     write_fetch,
+    write_fetch_in_portions,
 )
 from penstock.kafka.metadata import find_topic, hint
 
@@ -51,16 +54,33 @@ _NO_EPOCH: Final = -1
 
 def start(frame: bytearray, position: int, context: Context) -> None:
     """Answer now if there is enough, or else as soon as there is."""
-    request = context.decode(frame, position)
-    if request.session_id and request.session_epoch > 0:
-        context.count_error(FETCH_SESSION_ID_NOT_FOUND)
-        context.finish(
-            write_fetch(
-                context.version, context.correlation_id, (), code=FETCH_SESSION_ID_NOT_FOUND
-            )
-        )
+    if context.is_long:
+        context.run_alone(_serve_long(frame, position, context))
         return
-    _Fetch(request, context).begin()
+    request = context.decode(frame, position)
+    if not _refuses_session(request, context):
+        fetch = _Fetch(request, context)
+        for _ in fetch.find(request):
+            pass
+        fetch.begin()
+
+
+async def _serve_long(frame: bytearray, position: int, context: Context) -> None:
+    request = await context.decode_in_slices(frame, position)
+    if not _refuses_session(request, context):
+        fetch = _LongFetch(request, context)
+        await context.slices.run(fetch.find(request))
+        await fetch.run()
+
+
+def _refuses_session(request: Message, context: Context) -> bool:
+    if not request.session_id or request.session_epoch <= 0:
+        return False
+    context.count_error(FETCH_SESSION_ID_NOT_FOUND)
+    context.finish(
+        write_fetch(context.version, context.correlation_id, (), code=FETCH_SESSION_ID_NOT_FOUND)
+    )
+    return True
 
 
 class _Part:
@@ -75,6 +95,7 @@ class _Part:
         "index",
         "log_start",
         "messages",
+        "next_offset",
         "offset",
         "records",
         "topic",
@@ -90,6 +111,8 @@ class _Part:
         self.high_watermark = -1
         self.log_start = -1
         self.messages = 0
+        self.next_offset = self.offset
+        """The offset behind the messages that were read."""
         self.records: list[Buffer] = []
         self.hint: LeaderHint | None = None
 
@@ -104,7 +127,7 @@ class _Fetch:
 
     __slots__ = (
         "bytes_max", "bytes_min", "context", "endpoints", "failed", "got_bytes", "held_bytes",
-        "is_answered", "is_woken", "parked_at", "timer", "topics", "wait_ms", "watch",
+        "is_answered", "is_woken", "parked_at", "parts", "timer", "topics", "wait_ms", "watch",
     )  # fmt: skip
 
     def __init__(self, request: Message, context: Context) -> None:
@@ -122,19 +145,35 @@ class _Fetch:
         self.parked_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.watch: Watch | None = None
-        self.topics: list[tuple[TopicKey, list[_Part]]] = []
-        by_id = context.version >= FETCH_TOPIC_IDS
+        self.topics: dict[TopicKey, list[_Part]] = {}
+        self.parts: list[_Part] = []
+        """Those of all topics, in the client's order."""
+
+    def find(self, request: Message) -> Generator[None, None, None]:
+        """Find the partitions, each of them once; yields in between."""
+        by_id = self.context.version >= FETCH_TOPIC_IDS
+        seen: set[tuple[TopicKey, int]] = set()
         for asked in request.topics:
             key: TopicKey = asked.topic_id if by_id else asked.topic
-            try:
-                topic = find_topic(context.engine, key)
-            except PenstockError as error:
-                parts = [_Part(None, row) for row in asked.partitions]
-                for part in parts:
-                    self._fail(part, read_code(error))
-            else:
-                parts = [_Part(topic, row) for row in asked.partitions]
-            self.topics.append((key, parts))
+            topic, code = self._find_topic(key)
+            parts = self.topics.setdefault(key, [])
+            for number, row in enumerate(asked.partitions, 1):
+                if number % ROWS_PER_PORTION == 0:
+                    yield
+                if (key, row.partition) in seen:
+                    continue
+                seen.add((key, row.partition))
+                part = _Part(topic, row)
+                parts.append(part)
+                self.parts.append(part)
+                if code:
+                    self._fail(part, code)
+
+    def _find_topic(self, key: TopicKey) -> "tuple[Topic | None, int]":
+        try:
+            return find_topic(self.context.engine, key), 0
+        except PenstockError as error:
+            return None, read_code(error)
 
     def begin(self) -> None:
         self._look()
@@ -142,12 +181,13 @@ class _Fetch:
             self._answer()
             return
         self._hold()
+        self._park()
+
+    def _park(self) -> None:
+        """Wait for messages or for the end of the client's patience."""
         context = self.context
         partitions = [
-            part.topic.partitions[part.index]
-            for _, parts in self.topics
-            for part in parts
-            if part.topic is not None
+            part.topic.partitions[part.index] for part in self.parts if part.topic is not None
         ]
         self.watch = context.engine.topics.watch(partitions, self._wake)
         self.timer = asyncio.get_running_loop().call_later(self.wait_ms / 1_000, self._give_up)
@@ -159,10 +199,9 @@ class _Fetch:
     def _look(self) -> None:
         """Read what there is, as far as the bounds allow."""
         bytes_max = min(self.bytes_max, self.context.port_state.fetch_allowance())
-        for _, parts in self.topics:
-            for part in parts:
-                if not part.code:
-                    self._look_at(part, bytes_max)
+        for part in self.parts:
+            if not part.code:
+                self._look_at(part, bytes_max)
 
     def _look_at(self, part: _Part, bytes_max: int) -> None:
         engine = self.context.engine
@@ -189,6 +228,7 @@ class _Fetch:
             if data and (len(data) <= left or not self.got_bytes):
                 part.records.append(data)
                 part.messages += end - part.offset
+                part.next_offset = end
                 self.got_bytes += len(data)
 
     def _check_epoch(self, part: _Part, topic: "Topic") -> None:
@@ -215,7 +255,7 @@ class _Fetch:
             self.failed
             or self.wait_ms <= 0
             or self.got_bytes >= min(self.bytes_min, self.bytes_max)
-            or not any(parts for _, parts in self.topics)
+            or not self.parts
         )
 
     # Waiting.
@@ -225,12 +265,9 @@ class _Fetch:
         port_state = self.context.port_state
         port_state.fetches_held_bytes += self.got_bytes - self.held_bytes
         self.held_bytes = self.got_bytes
-        if not self.got_bytes:
-            return
-        for _, parts in self.topics:
-            for part in parts:
-                if part.records:
-                    part.offset = _end_offset(part.records[-1], part.offset)
+        if self.got_bytes:
+            for part in self.parts:
+                part.offset = part.next_offset
 
     def _wake(self) -> None:
         """Called by the engine in the middle of its work: look in the loop's next turn."""
@@ -260,8 +297,16 @@ class _Fetch:
             self._hold()
 
     def _answer(self) -> None:
+        if self._end():
+            buffers = write_fetch(
+                self.context.version, self.context.correlation_id, *self._content()
+            )
+            self.context.finish(buffers)
+
+    def _end(self) -> bool:
+        """Stop to wait; whether there is still an answer to give."""
         if self.is_answered:
-            return
+            return False
         self.is_answered = True
         if self.watch is not None:
             self.watch.cancel()
@@ -271,27 +316,81 @@ class _Fetch:
         context.port_state.fetches_held_bytes -= self.held_bytes
         if not context.abandoned:
             self._count()
-        rows = [(key, [part.row() for part in parts]) for key, parts in self.topics]
-        context.finish(
-            write_fetch(
-                context.version, context.correlation_id, rows, tuple(self.endpoints.values())
-            )
-        )
+        return True
+
+    def _content(self) -> tuple[list[tuple[TopicKey, list[FetchRow]]], tuple[Endpoint, ...]]:
+        rows = [(key, [part.row() for part in parts]) for key, parts in self.topics.items()]
+        return rows, tuple(self.endpoints.values())
 
     def _count(self) -> None:
         delivered = self.context.port_state.flow.delivered
-        for _, parts in self.topics:
-            for part in parts:
-                if part.messages and part.topic is not None:
-                    delivered(part.topic.name, part.messages)
+        for part in self.parts:
+            if part.messages and part.topic is not None:
+                delivered(part.topic.name, part.messages)
 
 
-def _end_offset(data: Buffer, offset: int) -> int:
-    """The offset behind the last of these stored batches."""
-    position = 0
-    view = memoryview(data)
-    while position < len(view):
-        base_offset, size, count, _, _ = read_outline(view, position)
-        offset = base_offset + count
-        position += size
-    return offset
+class _LongFetch(_Fetch):
+    """A fetch of so many partitions that each look at them is made in time slices."""
+
+    __slots__ = ("is_out_of_time", "woken")
+
+    def __init__(self, request: Message, context: Context) -> None:
+        super().__init__(request, context)
+        self.is_out_of_time = False
+        self.woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look, wait and look again, and answer."""
+        try:
+            await self._look_in_slices()
+            if not self._is_enough():
+                self._hold()
+                self._park()
+                await self._look_until_enough()
+            await self._answer_in_slices()
+        finally:
+            self._end()
+
+    async def _look_until_enough(self) -> None:
+        """Look whenever there may be more; the first time at once, for what came meanwhile."""
+        context, port_state = self.context, self.context.port_state
+        while True:
+            await self._look_in_slices()
+            if self._is_enough() or self.is_out_of_time or context.abandoned:
+                return
+            if port_state.fetches_held_bytes > limits.KAFKA_FETCHES_HELD_BYTES_MAX:
+                return
+            self._hold()
+            parked_at = precise_seconds()
+            await self.woken.wait()
+            context.waited += precise_seconds() - parked_at
+            context.slices.begin()
+            self.woken.clear()
+
+    async def _look_in_slices(self) -> None:
+        slices = self.context.slices
+        bytes_max = min(self.bytes_max, self.context.port_state.fetch_allowance())
+        for part in self.parts:
+            if not part.code:
+                self._look_at(part, bytes_max)
+                await slices.let_others()
+                if self.context.abandoned:
+                    return
+
+    def _wake(self) -> None:
+        self.woken.set()
+
+    def _give_up(self) -> None:
+        self.is_out_of_time = True
+        self.woken.set()
+
+    async def _answer_in_slices(self) -> None:
+        if self._end():
+            context = self.context
+            buffers: list[Buffer] = []
+            await context.slices.run(
+                write_fetch_in_portions(
+                    buffers, context.version, context.correlation_id, *self._content()
+                )
+            )
+            context.finish(buffers)

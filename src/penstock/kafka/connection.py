@@ -32,7 +32,7 @@ from typing import Final, cast
 from penstock.core import limits
 from penstock.core.errors import MalformedRequest, PenstockError
 from penstock.kafka.api import Api
-from penstock.kafka.codec import Message, skip_tags
+from penstock.kafka.codec import skip_tags
 from penstock.kafka.context import Buffer, Context
 from penstock.kafka.port_state import PortState
 
@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffered_bytes = 0
         """What the transport has not got rid of, while it says that this is too much."""
         self._outgoing: list[Buffer] = []
-        self._queue: deque[tuple[Context, Message]] = deque()
+        self._queue: deque[tuple[Context, bytearray, int]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._frame: bytearray | None = None
         self._frame_bytes = 0
@@ -323,6 +323,8 @@ class Connection(asyncio.BufferedProtocol):
             client_id = self._name(frame[_HEADER.size : position])
             if version >= self.port_state.flexible_from[key]:
                 position = skip_tags(frame, position)
+            if position > limits.KAFKA_HEADER_BYTES_MAX:
+                raise MalformedRequest(f"{position} bytes; {limits.KAFKA_HEADER_BYTES_MAX} at most")
         except (IndexError, UnicodeDecodeError, MalformedRequest) as error:
             self._drop_frame(frame, f"{api.name} version {version} with a bad header: {error}")
             return
@@ -331,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             if api.start is not None:
                 api.start(frame, position, context)
             else:
-                self._queue.append((context, context.decode(frame, position)))
+                self._queue.append((context, frame, position))
                 if self._task is None:
                     self._task = asyncio.get_running_loop().create_task(self._work())
         except Exception as error:  # noqa: BLE001
@@ -367,10 +369,9 @@ class Connection(asyncio.BufferedProtocol):
         """Serve what is queued, one after the other, until there is no more."""
         try:
             while self._queue:
-                context, request = self._queue.popleft()
-                assert context.api.handle is not None, f"{context.api.name} has no code"
+                context, frame, position = self._queue.popleft()
                 try:
-                    context.answer(await context.api.handle(request, context))
+                    await context.serve(frame, position)
                 except Exception as error:  # noqa: BLE001
                     self.end_badly(context, error)
         finally:

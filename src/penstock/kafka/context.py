@@ -5,11 +5,14 @@ wait for others; the connection sees to it. A context is finished exactly once. 
 lost first, `abandoned` turns true, `on_cancel` is called if it is set, and finishing does nothing.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.core.clock import precise_seconds
-from penstock.core.errors import PenstockError
+from penstock.core.errors import MalformedRequest, PenstockError
+from penstock.core.limits import KAFKA_DECODED_AT_ONCE_BYTES, KAFKA_DECODED_WHOLE_BYTES_MAX
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.kafka.codec import Answer, Codec, Message, codec
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from penstock.kafka.port_state import PortState
 
 Buffer = bytes | bytearray | memoryview
+_NO_SLICES = TimeSlices()
+
+T = TypeVar("T")
 
 
 class Context:
@@ -36,6 +42,7 @@ class Context:
         "frame_bytes",
         "on_cancel",
         "port_state",
+        "slices",
         "version",
         "waited",
     )  # fmt: skip
@@ -57,6 +64,8 @@ class Context:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.frame_bytes = frame_bytes
+        self.slices = _NO_SLICES
+        """Of a request that is carried out by a task of its own."""
         self.began = precise_seconds()
         self.waited = 0.0
         """For how many seconds it waited because its client wanted to."""
@@ -77,7 +86,55 @@ class Context:
 
     def decode(self, frame: bytearray, position: int) -> Message:
         """The request in a frame; for the APIs that are served by `start`."""
+        if self.frame_bytes > KAFKA_DECODED_WHOLE_BYTES_MAX:
+            raise MalformedRequest(
+                f"{self.frame_bytes} bytes; {KAFKA_DECODED_WHOLE_BYTES_MAX} at most"
+            )
         return self.codec.decode(bytes(frame), position)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the request is so large that it is carried out in time slices."""
+        return self.frame_bytes > KAFKA_DECODED_AT_ONCE_BYTES
+
+    async def decode_in_slices(self, frame: bytearray, position: int) -> Message:
+        """The same as `decode` for a request that may be long."""
+        self.slices = TimeSlices()
+        self.slices.begin()
+        if not self.is_long:
+            return self.decode(frame, position)
+        return await self.slices.run(self.codec.decode_in_portions(bytes(frame), position))
+
+    async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """The items of a request one by one, in time slices."""
+        for item in items:
+            if self.slices.is_used_up:
+                await self.slices.let_others()
+            yield item
+
+    async def serve(self, frame: bytearray, position: int) -> None:
+        """Carry out a request of an API that is served by a coroutine, and answer it."""
+        assert self.api.handle is not None, f"{self.api.name} has no code"
+        request = await self.decode_in_slices(frame, position)
+        answer = await self.api.handle(request, self)
+        if isinstance(answer, bytes):
+            self.answer(answer)
+        else:
+            portions = self.codec.encode_in_portions(self.correlation_id, answer)
+            self.finish([await self.slices.run(portions)])
+
+    def run_alone(self, work: Coroutine[object, object, None]) -> None:
+        """Carry out the request by a task of its own, beside the requests that come after it."""
+        task = asyncio.get_running_loop().create_task(self._run(work))
+        tasks = self.port_state.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _run(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001
+            self.fail(error)
 
     def answer(self, answer: Answer | bytes) -> None:
         """Finish with an answer: fields, or an encoded body."""

@@ -18,13 +18,19 @@ ends with tagged fields. Hints to the right leader (KIP-951) are such fields.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.core.errors import MalformedRequest
 from penstock.core.limits import KAFKA_REQUEST_ROWS_MAX
 from penstock.core.types import TopicId
-from penstock.kafka.codec import read_varint, skip_tags, write_count, write_varint
+from penstock.kafka.codec import (
+    ROWS_PER_PORTION,
+    read_varint,
+    skip_tags,
+    write_count,
+    write_varint,
+)
 from penstock.kafka.context import Buffer
 
 PRODUCE_FLEXIBLE: Final = 9
@@ -261,8 +267,22 @@ def write_fetch(
     code: int = 0,
 ) -> list[Buffer]:
     """A whole Fetch answer as buffers, of which the records are taken as they are."""
-    flexible = version >= FETCH_FLEXIBLE
     buffers: list[Buffer] = []
+    for _ in write_fetch_in_portions(buffers, version, correlation_id, topics, endpoints, code):
+        pass
+    return buffers
+
+
+def write_fetch_in_portions(
+    buffers: list[Buffer],
+    version: int,
+    correlation_id: int,
+    topics: Sequence[tuple[TopicKey, Sequence[FetchRow]]],
+    endpoints: Sequence[Endpoint] = (),
+    code: int = 0,
+) -> Generator[None, None, None]:
+    """The same behind `buffers`, which are empty; yields after each portion of rows."""
+    flexible = version >= FETCH_FLEXIBLE
     out = bytearray(_HEAD.size + flexible)
     out += _FETCH_HEAD.pack(0, 0, code, 0)[4:] if version >= 7 else bytes(4)
     size = 0
@@ -270,7 +290,9 @@ def write_fetch(
     for topic, rows in topics:
         _write_topic(topic, out, flexible)
         write_count(len(rows), out, flexible)
-        for row in rows:
+        for number, row in enumerate(rows, 1):
+            if number % ROWS_PER_PORTION == 0:
+                yield
             records = row.records
             length = sum(map(len, records))
             _write_fetch_row(row, length, out, version)
@@ -289,7 +311,6 @@ def write_fetch(
     first = buffers[0]
     assert isinstance(first, bytearray)
     _HEAD.pack_into(first, 0, size + len(out) - 4, correlation_id)
-    return buffers
 
 
 def _write_fetch_row(row: FetchRow, length: int, out: bytearray, version: int) -> None:

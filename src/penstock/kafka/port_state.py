@@ -106,6 +106,8 @@ class PortState:
         self.refused = 0
         self.faulted = 0
         self.waiting: deque[Connection] = deque()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Long requests, each carried out by a task of its own."""
         self._to_flush: list[Connection] = []
         self._empty: asyncio.Event | None = None
         self._warnings = 0

@@ -13,11 +13,9 @@ from typing import TypeVar
 
 from penstock.core.errors import PenstockError
 from penstock.core.limits import KAFKA_ROWS_AT_ONCE
+from penstock.kafka.codec import clipped
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import code_of
-
-TEXT_CHARACTERS_MAX = 1_000
-"""A name from the request may be in the sentence, and names may be long."""
 
 Row = dict[str, object]
 T = TypeVar("T")
@@ -33,9 +31,7 @@ def refused(
 def refused_with(context: Context, code: int, text: str) -> Row:
     """The same for what is an error to Kafka's clients only."""
     context.count_error(code)
-    if len(text) > TEXT_CHARACTERS_MAX:
-        text = text[:TEXT_CHARACTERS_MAX] + "…"
-    return {"error_code": code, "error_message": text}
+    return {"error_code": code, "error_message": clipped(text)}
 
 
 async def side_by_side(work: Callable[[T], Awaitable[Row]], items: Iterable[T]) -> list[Row]:

@@ -77,14 +77,14 @@ def test_batches_come_whole_from_the_one_that_holds_the_offset(ask: Asker, versi
 @pytest.mark.parametrize("version", ALL)
 def test_errors_stand_with_their_partition(ask: Asker, version: int) -> None:
     name = f"fetch-wrong-{version}"
-    topic_id = filled(ask, name, 1)
+    topic_id = filled(ask, name, 1, partitions=3)
     known: str | bytes = topic_id if version >= 13 else name
     unknown: str | bytes = b"\x07" * 16 if version >= 13 else "fetch-nowhere"
     answer = ask(
         1,
         version,
         request(
-            (known, [part(0, 4), part(0, -1), part(9, 0), part(0, 0)]),
+            (known, [part(0, 4), part(1, -1), part(9, 0), part(2, 0)]),
             (unknown, [part(0, 0)]),
             max_wait=60_000,
             min_bytes=1 << 20,
@@ -93,6 +93,46 @@ def test_errors_stand_with_their_partition(ask: Asker, version: int) -> None:
     found = rows(answer)
     assert [row.error_code for row in found] == [1, 1, 3, 0, 100 if version >= 13 else 3]
     assert found[0].high_watermark == 3, "a client that is lost learns where the end is"
+
+
+@pytest.mark.parametrize("rows_asked", [3, 20_000], ids=["short", "in slices"])
+def test_a_partition_that_is_named_often_is_answered_once(ask: Asker, rows_asked: int) -> None:
+    name = f"fetch-often-{rows_asked}"
+    filled(ask, name, 2, partitions=2)
+    asked = [part(1), *[part(0)] * rows_asked]
+    first, second = rows(ask(1, 4, request((name, asked), (name, asked))))
+    assert (first.partition_index, second.partition_index) == (1, 0)
+    assert (bases(first.records), bases(second.records)) == ([0, 3], [0, 3])
+
+
+def test_a_long_fetch_waits_for_messages_and_is_answered_with_them(
+    connect: Connect, run: Run
+) -> None:
+    async def test() -> None:
+        async with connect() as client, connect() as other:
+            topic = {
+                "name": "fetch-long", "num_partitions": 900, "replication_factor": -1,
+                "assignments": [], "configs": [],
+            }  # fmt: skip
+            await client.call(19, 7, {"topics": [topic]})
+            parts = [part(index) for index in range(900)]
+            asked = request(("fetch-long", parts), max_wait=60_000)
+            fetching = asyncio.ensure_future(client.call(1, 12, asked))
+            written = [{"index": 7, "records": BATCH}]
+            data = [{"name": "fetch-long", "partition_data": written}]
+            await other.call(0, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
+            found = rows(await fetching)
+            assert len(found) == 900
+            assert [row.partition_index for row in found if row.records] == [7]
+
+    run(test())
+
+
+def test_a_long_fetch_is_answered_when_the_client_has_waited_enough(ask: Asker) -> None:
+    filled(ask, "fetch-patience", 0, partitions=900)
+    parts = [part(index) for index in range(900)]
+    found = rows(ask(1, 12, request(("fetch-patience", parts), max_wait=1)))
+    assert [row.error_code for row in found] == [0] * 900
 
 
 def test_an_epoch_that_is_not_the_leaders_is_fenced(ask: Asker) -> None:
