@@ -6,7 +6,7 @@ Behaviour   Time -1 is the high watermark, after a majority has confirmed that t
             log start. -3 is the message with the highest time. -5 and -6 ask about tiered storage,
             of which there is none: offset -1. Any other time is the first message that is as late
             or later. An epoch that is not the leader's is fenced. The isolation level changes
-            nothing.
+            nothing. A partition that is named again with another time is INVALID_REQUEST.
 KIPs        79, 207, 320, 405, 1005 and 1023 (-4, -5 and -6), 734 (-3), 1075 (the timeout is not
             used).
 Not served  Nothing is left out.
@@ -20,7 +20,12 @@ from penstock.core.types import EARLIEST, LATEST, Offset, ShardId
 from penstock.kafka.batch_times import first_message_from, latest_message
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
-from penstock.kafka.error_codes import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, read_code
+from penstock.kafka.error_codes import (
+    FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
+    UNKNOWN_LEADER_EPOCH,
+    read_code,
+)
 from penstock.kafka.metadata import find_topic
 
 if TYPE_CHECKING:
@@ -37,20 +42,34 @@ _BYTES_READ: Final = 1
 
 async def handle(request: Message, context: Context) -> Answer:
     """One row for every partition, with its offset or its error."""
-    unconfirmed = await _confirm(request, context.engine)
+    unconfirmed = await _confirm(request, context)
+    found: dict[tuple[str, int], tuple[Message, Answer]] = {}
     topics = []
     for asked in request.topics:
-        rows = [_row(asked.name, part, context, unconfirmed) for part in asked.partitions]
+        rows = []
+        async for part in context.each(asked.partitions):
+            key = (asked.name, part.partition_index)
+            if key not in found:
+                found[key] = part, await _row(asked.name, part, context, unconfirmed)
+            first, row = found[key]
+            rows.append(row if part == first else _named_twice(part, context))
         topics.append({"name": asked.name, "partitions": rows})
     return {"topics": topics}
 
 
-async def _confirm(request: Message, engine: "Engine") -> dict[ShardId, PenstockError]:
+def _named_twice(part: Message, context: Context) -> Answer:
+    """Kafka refuses these too. Each time would open a batch, and a request has many rows."""
+    context.count_error(INVALID_REQUEST)
+    return {"partition_index": part.partition_index, "error_code": INVALID_REQUEST}
+
+
+async def _confirm(request: Message, context: Context) -> dict[ShardId, PenstockError]:
     """Be sure to be current, once for each shard that is asked about; the shards that are not."""
+    engine = context.engine
     by_shard: dict[ShardId, tuple[Topic, int]] = {}
     for asked in request.topics:
         topic = engine.topics.catalog.topic(asked.name)
-        for part in asked.partitions if topic is not None else ():
+        async for part in context.each(asked.partitions if topic is not None else ()):
             assert topic is not None
             if part.timestamp != EARLIEST and 0 <= part.partition_index < len(topic.partitions):
                 shard = engine.topics.shard_of(topic.partitions[part.partition_index])
@@ -68,7 +87,7 @@ async def _confirm(request: Message, engine: "Engine") -> dict[ShardId, Penstock
     return unconfirmed
 
 
-def _row(
+async def _row(
     name: str, asked: Message, context: Context, unconfirmed: dict[ShardId, PenstockError]
 ) -> Answer:
     index: int = asked.partition_index
@@ -80,7 +99,7 @@ def _row(
         if refusal is not None and asked.timestamp != EARLIEST:
             raise refusal
         if code == 0:
-            offset, time_ms = _find(engine, topic, index, asked.timestamp)
+            offset, time_ms = await _find(engine, topic, index, asked.timestamp)
             epoch = term if offset >= 0 and asked.timestamp == LATEST else _NO_EPOCH
             return {
                 "partition_index": index, "timestamp": time_ms, "offset": offset,
@@ -103,7 +122,7 @@ def _check_epoch(topic: "Topic", asked: Message, engine: "Engine") -> tuple[int,
     return (FENCED_LEADER_EPOCH if epoch < term else UNKNOWN_LEADER_EPOCH), term
 
 
-def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> tuple[int, int]:
+async def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> tuple[int, int]:
     """(offset, time) as the protocol wants them; -1 for what is not there or not asked."""
     bounds = engine.topics.bounds(topic, index)
     if time_ms == LATEST:
@@ -111,18 +130,20 @@ def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> tuple[i
     if time_ms in (EARLIEST, EARLIEST_LOCAL):
         return bounds.log_start, -1
     if time_ms == MAX_TIMESTAMP:
-        return _find_latest(engine, topic, index)
+        return await _find_latest(engine, topic, index)
     if time_ms < 0:
         return -1, -1
     found = engine.topics.offset_for_time(topic, index, time_ms)
     if found is None:
         return -1, -1
     batches = engine.topics.read(topic, index, found[0], _BYTES_READ)
-    offset, time_found_ms = first_message_from(batches, time_ms) or found
+    # Opening a batch may take long, and the node has more to do.
+    exact = await asyncio.to_thread(first_message_from, batches, time_ms)
+    offset, time_found_ms = exact or found
     return max(offset, bounds.log_start), time_found_ms
 
 
-def _find_latest(engine: "Engine", topic: "Topic", index: int) -> tuple[int, int]:
+async def _find_latest(engine: "Engine", topic: "Topic", index: int) -> tuple[int, int]:
     """The message with the highest time: asks for later and later times until there is none."""
     best: tuple[Offset, int] | None = None
     low, high = 0, _TIME_MAX
@@ -136,4 +157,4 @@ def _find_latest(engine: "Engine", topic: "Topic", index: int) -> tuple[int, int
     if best is None:
         return -1, -1
     batches = engine.topics.read(topic, index, best[0], _BYTES_READ)
-    return latest_message(batches) or best
+    return await asyncio.to_thread(latest_message, batches) or best

@@ -58,9 +58,9 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
     places = brokers(engine)
     if wanted is None:
         topics = [topic for _, topic in sorted(engine.topics.catalog.topics.items())]
-        rows = [_topic_row(context, topic, request, places) for topic in topics]
+        rows = [_topic_row(context, one, request, places) async for one in context.each(topics)]
     else:
-        rows = [_row(key, request, context, places, refused) for key in wanted]
+        rows = [_row(key, request, context, places, refused) async for key in context.each(wanted)]
     answer: Answer = {
         "brokers": [
             {"node_id": place.node, "host": place.host, "port": place.port, "rack": place.rack}
@@ -77,17 +77,19 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
     }
     if any(row["error_code"] for row in rows):
         return answer
-    body = bytearray()
-    context.codec.write_body(answer, body)
-    context.port_state.metadata_cache.keep(question, bytes(body))
-    return bytes(body)
+    chosen = context.codec
+    whole = await context.slices.run(chosen.encode_in_portions(0, answer))
+    body = bytes(whole[chosen.head_bytes :])
+    context.port_state.metadata_cache.keep(question, body)
+    return body
 
 
 def _wanted(request: Message, version: int) -> list[TopicKey] | None:
-    """The topics asked for; None for all, which version 0 says with an empty list."""
+    """The topics asked for, each once; None for all, which version 0 says with an empty list."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
-    return [asked.topic_id if asked.name is None else asked.name for asked in request.topics]
+    names = (asked.topic_id if asked.name is None else asked.name for asked in request.topics)
+    return list(dict.fromkeys(names))
 
 
 async def _create_missing(

@@ -29,7 +29,7 @@ async def handle(request: Message, context: Context) -> Answer:
     for asked in request.topics:
         topic = _find(asked, context)
         places: list[tuple[int, OffsetKey | PenstockError]] = []
-        for part in asked.partitions:
+        async for part in context.each(asked.partitions):
             index: int = part.partition_index
             if isinstance(topic, PenstockError):
                 places.append((index, topic))
@@ -40,7 +40,8 @@ async def handle(request: Message, context: Context) -> Answer:
                 offsets.append(_offset(topic, part))
         rows.append((asked, places))
     outcome = await _commit(request, offsets, context)
-    return {"topics": [_topic_row(asked, places, outcome, context) for asked, places in rows]}
+    topics = [await _topic_row(asked, places, outcome, context) for asked, places in rows]
+    return {"topics": topics}
 
 
 def _find(asked: Message, context: Context) -> Topic | PenstockError:
@@ -79,14 +80,14 @@ async def _commit(
         return {(offset.topic_id, offset.partition): error for offset in offsets}
 
 
-def _topic_row(
+async def _topic_row(
     asked: Message,
     places: list[tuple[int, OffsetKey | PenstockError]],
     outcome: dict[OffsetKey, PenstockError | None],
     context: Context,
 ) -> Answer:
     rows = []
-    for index, place in places:
+    async for index, place in context.each(places):
         error = place if isinstance(place, PenstockError) else outcome[place]
         code = 0
         if error is not None:

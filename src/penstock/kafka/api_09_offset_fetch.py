@@ -10,6 +10,8 @@ KIPs        88 (all topics), 320, 447 (`require_stable`: everything is stable), 
 Not served  Member epochs of the newer group protocol (KIP-848).
 """
 
+from collections.abc import Iterable
+
 from penstock.core.errors import PenstockError
 from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset, TopicId
@@ -27,7 +29,8 @@ _NOTHING = CommittedOffset(offset=Offset(-1), leader_epoch=-1, metadata="", comm
 async def handle(request: Message, context: Context) -> Answer:
     """The offsets of every group asked for."""
     if context.version >= _MANY_GROUPS:
-        return {"groups": [await _group_row(asked, context) for asked in request.groups]}
+        once = {asked.group_id: asked for asked in request.groups}
+        return {"groups": [await _group_row(asked, context) for asked in once.values()]}
     row = await _group_row(request, context)
     return {"topics": row["topics"], "error_code": row["error_code"]}
 
@@ -39,17 +42,18 @@ async def _group_row(asked: Message, context: Context) -> Answer:
         await context.engine.groups.confirm_group(asked.group_id)
         if asked.topics is None:
             found = coordinator.offsets(asked.group_id)
-            topics = _all_topics(found, context)
+            topics = await _all_topics(found, context)
         else:
-            named = [(_topic_id(topic, context), topic) for topic in asked.topics]
-            keys = [
-                (topic_id, index)
-                for topic_id, topic in named
-                if topic_id is not None
-                for index in topic.partition_indexes
-            ]
-            found = coordinator.offsets(asked.group_id, keys)
-            topics = [_topic_row(topic, topic_id, found, context) for topic_id, topic in named]
+            # Each topic and each partition is answered once: a row may be long.
+            by_id = context.version >= _TOPIC_IDS
+            once = {topic.topic_id if by_id else topic.name: topic for topic in asked.topics}
+            named = [(_topic_id(topic, context), topic) for topic in once.values()]
+            topics = []
+            for topic_id, topic in named:
+                indexes = dict.fromkeys(topic.partition_indexes)
+                keys = [(topic_id, index) for index in indexes] if topic_id is not None else []
+                found = coordinator.offsets(asked.group_id, keys)
+                topics.append(await _topic_row(topic, indexes, topic_id, found, context))
         code = 0
     except PenstockError as error:
         code = group_code(error)
@@ -66,28 +70,31 @@ def _topic_id(asked: Message, context: Context) -> TopicId | None:
     return None if topic is None else topic.topic_id
 
 
-def _topic_row(
+async def _topic_row(
     asked: Message,
+    indexes: Iterable[int],
     topic_id: TopicId | None,
     found: dict[OffsetKey, CommittedOffset],
     context: Context,
 ) -> Answer:
     code = UNKNOWN_TOPIC_ID if topic_id is None and context.version >= _TOPIC_IDS else 0
     rows: list[Answer] = []
-    for index in asked.partition_indexes:
+    async for index in context.each(indexes):
         committed = found.get((topic_id or NO_TOPIC_ID, index), _NOTHING)
         rows.append(_partition_row(index, committed, code))
     return _named(asked, rows, context)
 
 
-def _all_topics(found: dict[OffsetKey, CommittedOffset], context: Context) -> list[Answer]:
-    by_topic: dict[TopicId, list[Answer]] = {}
-    for (topic_id, index), committed in sorted(found.items(), key=lambda row: row[0]):
-        by_topic.setdefault(topic_id, []).append(_partition_row(index, committed, 0))
+async def _all_topics(found: dict[OffsetKey, CommittedOffset], context: Context) -> list[Answer]:
+    by_topic: dict[TopicId, dict[int, CommittedOffset]] = {}
+    async for (topic_id, index), committed in context.each(found.items()):
+        by_topic.setdefault(topic_id, {})[index] = committed
     topics: list[Answer] = []
-    for topic_id, rows in by_topic.items():
+    for topic_id, offsets in sorted(by_topic.items()):
         topic = context.engine.topics.catalog.topic_by_id(topic_id)
         if topic is not None:
+            ordered = context.each(sorted(offsets))
+            rows = [_partition_row(index, offsets[index], 0) async for index in ordered]
             topics.append(_named(topic, rows, context))
     return topics
 

@@ -22,6 +22,7 @@ from penstock.kafka.error_codes import (
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 from penstock.kafka.metadata import NO_BROKER, reachable_leader
+from penstock.kafka.row_errors import Row, refused_with
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -35,14 +36,14 @@ _SHARE: Final = 2
 async def handle(request: Message, context: Context) -> Answer:
     """The coordinator of each key."""
     if context.version >= _MANY_KEYS:
-        keys = request.coordinator_keys
-        return {"coordinators": [_row(key, request.key_type, context) for key in keys]}
+        keys = context.each(request.coordinator_keys)
+        return {"coordinators": [_row(key, request.key_type, context) async for key in keys]}
     row = {**_row(request.key, request.key_type, context)}
     del row["key"]
     return row
 
 
-def _row(key: str, key_type: int, context: Context) -> dict[str, object]:
+def _row(key: str, key_type: int, context: Context) -> Row:
     engine = context.engine
     if key_type == _TRANSACTION:
         text = "transactions are not served by this broker"
@@ -80,9 +81,7 @@ def _share_shard(key: str, engine: "Engine") -> ShardId | None:
     return engine.topics.shard_of(topic.partitions[number])
 
 
-def _refusal(key: str, code: int, text: str, context: Context) -> dict[str, object]:
-    context.count_error(code)
-    return {
-        "key": key, "node_id": NO_BROKER, "host": "", "port": -1, "error_code": code,
-        "error_message": text,
-    }  # fmt: skip
+def _refusal(key: str, code: int, text: str, context: Context) -> Row:
+    return {"key": key, "node_id": NO_BROKER, "host": "", "port": -1} | refused_with(
+        context, code, text
+    )

@@ -11,7 +11,13 @@ Not served  The newer group protocol (KIP-848) has other APIs.
 
 from typing import Final
 
-from penstock.core.errors import InconsistentGroupProtocol, MemberIdRequired, PenstockError
+from penstock.core.errors import (
+    InconsistentGroupProtocol,
+    InvalidRequest,
+    MemberIdRequired,
+    PenstockError,
+)
+from penstock.core.limits import GROUP_PROTOCOLS_MAX
 from penstock.engine.groups.requests import Joined, JoinGroup
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -27,6 +33,10 @@ async def handle(request: Message, context: Context) -> Answer:
     version = context.version
     rebalance_ms: int = request.rebalance_timeout
     try:
+        if len(request.protocols) > GROUP_PROTOCOLS_MAX:
+            raise InvalidRequest(
+                f"{len(request.protocols)} protocols; {GROUP_PROTOCOLS_MAX} at most"
+            )
         coordinator = context.engine.groups.coordinator(request.group_id)
         if context.engine.groups.share.get(request.group_id) is not None:
             raise InconsistentGroupProtocol(f"{request.group_id} is a share group")

@@ -9,6 +9,8 @@ Not served  Nothing is left out.
 
 from typing import Final
 
+from penstock.core.errors import InvalidRequest
+from penstock.core.limits import GROUP_MEMBERS_MAX
 from penstock.engine.groups.requests import LeavingMember
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -19,6 +21,8 @@ _MANY_MEMBERS: Final = 3
 
 async def handle(request: Message, context: Context) -> Answer:
     """Let them go; what concerns the whole group is raised."""
+    if len(request.members) > GROUP_MEMBERS_MAX:
+        raise InvalidRequest(f"{len(request.members)} members; {GROUP_MEMBERS_MAX} at most")
     coordinator = context.engine.groups.coordinator(request.group_id)
     if context.version < _MANY_MEMBERS:
         outcome = await coordinator.leave(request.group_id, [LeavingMember(request.member_id)])

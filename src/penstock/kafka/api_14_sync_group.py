@@ -6,6 +6,8 @@ KIPs        345, 482, 559 (protocol type and name are checked and given back).
 Not served  Nothing is left out.
 """
 
+from penstock.core.errors import InvalidRequest
+from penstock.core.limits import GROUP_MEMBERS_MAX
 from penstock.engine.groups.requests import SyncGroup
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -13,6 +15,9 @@ from penstock.kafka.context import Context
 
 async def handle(request: Message, context: Context) -> Answer:
     """The member's assignment."""
+    if len(request.assignments) > GROUP_MEMBERS_MAX:
+        text = f"{len(request.assignments)} assignments; {GROUP_MEMBERS_MAX} at most"
+        raise InvalidRequest(text)
     synced = await context.engine.groups.coordinator(request.group_id).sync(
         SyncGroup(
             group=request.group_id,

@@ -19,7 +19,7 @@ from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
 from penstock.kafka.row_errors import Row, refused, side_by_side
-from penstock.kafka.share_directory import EMPTY, SHARE, STABLE, places_of
+from penstock.kafka.share_directory import EMPTY, SHARE, STABLE, ShareSurvey
 
 DEAD: Final = "Dead"
 # KIP-430, a bit for each: read, delete, describe.
@@ -31,17 +31,19 @@ async def handle(request: Message, context: Context) -> Answer:
     """Describe each group; those of other coordinators are answered with the reason."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
 
+    survey = ShareSurvey(context.engine)
+
     async def describe(group: str) -> Row:
-        return await _describe(group, context) | {"authorized_operations": operations}
+        return await _describe(group, survey, context) | {"authorized_operations": operations}
 
-    return {"groups": await side_by_side(describe, request.groups)}
+    return {"groups": await side_by_side(describe, dict.fromkeys(request.groups))}
 
 
-async def _describe(group: str, context: Context) -> Row:
+async def _describe(group: str, survey: ShareSurvey, context: Context) -> Row:
     try:
         found = context.engine.groups.coordinator(group).describe(group)
         if found.state == DEAD:
-            found = await _describe_share_group(group, context) or found
+            found = await _describe_share_group(group, survey, context) or found
     except PenstockError as error:
         nothing = GroupDescription(group=group, state="")
         return _row(nothing) | refused(context, error, group_code)
@@ -51,12 +53,14 @@ async def _describe(group: str, context: Context) -> Row:
     return _row(found)
 
 
-async def _describe_share_group(group: str, context: Context) -> GroupDescription | None:
+async def _describe_share_group(
+    group: str, survey: ShareSurvey, context: Context
+) -> GroupDescription | None:
     engine = context.engine
     known = engine.groups.share.get(group)
     if known is None:
         try:
-            await places_of(engine, group)
+            await survey.places_of(group)
         except UnknownGroup:
             return None
         return GroupDescription(group=group, state=EMPTY, protocol_type=SHARE)

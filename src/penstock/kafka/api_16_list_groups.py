@@ -24,7 +24,7 @@ async def handle(request: Message, context: Context) -> Answer:
         rows += [
             (overview.group, overview.protocol_type, overview.state, CLASSIC)
             for coordinator in context.engine.groups.led_coordinators()
-            for overview in coordinator.groups()
+            async for overview in context.each(coordinator.groups())
         ]
     if SHARE in types:
         found = await share_groups(context.engine)
@@ -37,7 +37,7 @@ async def handle(request: Message, context: Context) -> Answer:
                 "group_state": state,
                 "group_type": group_type,
             }
-            for group, protocol_type, state, group_type in sorted(rows)
+            async for group, protocol_type, state, group_type in context.each(sorted(rows))
             if not states or state.lower() in states
         ]
     }

@@ -37,7 +37,7 @@ DEFAULT = -1
 
 async def handle(request: Message, context: Context) -> Answer:
     """Make each topic; one that cannot be made is answered with the reason and the others go on."""
-    named = Counter(topic.name for topic in request.topics)
+    named = Counter([topic.name async for topic in context.each(request.topics)])
 
     async def create(wanted: Message) -> Row:
         row: Row = {

@@ -4,7 +4,8 @@ Versions    0–2.
 Behaviour   Asked of a partition's leader. Everything before the offset is gone when the answer
             comes, on all replicas; -1 is the high watermark, above it is OFFSET_OUT_OF_RANGE. The
             low watermark in the answer is where the partition starts now. A topic that is only
-            compacted is refused (POLICY_VIOLATION), as in Kafka.
+            compacted is refused (POLICY_VIOLATION), as in Kafka. Of a partition that is named more
+            than once the last offset counts.
 KIPs        107.
 Not served  Nothing is left out.
 """
@@ -22,19 +23,20 @@ _HIGH_WATERMARK = -1
 
 async def handle(request: Message, context: Context) -> Answer:
     """Trim each partition; those that cannot be are answered with the reason."""
-    asked = [(topic, one) for topic in request.topics for one in topic.partitions]
-
-    async def trim(pair: tuple[Message, Message]) -> Row:
-        topic, one = pair
-        return await _trim(topic.name, one.partition_index, one.offset, context)
-
-    rows = iter(await side_by_side(trim, asked))
-    return {
-        "topics": [
-            {"name": topic.name, "partitions": [next(rows) for _ in topic.partitions]}
-            for topic in request.topics
-        ]
+    once = {
+        (topic.name, one.partition_index): one.offset
+        for topic in request.topics
+        async for one in context.each(topic.partitions)
     }
+
+    async def trim(asked: tuple[tuple[str, int], int]) -> Row:
+        (name, index), offset = asked
+        return await _trim(name, index, offset, context)
+
+    topics: dict[str, list[Row]] = {}
+    for (name, _), row in zip(once, await side_by_side(trim, once.items()), strict=True):
+        topics.setdefault(name, []).append(row)
+    return {"topics": [{"name": name, "partitions": rows} for name, rows in topics.items()]}
 
 
 async def _trim(name: str, index: int, offset: int, context: Context) -> Row:

@@ -40,7 +40,10 @@ async def handle(request: Message, context: Context) -> Answer:
         "topics": [
             {
                 "topic": asked.topic,
-                "partitions": [_row(asked.topic, one, unsure, context) for one in asked.partitions],
+                "partitions": [
+                    _row(asked.topic, one, unsure, context)
+                    async for one in context.each(asked.partitions)
+                ],
             }
             for asked in request.topics
         ]
@@ -53,7 +56,7 @@ async def _confirm(request: Message, context: Context) -> dict[ShardId, Penstock
     by_shard: dict[ShardId, tuple[Topic, int]] = {}
     for asked in request.topics:
         topic = engine.topics.catalog.topic(asked.topic)
-        for one in asked.partitions if topic is not None else ():
+        async for one in context.each(asked.partitions if topic is not None else ()):
             assert topic is not None
             if 0 <= one.partition < len(topic.partitions):
                 by_shard[engine.topics.shard_of(topic.partitions[one.partition])] = (

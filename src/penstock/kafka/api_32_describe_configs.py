@@ -25,7 +25,9 @@ from penstock.kafka.row_errors import Row, refused
 
 async def handle(request: Message, context: Context) -> Answer:
     """Describe each resource; those that are not there are answered with the reason."""
-    return {"results": [_describe(resource, request, context) for resource in request.resources]}
+    once = {(one.resource_type, one.resource_name): one for one in request.resources}
+    rows = [_describe(one, request, context) async for one in context.each(once.values())]
+    return {"results": rows}
 
 
 def _describe(resource: Message, request: Message, context: Context) -> Row:

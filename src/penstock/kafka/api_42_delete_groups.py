@@ -13,11 +13,12 @@ from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
 from penstock.kafka.row_errors import Row, refused, side_by_side
-from penstock.kafka.share_directory import delete_share_group, is_consumer_group
+from penstock.kafka.share_directory import ShareSurvey, delete_share_group, is_consumer_group
 
 
 async def handle(request: Message, context: Context) -> Answer:
     """Delete each group; those that cannot be are answered with the reason."""
+    survey = ShareSurvey(context.engine)
 
     async def delete(group: str) -> Row:
         engine = context.engine
@@ -25,7 +26,7 @@ async def handle(request: Message, context: Context) -> Answer:
             if is_consumer_group(engine, group):
                 await engine.groups.coordinator(group).delete_group(group)
             else:
-                await delete_share_group(engine, group)
+                await delete_share_group(engine, group, survey)
         except PenstockError as error:
             return {"group_id": group} | refused(context, error, group_code)
         return {"group_id": group}

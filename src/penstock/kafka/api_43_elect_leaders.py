@@ -71,7 +71,7 @@ async def handle(request: Message, context: Context) -> Answer:
             f"there is no election of type {request.election_type}; 0 is preferred, 1 unclean"
         )
     election = Election(request.election_type)
-    asked, everything = _asked(request, context), request.topic_partitions is None
+    asked, everything = await _asked(request, context), request.topic_partitions is None
     shards = sorted({shard for rows in asked.values() for shard in rows.values() if shard})
     timeout_ms = max(0, min(request.timeout, TIMEOUT_MS_MAX))
     found = await asyncio.gather(
@@ -82,7 +82,7 @@ async def handle(request: Message, context: Context) -> Answer:
     for name, rows in asked.items():
         partitions = [
             _row(index, outcomes[shard] if shard else None, context)
-            for index, shard in rows.items()
+            async for index, shard in context.each(rows.items())
             if not (everything and shard and outcomes[shard] is _Outcome.NOT_NEEDED)
         ]
         if partitions:
@@ -90,7 +90,7 @@ async def handle(request: Message, context: Context) -> Answer:
     return {"replica_election_results": results}
 
 
-def _asked(request: Message, context: Context) -> dict[str, dict[int, ShardId | None]]:
+async def _asked(request: Message, context: Context) -> dict[str, dict[int, ShardId | None]]:
     """The shard of each partition asked for, by topic and index; None where there is none."""
     topics = context.engine.topics.catalog.topics
     asked: dict[str, dict[int, ShardId | None]] = {}
@@ -101,7 +101,7 @@ def _asked(request: Message, context: Context) -> dict[str, dict[int, ShardId | 
     for name, indexes in wanted:
         topic = topics.get(name)
         rows = asked.setdefault(name, {})
-        for index in indexes:
+        async for index in context.each(indexes):
             if topic is None or not 0 <= index < len(topic.partitions):
                 rows[index] = None
             else:

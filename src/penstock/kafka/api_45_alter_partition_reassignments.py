@@ -27,7 +27,9 @@ async def handle(request: Message, context: Context) -> Answer:
         "responses": [
             {
                 "name": topic.name,
-                "partitions": [_row(topic.name, one, context) for one in topic.partitions],
+                "partitions": [
+                    _row(topic.name, one, context) async for one in context.each(topic.partitions)
+                ],
             }
             for topic in request.topics
         ],

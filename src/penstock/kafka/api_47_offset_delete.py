@@ -37,7 +37,10 @@ async def handle(request: Message, context: Context) -> Answer:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [row(topic.name, one.partition_index) for one in topic.partitions],
+                "partitions": [
+                    row(topic.name, one.partition_index)
+                    async for one in context.each(topic.partitions)
+                ],
             }
             for topic in request.topics
         ]

@@ -16,12 +16,14 @@ from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
 from penstock.kafka.row_errors import Row, refused, side_by_side
-from penstock.kafka.share_directory import EMPTY, STABLE, places_of
+from penstock.kafka.share_directory import EMPTY, STABLE, ShareSurvey
 
 
 async def handle(request: Message, context: Context) -> Answer:
     """Describe each group; those that cannot be are answered with the reason."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+
+    survey = ShareSurvey(context.engine)
 
     async def describe(group: str) -> Row:
         row: Row = {
@@ -30,17 +32,17 @@ async def handle(request: Message, context: Context) -> Answer:
             "authorized_operations": operations,
         }  # fmt: skip
         try:
-            return row | await _describe(group, context)
+            return row | await _describe(group, survey, context)
         except PenstockError as error:
             return row | refused(context, error, group_code)
 
-    return {"groups": await side_by_side(describe, request.group_ids)}
+    return {"groups": await side_by_side(describe, dict.fromkeys(request.group_ids))}
 
 
-async def _describe(group: str, context: Context) -> Row:
+async def _describe(group: str, survey: ShareSurvey, context: Context) -> Row:
     found = context.engine.groups.share.get(group)
     if found is None:
-        await places_of(context.engine, group)
+        await survey.places_of(group)
         return {"group_state": EMPTY, "assignor_name": ASSIGNOR}
     return {
         "group_state": STABLE,

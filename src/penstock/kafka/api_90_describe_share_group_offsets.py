@@ -25,27 +25,29 @@ from penstock.kafka.error_codes import (
     group_code,
 )
 from penstock.kafka.row_errors import Row, refused, refused_with, side_by_side
-from penstock.kafka.share_directory import places_of
+from penstock.kafka.share_directory import ShareSurvey
 
 _NOT_BEGUN: Final = -1
 
 
 async def handle(request: Message, context: Context) -> Answer:
     """Describe each group; those that cannot be are answered with the reason."""
+    survey = ShareSurvey(context.engine)
 
     async def describe(asked: Message) -> Row:
         row: Row = {"group_id": asked.group_id, "topics": [], "error_message": None}
         try:
-            begun = await places_of(context.engine, asked.group_id)
+            begun = await survey.places_of(asked.group_id)
         except PenstockError as error:
             return row | refused(context, error, group_code)
         wanted: Mapping[str, Sequence[int]] = begun
         if asked.topics is not None:
-            wanted = {topic.topic_name: topic.partitions for topic in asked.topics}
+            wanted = {one.topic_name: list(dict.fromkeys(one.partitions)) for one in asked.topics}
         row["topics"] = await _topics(asked.group_id, wanted, context)
         return row
 
-    return {"groups": await side_by_side(describe, request.groups)}
+    once = {asked.group_id: asked for asked in request.groups}
+    return {"groups": await side_by_side(describe, once.values())}
 
 
 async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Context) -> list[Row]:
@@ -63,7 +65,10 @@ async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Cont
         {
             "topic_name": name,
             "topic_id": NO_TOPIC_ID if topic is None else topic.topic_id,
-            "partitions": [_partition(group, topic, index, places, context) for index in indexes],
+            "partitions": [
+                _partition(group, topic, index, places, context)
+                async for index in context.each(indexes)
+            ],
         }
         for (name, topic), indexes in zip(topics.items(), wanted.values(), strict=True)
     ]

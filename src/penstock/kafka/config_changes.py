@@ -17,6 +17,7 @@ from penstock.kafka.configs import Resource
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused, side_by_side
 
+CONFIGS_PER_RESOURCE_MAX = 1_000
 ChangesOf = Callable[[Message, Mapping[str, Config], Mapping[str, str]], dict[str, str | None]]
 """From a resource of the request, the table of its configs and those that are set, to the changes;
 None takes a config back."""
@@ -25,7 +26,9 @@ None takes a config back."""
 async def change_resources(request: Message, context: Context, changes_of: ChangesOf) -> list[Row]:
     """Change every resource that can be changed; a row for each, in their order."""
     engine = context.engine
-    seen = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    seen = Counter(
+        [(one.resource_type, one.resource_name) async for one in context.each(request.resources)]
+    )
 
     async def change(resource: Message) -> Row:
         kind, name = resource.resource_type, resource.resource_name
@@ -53,6 +56,10 @@ async def change_resources(request: Message, context: Context, changes_of: Chang
 
 def check_given_once(resource: Message) -> None:
     """Refuse a config that is named twice in one resource."""
+    if len(resource.configs) > CONFIGS_PER_RESOURCE_MAX:
+        raise InvalidRequest(
+            f"{len(resource.configs)} configs of one resource; {CONFIGS_PER_RESOURCE_MAX} at most"
+        )
     names = Counter(one.name for one in resource.configs)
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import GroupNotEmpty, PenstockError, UnknownGroup, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.core.types import PartitionId
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.machines.group import GroupState
 
 if TYPE_CHECKING:
@@ -50,19 +52,46 @@ async def share_groups(engine: "Engine") -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+class ShareSurvey:
+    """The partitions that share groups have begun with, surveyed once for a whole request."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._surveying = asyncio.Lock()
+        self._by_group: dict[str, list[PartitionId]] | None = None
+
+    async def places_of(self, group: str) -> Places:
+        """The partitions that a share group has begun with; raises `UnknownGroup` if it is none."""
+        engine = self._engine
+        places: dict[str, list[int]] = {}
+        if is_consumer_group(engine, group):
+            raise UnknownGroup(f"{group} is a consumer group and no share group")
+        for partition in (await self._groups()).get(group, ()):
+            owner = engine.topics.catalog.owner(partition)
+            if owner is not None:
+                places.setdefault(owner[0].name, []).append(owner[1])
+        known = engine.groups.share.get(group) is not None
+        if not known and (not places or group == DEFAULT_WORK_GROUP):
+            raise UnknownGroup(f"there is no share group {group}")
+        return places
+
+    async def _groups(self) -> Mapping[str, list[PartitionId]]:
+        async with self._surveying:
+            if self._by_group is None:
+                found: dict[str, list[PartitionId]] = {}
+                slices = TimeSlices()
+                slices.begin()
+                for partition, groups in sorted((await self._engine.survey.groups()).items()):
+                    await slices.let_others()
+                    for group in groups:
+                        found.setdefault(group, []).append(partition)
+                self._by_group = found
+            return self._by_group
+
+
 async def places_of(engine: "Engine", group: str) -> Places:
-    """The partitions that a share group has begun with; raises `UnknownGroup` if it is none."""
-    places: dict[str, list[int]] = {}
-    if is_consumer_group(engine, group):
-        raise UnknownGroup(f"{group} is a consumer group and no share group")
-    for partition, groups in sorted((await engine.survey.groups()).items()):
-        owner = engine.topics.catalog.owner(partition)
-        if group in groups and owner is not None:
-            places.setdefault(owner[0].name, []).append(owner[1])
-    known = engine.groups.share.get(group) is not None
-    if not known and (not places or group == DEFAULT_WORK_GROUP):
-        raise UnknownGroup(f"there is no share group {group}")
-    return places
+    """The partitions that one share group has begun with."""
+    return await ShareSurvey(engine).places_of(group)
 
 
 async def forget_topic(engine: "Engine", group: str, topic: "Topic", indexes: list[int]) -> None:
@@ -77,9 +106,9 @@ async def forget_topic(engine: "Engine", group: str, topic: "Topic", indexes: li
     await asyncio.gather(*map(close, indexes))
 
 
-async def delete_share_group(engine: "Engine", group: str) -> None:
+async def delete_share_group(engine: "Engine", group: str, survey: ShareSurvey) -> None:
     """Forget all topics of a share group that has no members, and with them the group."""
-    places = await places_of(engine, group)
+    places = await survey.places_of(group)
     if engine.groups.share.get(group) is not None:
         raise GroupNotEmpty(f"share group {group} has members; stop them first")
     for name, indexes in places.items():

@@ -2,6 +2,8 @@
 
 import pytest
 
+from penstock.kafka import api_02_list_offsets
+from penstock.kafka.batch_times import first_message_from
 from penstock.kafka.codec import Message
 from tests.batches import build_batch
 from tests.unit.kafka.asking import Asker
@@ -62,6 +64,24 @@ def test_the_latest_message(ask: Asker) -> None:
     filled(ask, "list-latest-2", 1_000, 5_000, 2_000)
     row = look(ask, 7, "list-latest-2", -3)
     assert (row.offset, row.timestamp) == (5, 5_002)
+
+
+def test_a_partition_is_looked_at_once(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(ask, "list-often", 1_000, 2_000, compression=4)
+    opened: list[int] = []
+
+    def count(batches: bytes, time_ms: int) -> tuple[int, int] | None:
+        opened.append(time_ms)
+        return first_message_from(batches, time_ms)
+
+    monkeypatch.setattr(api_02_list_offsets, "first_message_from", count)
+    row = {"partition_index": 0, "timestamp": 1_001}
+    rows = [row] * 20_000 + [{"partition_index": 0, "timestamp": 1_002}]
+    fields = {"replica_id": -1, "topics": [{"name": "list-often", "partitions": rows}] * 2}
+    for topic in ask(2, 7, fields).topics:
+        found = [(one.error_code, one.offset) for one in topic.partitions]
+        assert found == [(0, 1)] * 20_000 + [(42, -1)]
+    assert opened == [1_001]
 
 
 def test_what_is_not_there(ask: Asker) -> None:

@@ -37,7 +37,11 @@ from penstock.core.errors import (
     Unavailable,
     UnknownMember,
 )
-from penstock.core.limits import GROUP_MEMBERS_MAX, OFFSETS_PER_COMMIT_MAX
+from penstock.core.limits import (
+    GROUP_MEMBERS_MAX,
+    OFFSETS_PER_COMMAND_MAX,
+    OFFSETS_PER_COMMIT_MAX,
+)
 from penstock.core.types import TopicId
 from penstock.engine.groups.checks import (
     bound_rebalance_timeout,
@@ -310,13 +314,14 @@ class Coordinator:
                 stored.append(
                     (one.topic_id, one.partition, one.offset, one.leader_epoch, one.metadata)
                 )
-        if stored:
+        # Every replica applies a command in one piece: a large commit is stored by several.
+        for place in range(0, len(stored), OFFSETS_PER_COMMAND_MAX):
             command = StoreOffsets(
                 group=name,
                 member=member,
                 instance=request.instance,
                 generation=request.generation,
-                offsets=tuple(stored),
+                offsets=tuple(stored[place : place + OFFSETS_PER_COMMAND_MAX]),
             )
             await self._propose(command, repeatable=False)
         return outcome
@@ -337,13 +342,15 @@ class Coordinator:
         self._check_leading()
         check_names(group, *names.values(), empty=True)
         check_count("offsets to delete at once", len(names), OFFSETS_PER_COMMIT_MAX)
-        dropped = tuple((topic, partition, name) for (topic, partition), name in names.items())
-        reply = await self._propose(DropOffsets(group=group, offsets=dropped), repeatable=False)
-        assert isinstance(reply, OffsetsDropped), f"a delete was answered with {reply}"
-        return {
-            (topic, partition): None if refused is None else refusal_error(refused)
-            for (topic, partition, _), refused in zip(dropped, reply.refusals, strict=True)
-        }
+        dropped = [(topic, partition, name) for (topic, partition), name in names.items()]
+        outcome: dict[OffsetKey, PenstockError | None] = {}
+        for place in range(0, len(dropped), OFFSETS_PER_COMMAND_MAX):
+            portion = tuple(dropped[place : place + OFFSETS_PER_COMMAND_MAX])
+            reply = await self._propose(DropOffsets(group=group, offsets=portion), repeatable=False)
+            assert isinstance(reply, OffsetsDropped), f"a delete was answered with {reply}"
+            for (topic, partition, _), refused in zip(portion, reply.refusals, strict=True):
+                outcome[topic, partition] = None if refused is None else refusal_error(refused)
+        return outcome
 
     async def forget_topics(self, topic_ids: Iterable[TopicId]) -> None:
         """Topics were deleted: forget the committed offsets in them."""

@@ -22,6 +22,7 @@ from penstock.engine.inspection.partition_places import (
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.engine.topics.topics import Topics
 
 WORK_GROUPS = RemoteCall("work_groups", NoneType, dict[PartitionId, list[str]])
@@ -61,13 +62,19 @@ class QueueSurvey:
 
     async def groups_here(self, _asked: None) -> dict[PartitionId, list[str]]:
         """The work groups of the shards that this node leads."""
-        return {
-            partition: sorted(queue.groups)
-            for shard in list(self._shards)
-            if (running := self._shards.get(shard)) is not None and running.replica.leads
-            for partition, queue in running.machine.queues.partitions.items()
-            if queue.groups
-        }
+        slices = TimeSlices()
+        slices.begin()
+        found: dict[PartitionId, list[str]] = {}
+        for shard in list(self._shards):
+            running = self._shards.get(shard)
+            if running is None or not running.replica.leads:
+                continue
+            for partition, queue in list(running.machine.queues.partitions.items()):
+                if slices.is_used_up:
+                    await slices.let_others()
+                if queue.groups:
+                    found[partition] = sorted(queue.groups)
+        return found
 
     async def places_here(self, asked: PlacesRequest) -> dict[PartitionId, QueuePlace]:
         """Partitions of shards that this node leads; no others."""
