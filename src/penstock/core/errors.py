@@ -13,6 +13,7 @@
     │   ├── PartitionExists
     │   ├── TopicExists
     │   ├── InvalidTopicName
+    │   ├── TopicProtected         the cluster's own topic, which is only read from outside
     │   ├── InvalidPartitions      a number of partitions that cannot be had
     │   ├── InvalidReplicationFactor
     │   ├── InvalidAssignment      brokers that a partition cannot be on
@@ -171,6 +172,14 @@ class InvalidPartitions(LocalError):
     """A number of partitions that a topic cannot have, or cannot be changed to."""
 
     kafka_code = 37  # INVALID_PARTITIONS
+
+
+class TopicProtected(LocalError):
+    """A topic that the cluster keeps for itself: it is only read from outside."""
+
+    kafka_code = 29  # TOPIC_AUTHORIZATION_FAILED
+    sqs_code = "AccessDenied"
+    http_status = 403
 
 
 class InvalidReplicationFactor(LocalError):

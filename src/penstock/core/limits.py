@@ -95,6 +95,10 @@ PARTITIONS_MAX = 1_000_000
 """Of all topics together. A partition's id is never reused, so there may have been more."""
 TOPIC_PARTITIONS_MAX = 100_000
 """Of one topic."""
+TOPIC_PARTITIONS_ALLOWED = 2_000
+"""Of one topic, unless a setting says otherwise."""
+PARTITIONS_ALLOWED = 50_000
+"""Of all topics together, unless a setting says otherwise."""
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's bound, which came from the names of its files."""
 TOPIC_CONFIG_CHARACTERS_MAX = 1_024
@@ -228,7 +232,7 @@ KAFKA_REQUEST_BYTES_MAX = 100 * MIB
 """The largest request of a Kafka client; Kafka's socket.request.max.bytes."""
 KAFKA_CONTROL_REQUEST_BYTES_MAX = 8 * MIB
 """The largest request that carries no messages: it becomes many small objects."""
-KAFKA_REQUEST_ROWS_MAX = 250_000
+KAFKA_REQUEST_ROWS_MAX = 100_000
 """The longest array in a request, and how many rows all its arrays may have together."""
 KAFKA_DECODED_AT_ONCE_BYTES = 16 * KIB
 """A larger request is decoded and carried out in time slices."""

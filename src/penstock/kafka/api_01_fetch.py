@@ -17,7 +17,7 @@ Not served  Fetch sessions: every answer has session 0, which makes clients send
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.core import limits
@@ -122,6 +122,21 @@ class _Part:
         )
 
 
+class _Rows:
+    """The rows of one topic, made while they are written."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[FetchRow]:
+        return (part.row() for part in self._parts)
+
+
 class _Fetch:
     """One request: looks for messages, and waits for more if there are too few."""
 
@@ -153,12 +168,14 @@ class _Fetch:
         """Find the partitions, each of them once; yields in between."""
         by_id = self.context.version >= FETCH_TOPIC_IDS
         seen: set[tuple[TopicKey, int]] = set()
+        looked_at = 0
         for asked in request.topics:
             key: TopicKey = asked.topic_id if by_id else asked.topic
             topic, code = self._find_topic(key)
             parts = self.topics.setdefault(key, [])
-            for number, row in enumerate(asked.partitions, 1):
-                if number % ROWS_PER_PORTION == 0:
+            for row in asked.partitions:
+                looked_at += 1
+                if looked_at % ROWS_PER_PORTION == 0:
                     yield
                 if (key, row.partition) in seen:
                     continue
@@ -318,8 +335,8 @@ class _Fetch:
             self._count()
         return True
 
-    def _content(self) -> tuple[list[tuple[TopicKey, list[FetchRow]]], tuple[Endpoint, ...]]:
-        rows = [(key, [part.row() for part in parts]) for key, parts in self.topics.items()]
+    def _content(self) -> tuple[list[tuple[TopicKey, _Rows]], tuple[Endpoint, ...]]:
+        rows = [(key, _Rows(parts)) for key, parts in self.topics.items()]
         return rows, tuple(self.endpoints.values())
 
     def _count(self) -> None:

@@ -11,6 +11,7 @@ Not served  Nothing is left out.
 """
 
 from penstock.core.errors import OffsetOutOfRange, PenstockError
+from penstock.core.internal_topics import check_unprotected
 from penstock.core.types import Offset
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -42,6 +43,7 @@ async def handle(request: Message, context: Context) -> Answer:
 async def _trim(name: str, index: int, offset: int, context: Context) -> Row:
     row: Row = {"partition_index": index, "low_watermark": -1}
     try:
+        check_unprotected(name)
         topic = context.engine.topics.topic(name)
         if topic.settings.compacts and not topic.settings.deletes:
             text = f"topic {name} is compacted; add delete to its cleanup.policy first"

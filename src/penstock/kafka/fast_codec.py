@@ -18,8 +18,8 @@ ends with tagged fields. Hints to the right leader (KIP-951) are such fields.
 """
 
 import struct
-from collections.abc import Generator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from penstock.core.errors import MalformedRequest
 from penstock.core.limits import KAFKA_REQUEST_ROWS_MAX
@@ -104,6 +104,13 @@ class FetchRow(NamedTuple):
     log_start: int = -1
     records: Sequence[Buffer] = ()
     hint: LeaderHint | None = None
+
+
+class FetchRows(Protocol):
+    """The rows of one topic."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[FetchRow]: ...
 
 
 def read_produce(frame: bytearray, position: int, version: int) -> ProduceRequest:
@@ -262,7 +269,7 @@ def _write_produce_row(row: ProduceRow, out: bytearray, version: int) -> None:
 def write_fetch(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[TopicKey, Sequence[FetchRow]]],
+    topics: Sequence[tuple[TopicKey, FetchRows]],
     endpoints: Sequence[Endpoint] = (),
     code: int = 0,
 ) -> list[Buffer]:
@@ -277,7 +284,7 @@ def write_fetch_in_portions(
     buffers: list[Buffer],
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[TopicKey, Sequence[FetchRow]]],
+    topics: Sequence[tuple[TopicKey, FetchRows]],
     endpoints: Sequence[Endpoint] = (),
     code: int = 0,
 ) -> Generator[None, None, None]:
@@ -286,12 +293,14 @@ def write_fetch_in_portions(
     out = bytearray(_HEAD.size + flexible)
     out += _FETCH_HEAD.pack(0, 0, code, 0)[4:] if version >= 7 else bytes(4)
     size = 0
+    written = 0
     write_count(len(topics), out, flexible)
     for topic, rows in topics:
         _write_topic(topic, out, flexible)
         write_count(len(rows), out, flexible)
-        for number, row in enumerate(rows, 1):
-            if number % ROWS_PER_PORTION == 0:
+        for row in rows:
+            written += 1
+            if written % ROWS_PER_PORTION == 0:
                 yield
             records = row.records
             length = sum(map(len, records))

@@ -35,10 +35,13 @@ from penstock.core.limits import (
     KIB,
     MIB,
     OFFSET_RETENTION_MS,
+    PARTITIONS_ALLOWED,
+    PARTITIONS_MAX,
     SEGMENT_BYTES,
     SHARDS_MAX,
     SQS_CONNECTIONS_MAX,
     TICK_MS,
+    TOPIC_PARTITIONS_ALLOWED,
     TOPIC_PARTITIONS_MAX,
 )
 from penstock.core.types import NodeId
@@ -161,6 +164,19 @@ class Topics(Section):
         4,
         notation.integer(1, TOPIC_PARTITIONS_MAX),
         "How many partitions a new topic has unless the request says.",
+    )
+    partitions_max: int = setting(
+        "partitions_max",
+        TOPIC_PARTITIONS_ALLOWED,
+        notation.integer(1, TOPIC_PARTITIONS_MAX),
+        "How many partitions a topic may be given; topics that have more keep them. Each costs"
+        " memory on every node, and a request for all of them grows with it.",
+    )
+    partitions_total_max: int = setting(
+        "partitions_total_max",
+        PARTITIONS_ALLOWED,
+        notation.integer(1, PARTITIONS_MAX),
+        "How many partitions all topics together may be given.",
     )
 
 

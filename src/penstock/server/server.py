@@ -488,6 +488,8 @@ def node_settings(config: Config) -> NodeSettings:
         history_bytes=storage.history_bytes,
         engine=EngineSettings(
             default_partitions=config.topics.partitions_default,
+            topic_partitions_max=config.topics.partitions_max,
+            partitions_max=config.topics.partitions_total_max,
             auto_create_topics=config.topics.auto_create,
         ),
         groups=GroupSettings(

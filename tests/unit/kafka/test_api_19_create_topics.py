@@ -1,11 +1,15 @@
 """CreateTopics: what is made, and what is refused with which words."""
 
+from pathlib import Path
+
 import pytest
 
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import NO_TOPIC_ID
+from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka.codec import Message
-from tests.unit.kafka.asking import Asker, new_topic
+from tests.kafka_broker import ThreadedBroker
+from tests.unit.kafka.asking import Asker, asking, new_topic
 
 
 def create(ask: Asker, version: int, *rows: object, validate_only: bool = False) -> list[Message]:
@@ -98,3 +102,20 @@ def test_assignments_name_each_partition_once(ask: Asker) -> None:
     rows = [{"partition_index": index, "broker_ids": [1]} for index in (0, 0)]
     (row,) = create(ask, 7, {**new_topic("twice"), "assignments": rows})
     assert (row.error_code, "from 0 on" in row.error_message) == (39, True)
+
+
+def test_partitions_are_bounded_by_topic_and_altogether(tmp_path: Path) -> None:
+    settings = EngineSettings(topic_partitions_max=5, partitions_max=8)
+    with ThreadedBroker(tmp_path, settings) as broker, asking(broker) as ask:
+        rows = ask(19, 7, {"topics": [new_topic("a", 6), new_topic("b", 5)]}).topics
+        assert [row.error_code for row in rows] == [37, 0]
+        assert "5 at most (topics.partitions_max)" in rows[0].error_message
+        (row,) = ask(19, 7, {"topics": [new_topic("c", 4)]}).topics
+        assert row.error_code == 44
+        assert "topics.partitions_total_max" in row.error_message
+        (row,) = ask(19, 7, {"topics": [new_topic("c", 3)]}).topics
+        assert row.error_code == 0
+        for name, count, code in (("b", 6, 37), ("c", 4, 44)):
+            grown = [{"name": name, "count": count, "assignments": None}]
+            (row,) = ask(37, 3, {"topics": grown, "timeout": 1, "validate_only": False}).results
+            assert row.error_code == code, row.error_message

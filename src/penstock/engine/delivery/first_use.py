@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Protocol
 
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.internal_topics import check_unprotected
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, TopicId
@@ -65,6 +66,7 @@ class FirstUse:
         self, topic: Topic, index: int, group: str, start: Start = Start.EARLIEST
     ) -> None:
         """Open a work group; raises if it cannot be opened on this partition."""
+        check_unprotected(topic.name)
         key = (topic.topic_id, group)
         task = self._under_way.get(key)
         if task is None:

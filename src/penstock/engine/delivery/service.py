@@ -31,6 +31,7 @@ from penstock.core.errors import (
     UnknownTopicId,
     UnknownWork,
 )
+from penstock.core.internal_topics import check_unprotected
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
 from penstock.core.message import NewMessage
 from penstock.core.message_states import ALL_STATES, current_state, old_state
@@ -506,6 +507,7 @@ class DeliveryService:
     ) -> None:
         """Let a work group begin, on all partitions or on one; where it has begun, only its rules
         change."""
+        check_unprotected(topic.name)
         chosen = rules or work_rules(self._topics.catalog, topic, group)
         await self._everywhere(
             topic,

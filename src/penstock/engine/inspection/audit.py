@@ -149,7 +149,7 @@ class Audit:
         topic = self._topics.catalog.topic(AUDIT_TOPIC)
         if topic is None:
             try:
-                return await self._topics.create_topic(AUDIT_TOPIC, 1, CONFIGS)
+                return await self._topics.create_topic(AUDIT_TOPIC, 1, CONFIGS, internal=True)
             except TopicExists:  # Another node was quicker.
                 return self._topics.topic(AUDIT_TOPIC)
         return topic

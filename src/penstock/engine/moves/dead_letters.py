@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, TopicExists
+from penstock.core.internal_topics import check_unprotected
 from penstock.core.limits import BATCH_BYTES_MAX, KIB
 from penstock.core.moved_message import Death, dead_letter
 from penstock.core.retries import REPAIR, Backoff, Random
@@ -235,6 +236,7 @@ class DeadLetters:
     # The queue they go to.
 
     async def _target(self, topic: Topic, name: str) -> Topic:
+        check_unprotected(name)
         found = self._topics.catalog.topic(name)
         if found is not None:
             return found

@@ -22,6 +22,7 @@ from penstock.core.errors import (
     PenstockError,
     Unavailable,
 )
+from penstock.core.internal_topics import check_unprotected
 from penstock.core.limits import BROWSE_STEPS_MAX, LOOK_CALL_SECONDS, MOVE_RATE
 from penstock.core.message import Message
 from penstock.core.message_states import LIVING_STATES
@@ -124,6 +125,8 @@ class Moves:
         wanted.check()
         if destination is not None and destination.topic_id == source.topic_id:
             raise InvalidRequest(f"messages of {source.name} cannot be moved to where they are")
+        if destination is not None:
+            check_unprotected(destination.name)
         ends = await self._ends(source)
         command = StartMove(
             move_id="" if dry_run else secrets.token_hex(16),

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict, SortedList
 
-from penstock.core.errors import InvalidRequest, PenstockError, TopicExists, Unavailable
-from penstock.core.internal_topics import STAGING_TOPIC
+from penstock.core.errors import PenstockError, TopicExists, Unavailable
+from penstock.core.internal_topics import STAGING_TOPIC, check_unprotected
 from penstock.core.limits import (
     BATCH_BYTES_MAX,
     STAGED_CHECKED_MS,
@@ -75,8 +75,7 @@ class Staging:
         """Append a batch for a partition that this node leads, to be published later. It is
         stamped in place: the caller gives the buffer away."""
         topics = self._topics
-        if topic.name == STAGING_TOPIC:
-            raise InvalidRequest(f"{STAGING_TOPIC} is where messages are staged, not what for")
+        check_unprotected(topic.name)
         partition = partition_of(topic, index)
         running = topics.led_shard(partition)
         check_header(topic, batch, topics.clock.wall_ms())
@@ -159,11 +158,12 @@ class Staging:
         shards = len(topics.shards()) - 1
         there = topics.catalog.topic(STAGING_TOPIC)
         if there is not None:  # Another request has created it.
-            await topics.add_partitions(STAGING_TOPIC, len(there.partitions) + shards)
+            total = len(there.partitions) + shards
+            await topics.add_partitions(STAGING_TOPIC, total, internal=True)
             return
         configs = {"retention.ms": str(STAGED_MS), "max.message.bytes": str(BATCH_BYTES_MAX)}
         try:
-            await topics.create_topic(STAGING_TOPIC, shards, configs)
+            await topics.create_topic(STAGING_TOPIC, shards, configs, internal=True)
         except TopicExists:
             return
 

@@ -24,7 +24,9 @@ import msgspec
 from penstock.core.checksum import crc32c
 from penstock.core.clock import Clock
 from penstock.core.errors import (
-    InvalidRequest,
+    CatalogFull,
+    InvalidPartitions,
+    InvalidTopicName,
     NotEnoughReplicas,
     NotLeader,
     OutcomeUnknown,
@@ -34,7 +36,8 @@ from penstock.core.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from penstock.core.internal_topics import STAGING_TOPIC
+from penstock.core.internal_topics import PROTECTED_TOPICS, check_unprotected
+from penstock.core.limits import PARTITIONS_ALLOWED, TOPIC_PARTITIONS_ALLOWED
 from penstock.core.records import stamp_append_time
 from penstock.core.retries import POLL, Retrier
 from penstock.core.topic import Topic
@@ -119,6 +122,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may change about topics and readers."""
 
     default_partitions: int = 4
+    topic_partitions_max: int = TOPIC_PARTITIONS_ALLOWED
+    partitions_max: int = PARTITIONS_ALLOWED
+    """Of all topics together."""
     auto_create_topics: bool = True
 
 
@@ -245,15 +251,21 @@ class Topics:
         configs: Mapping[str, str],
         *,
         validate_only: bool = False,
+        internal: bool = False,
     ) -> Topic:
-        """Make a topic; returns when its partitions can be written and this node knows it."""
+        """Make a topic; returns when its partitions can be written and this node knows it. Topics
+        that the cluster keeps for itself are `internal`: clients cannot make or change them."""
         command = CreateTopic(
             name=name,
             topic_id=TopicId(secrets.token_bytes(16)),
             partitions=self.settings.default_partitions if partitions is None else partitions,
             configs=dict(configs),
         )
+        if not internal and name in PROTECTED_TOPICS:
+            raise InvalidTopicName(f"{name} is the name of a topic that the cluster makes itself")
         self.catalog.check(command)
+        if not internal:
+            self._check_allowed(name, command.partitions, command.partitions)
         version = catalog_version_of(command.configs)
         await self.catalog_versions.require(version, dry_run=validate_only)
         if validate_only:
@@ -274,6 +286,22 @@ class Topics:
             await self._write_rules(topic, topic.partitions)
         return topic
 
+    def _check_allowed(self, name: str, total: int, new: int) -> None:
+        """Refuse partitions above the configured bounds; what is there already may stay."""
+        settings = self.settings
+        if total > settings.topic_partitions_max:
+            raise InvalidPartitions(
+                f"topic {name} cannot have {total} partitions; {settings.topic_partitions_max} at"
+                " most (topics.partitions_max): choose fewer, or raise it on every node"
+            )
+        there = self.catalog.partition_count
+        if there + new > settings.partitions_max:
+            raise CatalogFull(
+                f"there are {there} partitions, and {settings.partitions_max} at most"
+                f" (topics.partitions_total_max): no room for {new} more; delete topics, or raise"
+                " it on every node"
+            )
+
     async def _create_again(self, command: CreateTopic) -> Topic:
         """The id is ours alone: asked again, the topic is either made or found to be there."""
         try:
@@ -286,17 +314,19 @@ class Topics:
 
     async def delete_topic(self, name: str, topic_id: TopicId = NO_TOPIC_ID) -> Topic:
         """Remove a topic with everything in it; with an id, only if it is still that topic."""
-        if name == STAGING_TOPIC:
-            raise InvalidRequest(
-                f"{name} is not deleted: what is staged there may be part of a publication that is"
-                " under way; unpublished messages expire by themselves"
-            )
+        check_unprotected(name)
         return await self._change_topic(DeleteTopic(name=name, topic_id=topic_id))
 
-    async def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
+    async def add_partitions(
+        self, name: str, total: int, *, validate_only: bool = False, internal: bool = False
+    ) -> Topic:
         """Give a topic more partitions, `total` in all."""
         command = AddPartitions(name=name, total=total)
+        if not internal:
+            check_unprotected(name)
         self.catalog.check(command)
+        if not internal:
+            self._check_allowed(name, total, total - len(self.topic(name).partitions))
         if validate_only:
             return self.topic(name)
         before = len(self.topic(name).partitions)
@@ -310,6 +340,7 @@ class Topics:
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> Topic:
         """Change configurations; None takes one back to its default."""
+        check_unprotected(name)
         command = ConfigureTopic(name=name, changes=dict(changes))
         self.catalog.check(command)
         before = self.topic(name)
@@ -385,6 +416,8 @@ class Topics:
         counted as the traffic of the given front-end, or as our own."""
         future: asyncio.Future[Produced] = self._loop.create_future()
         try:
+            if topic.name in PROTECTED_TOPICS and flow not in (None, self._own_flow):
+                check_unprotected(topic.name)
             partition = partition_of(topic, index)
             shard = self._led(self.shard_of(partition))
             check_header(topic, batch, self.clock.wall_ms())

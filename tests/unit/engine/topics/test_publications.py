@@ -14,6 +14,7 @@ from penstock.core.errors import (
     PublicationConflict,
     QueueFull,
     StagingExpired,
+    TopicProtected,
     Unavailable,
     UnknownPartition,
     UnknownTopicId,
@@ -372,7 +373,7 @@ def test_what_may_not_be_staged() -> None:
         await refuse(InvalidBatch, with_bytes(good, 16, b"\x01"))
         await refuse(UnknownPartition, bytearray(good), 1)
         await stage(node, node.topics.topic("orders"), 0, b"v", key=b"k")  # type: ignore[arg-type]
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(TopicProtected):
             await staging.stage(node.engine.topics.topic(STAGING_TOPIC), 0, memoryview(good))
 
     play(story)

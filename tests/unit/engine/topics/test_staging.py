@@ -187,7 +187,7 @@ def test_what_is_checked_is_kept_for_whoever_publishes_it_too(
 
 def test_staging_topic_that_is_too_small_is_made_larger() -> None:
     async def story(node: Node) -> None:
-        await node.engine.topics.create_topic(STAGING_TOPIC, 1, {})
+        await node.engine.topics.create_topic(STAGING_TOPIC, 1, {}, internal=True)
         topic = await orders(node, 4)
         staged = [await stage(node, topic, index, b"x") for index in range(4)]
         await publish(node, 1, *parts(topic, staged))
