@@ -11,11 +11,14 @@ What is kept is bounded by the classes of this package; those of users have deco
 """
 
 import threading
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""All that decoding raises: the wrong type or form, text that is no UTF-8, and nesting too deep."""
 
 _meeting = threading.Lock()
 _msgpack: dict[object, msgspec.msgpack.Decoder[Any]] = {}

@@ -13,8 +13,8 @@
     │   ├── PartitionExists
     │   ├── TopicExists
     │   ├── InvalidTopicName
-    │   ├── TopicProtected         the cluster's own topic, which is only read from outside
     │   ├── InvalidPartitions      a number of partitions that cannot be had
+    │   ├── TopicProtected         the cluster's own topic, which is only read from outside
     │   ├── InvalidReplicationFactor
     │   ├── InvalidAssignment      brokers that a partition cannot be on
     │   ├── InvalidConfig          a topic config that is unknown or has a value it cannot have

@@ -50,6 +50,7 @@ from penstock.sqs.protocol_errors import (
     ForeignPage,
     SlowBody,
     UnknownHost,
+    WrongMethod,
 )
 from penstock.sqs.query_protocol import (
     QUEUE_PATH,
@@ -60,7 +61,7 @@ from penstock.sqs.query_protocol import (
 )
 from penstock.sqs.reply import Reply, RequestIds
 from penstock.sqs.requests import ReceiveMessage, Request
-from penstock.sqs.service import ACTIONS, AGAIN, BRIEF, Call, OnDone
+from penstock.sqs.service import ACTIONS, AGAIN, BRIEF, UNCHANGING, Call, OnDone
 
 FORM = b"application/x-www-form-urlencoded"
 CALLS_REMEMBERED_MAX = 1_024
@@ -212,6 +213,8 @@ class Endpoint:
             scope = header_scope(headers) or form_scope(parameters)
             call = self._call(headers, scope, path)
             name, request = read_query(parameters, call.base_url + call.path if path[1:] else "")
+            if method == b"GET" and name not in UNCHANGING:
+                raise WrongMethod(f"The action {name} changes something: send it by POST.")
             answer = await self._carry_out(service, name, request, call)
             return write_xml(name, answer, request_id)
         except SqsError as error:

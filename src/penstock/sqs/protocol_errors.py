@@ -78,3 +78,11 @@ class UnknownHost(ProtocolError):
     shape = "AccessDeniedException"
     code = "AccessDenied"
     status = 421
+
+
+class WrongMethod(ProtocolError):
+    """A GET that would change something: any page could make a browser send it."""
+
+    shape = "UnsupportedOperation"
+    code = "InvalidMethod"
+    status = 405

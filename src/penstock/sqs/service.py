@@ -49,7 +49,17 @@ from penstock.sqs.settle import (
 )
 from penstock.sqs.tags import list_queue_tags, tag_queue, untag_queue
 
-__all__ = ["ACTIONS", "AGAIN", "BRIEF", "Action", "Call", "Service", "SqsSettings", "OnDone"]
+__all__ = [
+    "ACTIONS",
+    "AGAIN",
+    "BRIEF",
+    "UNCHANGING",
+    "Action",
+    "Call",
+    "Service",
+    "SqsSettings",
+    "OnDone",
+]
 
 
 class Action(NamedTuple):
@@ -89,6 +99,19 @@ ACTIONS: dict[str, Action] = {
     )
 }
 """All 23, by name."""
+
+
+UNCHANGING = frozenset(
+    (
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "ListMessageMoveTasks",
+        "ListQueueTags",
+        "ListQueues",
+    )
+)
+"""The actions that a GET may ask for. `ReceiveMessage` is none of them: it leases messages."""
 
 
 class Brief(NamedTuple):

@@ -94,7 +94,7 @@ def make_app(broker: Broker, times: RequestTimes | None = None) -> ASGIApp:
         Route("/v1/health/replicated", endpoints.replicated),
         Route("/v1/cluster", endpoints.status),
         Route("/v1/cluster/members", endpoints.add_member, methods=["POST"]),
-        Route("/v1/cluster/members/{node:int}", endpoints.remove_member, methods=["DELETE"]),
+        Route("/v1/cluster/members/{node:whole}", endpoints.remove_member, methods=["DELETE"]),
         Route("/v1/cluster/transfer", endpoints.transfer, methods=["POST"]),
         Route("/v1/groups", endpoints.groups),
         *topic_routes(broker),

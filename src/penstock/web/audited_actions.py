@@ -15,7 +15,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.core.decoders import decode_json
+from penstock.core.decoders import UNREADABLE, decode_json
 from penstock.engine.cluster.node import Node
 from penstock.web.broker import Broker
 from penstock.web.guard import TOKEN_HEADER
@@ -131,5 +131,5 @@ def who(scope: Scope) -> str:
 def _told(body: bytes) -> _Body:
     try:
         return decode_json(body or b"{}", _Body)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return _Body()

@@ -35,6 +35,7 @@ from penstock.core.http_hosts import (
 )
 from penstock.core.limits import MIB
 from penstock.web.answers import error_answer
+from penstock.web.requests import decimal
 
 TOKEN_HEADER = "x-penstock-token"  # noqa: S105 -- what it is called
 BODY_BYTES_MAX = 1 * MIB
@@ -102,8 +103,8 @@ class Guard:
 
 async def _read_body(headers: Headers, receive: Receive) -> Response | bytes:
     too_large = error_answer(413, "BodyTooLarge", f"a body has at most {BODY_BYTES_MAX} bytes")
-    claimed = headers.get("content-length", "0")
-    if not claimed.isdecimal() or int(claimed) > BODY_BYTES_MAX:
+    claimed = decimal(headers.get("content-length", "0"))
+    if claimed is None or claimed > BODY_BYTES_MAX:
         return too_large
     body = bytearray()
     try:

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.core.decoders import decode_json
+from penstock.core.decoders import UNREADABLE, decode_json
 from penstock.core.errors import InvalidReceipt, InvalidRequest
 from penstock.core.limits import (
     DEAD_REASON_CHARACTERS_MAX,
@@ -113,7 +113,7 @@ def work_routes(broker: Broker) -> Sequence[Route]:
     return [
         Route(messages, work.browse),
         Route(messages, work.send, methods=["POST"]),
-        Route(f"{messages}/{{partition:int}}/{{offset:int}}", work.cancel, methods=["DELETE"]),
+        Route(f"{messages}/{{partition:whole}}/{{offset:whole}}", work.cancel, methods=["DELETE"]),
         Route("/v1/queues/{name}/receive", work.receive, methods=["POST"]),
         Route("/v1/queues/{name}/settle", work.settle, methods=["POST"]),
     ]
@@ -231,7 +231,7 @@ async def _outgoing(request: Request) -> list[OutgoingMessage]:
     body = await request.body()
     try:
         is_list = "messages" in decode_json(body, dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         is_list = False
     if not is_list:
         return [await read_body(request, OutgoingMessage)]

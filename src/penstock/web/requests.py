@@ -5,12 +5,24 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 import msgspec
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 
-from penstock.core.decoders import decode_json
+from penstock.core.decoders import UNREADABLE, decode_json
 from penstock.core.errors import InvalidRequest, OutcomeUnknown
 
 CHANGE_SECONDS_MAX = 30.0
+DIGITS_MAX = 19
+"""Of a number of 64 bits."""
+
+
+class WholeNumber(IntegerConvertor):
+    """`{name:whole}` in a route: a longer number is no such path."""
+
+    regex = f"[0-9]{{1,{DIGITS_MAX}}}"
+
+
+register_url_convertor("whole", WholeNumber())
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -20,7 +32,7 @@ async def read_body(request: Request, kind: type[S]) -> S:
     """The body as what it should be; one that is empty counts as `{}`."""
     try:
         return decode_json(await request.body() or b"{}", kind)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InvalidRequest(f"the body is not what it should be: {error}") from error
 
 
@@ -29,9 +41,18 @@ def whole_number(request: Request, name: str, default: int, *, least: int = 0, m
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdecimal() or not least <= int(text[:20]) <= most:
+    number = decimal(text)
+    if number is None or not least <= number <= most:
         raise InvalidRequest(f"{name} must be a whole number from {least} to {most}")
-    return int(text)
+    return number
+
+
+def decimal(text: str) -> int | None:
+    """The number that decimal digits write; None for anything else, and for more digits than any
+    number here has: Python refuses to convert very long ones."""
+    if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal():
+        return int(text)
+    return None
 
 
 async def bounded(change: Awaitable[T]) -> T:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.decoders import msgpack_decoder
+from penstock.core.decoders import UNREADABLE, msgpack_decoder
 from penstock.core.errors import InvalidFrame
 from penstock.wire import (
     cumulative_ack_requests,
@@ -21,7 +21,6 @@ from penstock.wire.failures import Described
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DESCRIBED: Final[msgspec.msgpack.Decoder[Described]] = msgpack_decoder(Described)
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 MODULES: Final = (
@@ -53,7 +52,7 @@ def decode_request(data: bytes | bytearray | memoryview) -> words.Request:
     """A request, or `InvalidFrame`."""
     try:
         return _REQUESTS.decode(data)  # type: ignore[no-any-return]
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidFrame(f"what came is no request: {error}") from error
 
 
@@ -61,7 +60,7 @@ def decode_answer(data: bytes | bytearray | memoryview) -> words.Answer:
     """An answer, or `InvalidFrame`."""
     try:
         return _ANSWERS.decode(data)  # type: ignore[no-any-return]
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidFrame(f"what came is no answer: {error}") from error
 
 
@@ -69,5 +68,5 @@ def decode_failure(data: bytes | bytearray | memoryview) -> Described:
     """An error in parts, or `InvalidFrame`."""
     try:
         return _DESCRIBED.decode(data)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidFrame(f"what came is no failure: {error}") from error

@@ -14,8 +14,8 @@ from penstock.sqs.errors import OverLimit, SqsError
 from penstock.sqs.protocol_errors import ForeignPage
 from penstock.sqs.query_protocol import NAMESPACE
 from penstock.sqs.reply import Reply
-from penstock.sqs.requests import CreateQueue, DeleteQueue, ListQueues, Request, SendMessage
-from penstock.sqs.service import AGAIN, Call
+from penstock.sqs.requests import CreateQueue, ListQueues, ListQueueTags, Request, SendMessage
+from penstock.sqs.service import ACTIONS, AGAIN, UNCHANGING, Call
 from tests.unit.sqs.actions import FORM, JSON, FakeService, ask, lines, target
 
 AUTHORIZATION = (
@@ -89,12 +89,28 @@ def test_a_form() -> None:
 
 def test_a_url_that_somebody_typed() -> None:
     service = FakeService()
-    query = b"Action=DeleteQueue&X-Amz-Credential=AKID%2F20260131%2Feu-north-1%2Fsqs%2Faws4_request"
+    query = b"Action=ListQueueTags&X-Amz-Credential=AKID%2F20260131%2Feu-north-1%2Fsqs%2F4_request"
     ask(serving(service), method=b"GET", path=b"/0000/q", query=query)
     ((action, request, call),) = service.asked
-    assert action == "DeleteQueue"
-    assert request == DeleteQueue(queue_url="http://sqs.example:8080/0000/q")
+    assert action == "ListQueueTags"
+    assert request == ListQueueTags(queue_url="http://sqs.example:8080/0000/q")
     assert (call.region, call.access_key, call.path) == ("eu-north-1", "AKID", "/0000/q")
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS.keys() - UNCHANGING))
+def test_by_get_nothing_is_changed(action: str) -> None:
+    service = FakeService()
+    query = f"Action={action}&QueueUrl=http://h/0/q&QueueName=q&Label=l&TaskHandle=t".encode()
+    query += b"&SourceArn=a&Attribute.1.Name=n&Attribute.1.Value=v&Tag.1.Key=k&Tag.1.Value=v"
+    query += b"&TagKey.1=k&MessageBody=b&ReceiptHandle=r&VisibilityTimeout=1&ActionName.1=a"
+    query += b"&AWSAccountId.1=a&SendMessageBatchRequestEntry.1.Id=i"
+    query += b"&SendMessageBatchRequestEntry.1.MessageBody=b&DeleteMessageBatchRequestEntry.1.Id=i"
+    query += b"&DeleteMessageBatchRequestEntry.1.ReceiptHandle=r"
+    query += b"&ChangeMessageVisibilityBatchRequestEntry.1.Id=i"
+    query += b"&ChangeMessageVisibilityBatchRequestEntry.1.ReceiptHandle=r"
+    reply = ask(serving(service), method=b"GET", path=b"/0000/q", query=query)
+    assert (reply.status, service.asked) == (405, []), reply.body
+    assert f"The action {action} changes something: send it by POST.".encode() in reply.body
 
 
 def test_parameters_of_url_and_form_are_put_together() -> None:

@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from penstock.core.decoders import UNREADABLE
+
 UNKNOWN = "–"
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _SHORT_AGE = {"s": 180, "min": 120, "h": 72}
@@ -121,7 +123,7 @@ def details(text: str) -> str:
     yes`. What is cut off, or no JSON, stays as it is."""
     try:
         return _plain(msgspec.json.decode(text)) if text else ""
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return text
 
 
