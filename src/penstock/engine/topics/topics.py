@@ -10,6 +10,8 @@ calls is the order of offsets.
 Read-only mode. When a shard has no leader for some seconds, its replicas cannot find a majority.
 What is committed can still be read: the lowest of the replicas that are left serves as if it led,
 and every write is refused with `NotEnoughReplicas` until there is a leader again.
+
+Long because front-ends use topics through this one class.
 """
 
 import asyncio
@@ -24,8 +26,6 @@ import msgspec
 from penstock.core.checksum import crc32c
 from penstock.core.clock import Clock
 from penstock.core.errors import (
-    CatalogFull,
-    InvalidPartitions,
     InvalidTopicName,
     NotEnoughReplicas,
     NotLeader,
@@ -62,6 +62,7 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.admission import Admission, check_header
 from penstock.engine.topics.catalog_versions import CatalogVersions
 from penstock.engine.topics.long_polls import LongPolls, Watch
+from penstock.engine.topics.partition_bounds import check_all_partitions, check_topic_partitions
 from penstock.engine.topics.queue_bounds import QueueBounds
 from penstock.engine.topics.queue_upkeep import write_rules, write_work_rules
 from penstock.engine.topics.slow_requests import SlowRequests
@@ -287,20 +288,8 @@ class Topics:
         return topic
 
     def _check_allowed(self, name: str, total: int, new: int) -> None:
-        """Refuse partitions above the configured bounds; what is there already may stay."""
-        settings = self.settings
-        if total > settings.topic_partitions_max:
-            raise InvalidPartitions(
-                f"topic {name} cannot have {total} partitions; {settings.topic_partitions_max} at"
-                " most (topics.partitions_max): choose fewer, or raise it on every node"
-            )
-        there = self.catalog.partition_count
-        if there + new > settings.partitions_max:
-            raise CatalogFull(
-                f"there are {there} partitions, and {settings.partitions_max} at most"
-                f" (topics.partitions_total_max): no room for {new} more; delete topics, or raise"
-                " it on every node"
-            )
+        check_topic_partitions(name, total, self.settings.topic_partitions_max)
+        check_all_partitions(self.catalog.partition_count, new, self.settings.partitions_max)
 
     async def _create_again(self, command: CreateTopic) -> Topic:
         """The id is ours alone: asked again, the topic is either made or found to be there."""
