@@ -38,6 +38,7 @@ from penstock.core.errors import (
 )
 from penstock.core.internal_topics import PROTECTED_TOPICS, check_unprotected
 from penstock.core.limits import PARTITIONS_ALLOWED, TOPIC_PARTITIONS_ALLOWED
+from penstock.core.partition_bounds import check_all_partitions, check_topic_partitions
 from penstock.core.records import stamp_append_time
 from penstock.core.retries import POLL, Retrier
 from penstock.core.topic import Topic
@@ -62,7 +63,6 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.admission import Admission, check_header
 from penstock.engine.topics.catalog_versions import CatalogVersions
 from penstock.engine.topics.long_polls import LongPolls, Watch
-from penstock.engine.topics.partition_bounds import check_all_partitions, check_topic_partitions
 from penstock.engine.topics.queue_bounds import QueueBounds
 from penstock.engine.topics.queue_upkeep import write_rules, write_work_rules
 from penstock.engine.topics.slow_requests import SlowRequests
