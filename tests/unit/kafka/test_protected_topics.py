@@ -5,7 +5,7 @@ import pytest
 from penstock.core.errors import TopicProtected
 from penstock.core.internal_topics import AUDIT_TOPIC, PROTECTED_TOPICS, STAGING_TOPIC
 from penstock.core.message import NewMessage
-from penstock.engine.delivery.service import EARLIEST
+from penstock.core.types import EARLIEST
 from tests.batches import build_batch
 from tests.kafka_broker import ThreadedBroker
 from tests.unit.kafka.asking import Asker, new_topic
