@@ -431,6 +431,8 @@ class Figure:
     count: Callable[[Tree], int | Places]
     at_0_1_0: int
     limit: int
+    aim: int | None = None
+    """What the rebuild aimed at, where that is a number; the table marks what misses it."""
     more_is_better: bool = False
     holds_in: Callable[[Tree], bool] = lambda _: True
     """Whether the limit is to be kept already."""
@@ -454,30 +456,30 @@ def _has_glossary(tree: Tree) -> bool:
     return tree.glossary is not None
 
 
-# To tighten a limit, edit the last number of its line.
+# What was counted in 0.1.0, what is allowed now, and the aim. To tighten a limit, edit it here.
 FIGURES = (
-    Figure("flat modules in engine", flat_modules, 98, 1),
-    Figure("modules in the fullest folder of engine", fullest_folder, 98, 17),
-    Figure("modules of engine in typing cycles", typing_cycles, 10, 0),
-    Figure("remote methods made by hand", remote_methods, 27, 0),
-    Figure("remote calls made by hand", remote_asks, 27, 0),
-    Figure("implementations of receive", receives, 4, 1),
-    Figure("implementations of give-back", give_backs, 6, 4),
-    Figure("implementations of opening a work group", openings, 4, 3),
-    Figure("reach-throughs of front-ends", reach_throughs, 0, 0),
+    Figure("flat modules in engine", flat_modules, 98, 1, 0),
+    Figure("modules in the fullest folder of engine", fullest_folder, 98, 17, 16),
+    Figure("modules of engine in typing cycles", typing_cycles, 10, 0, 0),
+    Figure("remote methods made by hand", remote_methods, 27, 0, 0),
+    Figure("remote calls made by hand", remote_asks, 27, 0, 0),
+    Figure("implementations of receive", receives, 4, 1, 1),
+    Figure("implementations of give-back", give_backs, 6, 4, 1),
+    Figure("implementations of opening a work group", openings, 4, 3, 1),
+    Figure("reach-throughs of front-ends", reach_throughs, 0, 0, 19),
     Figure("reach-throughs elsewhere", engine_reach_throughs, 166, 167),
-    Figure("class names in more folders than one", shared_names, 127, 0, holds_in=_has_glossary),
-    Figure("modules named by gerunds or participles", gerund_modules, 66, 2),
-    Figure("docstrings that repeat a name", empty_docstrings, 118, 95),
+    Figure("class names in more folders than one", shared_names, 127, 0, 0, holds_in=_has_glossary),
+    Figure("modules named by gerunds or participles", gerund_modules, 66, 2, 0),
+    Figure("docstrings that repeat a name", empty_docstrings, 118, 92),
     Figure("comment lines per 1,000 lines of code", comment_share, 8, 8, more_is_better=True),
-    Figure("lines written by hand", lines, 119_430, 122_500),
+    Figure("lines written by hand", lines, 119_430, 122_500, 105_000),
 )
 
 
 def table(tree: Tree) -> tuple[str, list[str]]:
     """All figures, for people; and what is worse than allowed, with some of its places."""
     width = max(len(one.what) for one in FIGURES)
-    rows = [f"{'':{width}} {'at 0.1.0':>9} {'now':>9} {'limit':>9}"]
+    rows = [f"{'':{width}} {'at 0.1.0':>9} {'now':>9} {'limit':>9} {'aim':>9}"]
     worse = []
     for one in FIGURES:
         now = one.measure(tree)
@@ -487,7 +489,11 @@ def table(tree: Tree) -> tuple[str, list[str]]:
             if one.holds_in(tree):
                 places = one.places(tree)[:PLACES_MAX]
                 worse.append("\n    ".join([f"{one.what}: {now:,}, limit {one.limit:,}", *places]))
-        rows.append(f"{one.what:{width}} {one.at_0_1_0:>9,} {now:>9,} {one.limit:>9,}{mark}")
+        elif one.aim is not None and now > one.aim:
+            mark = "  aim missed"
+        aim = "" if one.aim is None else f"{one.aim:,}"
+        row = f"{one.what:{width}} {one.at_0_1_0:>9,} {now:>9,} {one.limit:>9,} {aim:>9}{mark}"
+        rows.append(row)
     return "\n".join(rows), worse
 
 

@@ -35,7 +35,7 @@ from penstock.core.limits import (
 NO_DEADLINE: Final = float("inf")
 
 
-class Random(Protocol):
+class JitterSource(Protocol):
     """A source of randomness; `random.Random` is one."""
 
     def random(self) -> float:
@@ -61,7 +61,7 @@ class Backoff:
 
     __slots__ = ("_bounds", "_random", "_upper", "attempts")
 
-    def __init__(self, bounds: PauseBounds = CALL, *, random: Random) -> None:
+    def __init__(self, bounds: PauseBounds = CALL, *, random: JitterSource) -> None:
         assert 0 < bounds.first <= bounds.longest, f"pauses cannot grow within {bounds}"
         self._bounds = bounds
         self._random = random
@@ -100,7 +100,7 @@ class Retrier:
         self,
         *,
         now: Callable[[], float],
-        random: Random,
+        random: JitterSource,
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         self.now = now

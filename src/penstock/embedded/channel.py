@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.channel import Buffer, Late, Make, OnAnswer
 from penstock.client.connection.urls import File, Memory
 from penstock.core import limits
 from penstock.core.clock import Clock
@@ -94,7 +94,14 @@ class EmbeddedChannel:
             if not self._under_way:
                 self._idle.set()
 
-    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:  # noqa: ARG002
+    def begin(
+        self,
+        node: int,  # noqa: ARG002
+        make: Make,  # noqa: ARG002
+        ended: OnAnswer,  # noqa: ARG002
+        *,
+        at_once: bool,  # noqa: ARG002
+    ) -> bool:
         """Never: the engine's work is a task's anyway."""
         return False
 

@@ -23,7 +23,7 @@ from penstock.core.message_id import message_id
 from penstock.core.move_filter import read_number
 from penstock.core.topic import Topic
 from penstock.core.verdicts import Outcome, Verdict
-from penstock.engine.delivery.requests import Delivery, Wanted
+from penstock.engine.delivery.requests import Delivery, ImmediateReceive
 from penstock.sqs.answers import MessagesReceived, ReceivedMessage
 from penstock.sqs.attributes import ATTRIBUTE_NAMES
 from penstock.sqs.context import AGAIN, Call, Context, OnDone
@@ -113,7 +113,7 @@ def begin_receive_message(
     messages_max, lease_ms, _ = _check(request, topic)
     return context.small.begin_receive(
         topic,
-        Wanted(messages_max, lease_ms, call.receiver),
+        ImmediateReceive(messages_max, lease_ms, call.receiver),
         partial(_tell_received, context, profile, call.region, _wanted(request), on_done),
         profile.message_bytes,
     )

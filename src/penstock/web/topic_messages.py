@@ -45,8 +45,8 @@ from penstock.engine.inspection.log_browser import (
     PARTS_MAX,
     THE_END,
     VALUE_BYTES_MAX,
-    PartSeen,
-    Seen,
+    LogBrowseResult,
+    LogPart,
 )
 from penstock.engine.inspection.log_scan import SeenMessage
 from penstock.engine.inspection.offset_resets import offset_at
@@ -226,7 +226,9 @@ async def _look(
     return _page(topic, wanted, places, seen)
 
 
-def _page(topic: Topic, wanted: LookWanted, places: Places, seen: Seen) -> tuple[LogPage, Places]:
+def _page(
+    topic: Topic, wanted: LookWanted, places: Places, seen: LogBrowseResult
+) -> tuple[LogPage, Places]:
     taken = list(islice(_merged(seen.parts, back=wanted.back), wanted.limit))
     counts: dict[int, int] = {}
     for index, _ in taken:
@@ -252,7 +254,7 @@ def _page(topic: Topic, wanted: LookWanted, places: Places, seen: Seen) -> tuple
     return page, after
 
 
-def _merged(parts: Iterable[PartSeen], *, back: bool) -> Iterable[tuple[int, SeenMessage]]:
+def _merged(parts: Iterable[LogPart], *, back: bool) -> Iterable[tuple[int, SeenMessage]]:
     """By time; messages of one partition stay in its order, whatever their times say."""
     rows = [
         [(part.index, one) for one in (reversed(part.messages) if back else part.messages)]

@@ -56,7 +56,7 @@ class Depth:
     oldest_seconds: float | None
 
 
-Look = Callable[[], Awaitable[Mapping[str, Depth]]]
+DepthProbe = Callable[[], Awaitable[Mapping[str, Depth]]]
 """Asks the broker; by the name of the task."""
 
 
@@ -110,7 +110,7 @@ class Supervisor:
         command: Sequence[str],
         scaling: Scaling,
         *,
-        look: Look | None = None,
+        look: DepthProbe | None = None,
         on_line: Callable[[int, bytes], None] = lambda _number, _line: None,
         clock: Clock | None = None,
     ) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock import ClientSettings
-from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.channel import Buffer, Late, Make, OnAnswer
 from penstock.client.connection.metadata import Metadata
 from penstock.client.connection.request_router import RequestRouter
 from penstock.wire.requests import (
@@ -46,7 +46,7 @@ class PlayedChannel:
         self.asked.append((node, request))
         return self.replies[type(request)](node, request), b""
 
-    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, node: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         """Everything is asked by a task."""
         return False
 

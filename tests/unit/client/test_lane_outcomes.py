@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.client.client import Client
-from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.channel import Buffer, Late, Make, OnAnswer
 from penstock.client.settings import ClientSettings
 from penstock.core.errors import (
     BatchTooLarge,
@@ -46,7 +46,7 @@ class ScriptedBroker:
         self._script = list(script)
         self._leaves = leaves
         self.silent = False
-        self.unanswered: list[Ended] = []
+        self.unanswered: list[OnAnswer] = []
         self.begun = 0
         """How many batches came without a task."""
         self.batches: list[tuple[int, int]] = []
@@ -71,14 +71,14 @@ class ScriptedBroker:
                 return self._append(payload), b""
         raise AssertionError(f"{request} is not in the script")
 
-    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, node: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         if at_once:
             self._leave(make, ended)
         else:
             asyncio.get_running_loop().call_soon(self._leave, make, ended)
         return True
 
-    def _leave(self, make: Make, ended: Ended) -> None:
+    def _leave(self, make: Make, ended: OnAnswer) -> None:
         if not self._leaves:
             self._leaves = True
             ended(Unavailable("it did not leave"), b"")

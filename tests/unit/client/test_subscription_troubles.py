@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from penstock import Client, ClientSettings
-from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.channel import Buffer, Late, Make, OnAnswer
 from penstock.client.connection.urls import Memory
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.subscription import Subscription
@@ -80,7 +80,7 @@ class BadNetwork:
             return self._fail_one(answer, data, error)
         raise error
 
-    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, node: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         return self._way.begin(node, make, ended, at_once=at_once)
 
     def _errors(self, request: Request) -> list[PenstockError]:

@@ -18,7 +18,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
 from penstock.cli.bench.load import Load, Pulse, Tally
-from penstock.cli.bench.share import Found, clients_of, run_share
+from penstock.cli.bench.share import LoadResult, clients_of, run_share
 from penstock.core.errors import PenstockError, Unavailable
 
 PULSE_SECONDS = 0.2
@@ -49,14 +49,14 @@ class ChildShare:
         """It is connected; an error if it could not be."""
         said = await asyncio.to_thread(self._receive)
         if said != _READY:
-            raise Unavailable(said.problem if isinstance(said, Found) else "it said nothing")
+            raise Unavailable(said.problem if isinstance(said, LoadResult) else "it said nothing")
 
-    async def run(self, start: float) -> Found:
+    async def run(self, start: float) -> LoadResult:
         """Begin at that moment; what it found."""
         self._send(start)
         while True:
             said = await asyncio.to_thread(self._receive)
-            if isinstance(said, Found):
+            if isinstance(said, LoadResult):
                 return said
             assert isinstance(said, Pulse), said
             self._pulse.done += said.done
@@ -100,7 +100,7 @@ class ChildShare:
         except (EOFError, OSError):
             self._process.join(ENDED_WITHIN_SECONDS)
             code = self._process.exitcode
-            return Found(problem=f"a client process ended by itself, with code {code}")
+            return LoadResult(problem=f"a client process ended by itself, with code {code}")
 
 
 def _child(pipe: Connection, load: Load) -> None:
@@ -115,7 +115,7 @@ def _child(pipe: Connection, load: Load) -> None:
         try:
             runner.run(_run(pipe, load))
         except PenstockError as error:
-            pipe.send(Found(problem=" ".join(str(error).split())))
+            pipe.send(LoadResult(problem=" ".join(str(error).split())))
         except (OSError, EOFError):
             return  # The parent is gone, or wants nothing any more.
 

@@ -17,7 +17,7 @@ from penstock.cli.bench.load import MAIN, Load
 from penstock.cli.bench.probe import Probe
 from penstock.cli.bench.processes import ChildShare
 from penstock.cli.bench.progress import progress
-from penstock.cli.bench.share import Found, LocalShare, clients_of
+from penstock.cli.bench.share import LoadResult, LocalShare, clients_of
 from penstock.cli.bench.verdict import Verdict, judge
 from penstock.cli.bench.watch import Share, Watch
 from penstock.client.client import Client
@@ -40,7 +40,7 @@ class Outcome:
     """What a load did, and what is to be said about it."""
 
     load: Load
-    found: Found
+    found: LoadResult
     verdict: Verdict | None
     """None if the load failed, or did nothing: then the numbers are those of a wait."""
     processes: int = 1

@@ -25,7 +25,7 @@ LAG_LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class Found:
+class LoadResult:
     """What a process did; those of several are added up."""
 
     counted: int = 0
@@ -47,7 +47,7 @@ class Found:
         """From the end of the warm-up to the last thing that counts."""
         return max(0.0, self.ended - self.counts_from)
 
-    def merge(self, other: "Found") -> None:
+    def merge(self, other: "LoadResult") -> None:
         """Take in another process's."""
         self.counted += other.counted
         self.counts_from = min(self.counts_from, other.counts_from)
@@ -82,7 +82,7 @@ async def clients_of(load: Load, first: Client | None = None) -> AsyncIterator[l
         yield clients
 
 
-async def run_share(load: Load, clients: list[Client], tally: Tally) -> Found:
+async def run_share(load: Load, clients: list[Client], tally: Tally) -> LoadResult:
     """Do it, whatever comes: what was done before something went wrong counts, too."""
     queues: list[Queue[bytes]] = [one.queue(load.queue, codec=bytes) for one in clients]
     book = Book()
@@ -101,7 +101,7 @@ async def run_share(load: Load, clients: list[Client], tally: Tally) -> Found:
                 await bench_loads.produce(queues, load, tally)
     except PenstockError as error:
         problem = " ".join(str(error).split())
-    return Found(
+    return LoadResult(
         counted=tally.counted,
         counts_from=tally.counts_from,
         ended=tally.ended,
@@ -124,7 +124,7 @@ class LocalShare:
         self._clients = clients
         self._tally: Tally | None = None
 
-    async def run(self, start: float) -> Found:
+    async def run(self, start: float) -> LoadResult:
         """Begin at that moment; what was found."""
         self._tally = Tally(self._load, start=start)
         return await run_share(self._load, self._clients, self._tally)

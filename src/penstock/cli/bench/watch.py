@@ -14,7 +14,7 @@ from typing import Protocol
 from penstock.cli.bench.load import Load, Pulse
 from penstock.cli.bench.probe import BrokerWork, Probe
 from penstock.cli.bench.progress import LOOK_SECONDS, Show
-from penstock.cli.bench.share import Found
+from penstock.cli.bench.share import LoadResult
 from penstock.cli.bench.verdict import Evidence
 from penstock.client.client import Client
 from penstock.core.errors import PenstockError
@@ -38,7 +38,7 @@ _PROCESSORS = "/proc/stat"
 class Share(Protocol):
     """A process's share of a load, in this process or another."""
 
-    async def run(self, start: float) -> Found: ...
+    async def run(self, start: float) -> LoadResult: ...
     def pulse(self) -> Pulse: ...
     def peek(self) -> Pulse: ...
     def stop(self) -> None: ...
@@ -70,7 +70,7 @@ class Watch:
         self._done_last = 0.0
         self._stalled_looks = 0
 
-    async def run(self) -> Found:
+    async def run(self) -> LoadResult:
         """Let it run; what all processes found together."""
         warm_up = self._load.warm_up_seconds
         cluster = (await self._client.cluster()).cluster_id
@@ -92,7 +92,7 @@ class Watch:
             found.merge(other)
         return found
 
-    async def _until_ended(self, runs: "list[asyncio.Task[Found]]", start: float) -> None:
+    async def _until_ended(self, runs: "list[asyncio.Task[LoadResult]]", start: float) -> None:
         last = start
         self._done_last = time.perf_counter()
         waiting = set(runs)
@@ -168,7 +168,7 @@ class Watch:
         if self._probe is not None:
             self._work = await self._probe.end()
 
-    def evidence(self, found: Found) -> Evidence:
+    def evidence(self, found: LoadResult) -> Evidence:
         """The numbers for a verdict."""
         load, work, probe = self._load, self._work, self._probe
         wall = found.wall_seconds

@@ -1,9 +1,9 @@
 """What `penstock top` shows, from two looks at a broker: counts, and rates by their differences.
 
-A look is a `Look`: the counts of every queue, how far every group of readers is, which nodes are
-there. Counts come from the broker; rates are reckoned here, by the broker's own counters, so that
-nothing needs to be watched all the time. A counter that went back, as after a leader that knew
-less, gives no rate rather than a wrong one.
+A look is a `ClusterSample`: the counts of every queue, how far every group of readers is, which
+nodes are there. Counts come from the broker; rates are reckoned here, by the broker's own counters,
+so that nothing needs to be watched all the time. A counter that went back, as after a leader that
+knew less, gives no rate rather than a wrong one.
 
 Pure: looks in, lines out.
 """
@@ -46,7 +46,7 @@ class GroupLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ClusterSample:
     """What was there at a moment."""
 
     at_ms: int
@@ -156,7 +156,9 @@ class Frame:
     more_queues: bool = False
 
 
-def make_frame(now: Look, before: Look | None, *, sorting: Sorting = "trouble") -> Frame:
+def make_frame(
+    now: ClusterSample, before: ClusterSample | None, *, sorting: Sorting = "trouble"
+) -> Frame:
     """Compare two looks; without an earlier one there are no rates."""
     seconds = None
     earlier: dict[QueueKey, GroupCounts] = {}

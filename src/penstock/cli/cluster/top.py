@@ -22,7 +22,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for
-from penstock.cli.cluster.rates import Frame, GroupLook, Look, Sorting, make_frame
+from penstock.cli.cluster.rates import ClusterSample, Frame, GroupLook, Sorting, make_frame
 from penstock.cli.cluster.top_screen import draw
 from penstock.cli.queue.messages import with_query
 from penstock.core.clock import Clock, SystemClock
@@ -55,7 +55,7 @@ class _Groups(msgspec.Struct):
 class Watched(Protocol):
     """What can be looked at."""
 
-    def look(self) -> Look:
+    def look(self) -> ClusterSample:
         """Ask once; raises if no node answers."""
         ...
 
@@ -70,14 +70,14 @@ class Broker:
         self._groups: dict[str, GroupLook] = {}
         self._turn = 0
 
-    def look(self) -> Look:
+    def look(self) -> ClusterSample:
         """Ask for everything."""
         path = with_query("/v1/queues", prefix=self._prefix)
         queues = ask_for(self._http, "GET", path, _Queues)
         at_ms = self._clock.monotonic_ms()
         cluster = ask_for(self._http, "GET", "/v1/cluster", ClusterStatus)
         groups = ask_for(self._http, "GET", "/v1/groups", _Groups).groups[:GROUPS_MAX]
-        return Look(
+        return ClusterSample(
             at_ms=at_ms,
             queues=tuple(queues.queues),
             groups=self._look_at_groups([one.group for one in groups]),

@@ -41,7 +41,7 @@ class _Planned(msgspec.Struct):
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class MessageConditions:
     """Which messages are meant: all conditions that are given must hold."""
 
     reason: Annotated[
@@ -84,7 +84,7 @@ class Chosen:
         return {word: value for word, value in said.items() if value is not None}
 
 
-NO_CONDITION = Chosen()
+NO_CONDITION = MessageConditions()
 
 
 def redrive(
@@ -95,7 +95,7 @@ def redrive(
         str | None,
         Parameter(metavar="QUEUE", help="Where to; without it, each goes back to where it died."),
     ] = None,
-    chosen: Chosen = NO_CONDITION,
+    chosen: MessageConditions = NO_CONDITION,
     rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
     dry_run: Annotated[
         bool, Parameter(negative="", show_default=False, help="Only count them.")

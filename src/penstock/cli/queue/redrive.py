@@ -15,7 +15,7 @@ from rich.progress import Progress
 from penstock.cli.admin import DEFAULT_HTTP, Http, Json, print_json
 from penstock.cli.queue import moves as queue_moves
 from penstock.cli.queue.messages import Name
-from penstock.cli.queue.moves import LOOK_SECONDS, NO_CONDITION, OVER, Chosen
+from penstock.cli.queue.moves import LOOK_SECONDS, NO_CONDITION, OVER, MessageConditions
 from penstock.cli.session import with_client
 from penstock.client.client import Client
 from penstock.client.descriptions import MoveDescription
@@ -38,7 +38,7 @@ def redrive(
         str | None,
         Parameter(metavar="QUEUE", help="Where to; without it, each goes back to where it died."),
     ] = None,
-    chosen: Chosen = NO_CONDITION,
+    chosen: MessageConditions = NO_CONDITION,
     rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
     dry_run: Annotated[
         bool, Parameter(negative="", show_default=False, help="Only count them.")

@@ -15,11 +15,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Late: TypeAlias = Callable[[int, Request, Answer], None]
 """Called with an answer whose caller had stopped waiting: node, request and answer."""
 
-Made: TypeAlias = tuple[Request, Buffer, float]
+PreparedRequest: TypeAlias = tuple[Request, Buffer, float]
 """A request, its payload, and the loop's time by which it must be answered."""
-Make: TypeAlias = Callable[[], Made | None]
+Make: TypeAlias = Callable[[], PreparedRequest | None]
 """Makes a request at the moment it leaves; None if there is nothing to ask any more."""
-Ended: TypeAlias = Callable[[Answer | PenstockError, Buffer], None]
+OnAnswer: TypeAlias = Callable[[Answer | PenstockError, Buffer], None]
 """Called with the outcome of a request, once: the answer with its payload, or the error."""
 
 
@@ -37,7 +37,7 @@ class Channel(Protocol):
         `OutcomeUnknown` if it did and no answer came. A payload is given away."""
         ...
 
-    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, node: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         """Ask a node without a task that waits, together with all that is asked in this turn of
         the loop, or with all that was asked in it so far, if it is to leave `at_once`; the request
         is made when it leaves. False if that cannot be done now, and then nothing was: `ask` it,

@@ -14,7 +14,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 
-from penstock.client.connection.channel import Buffer, Made
+from penstock.client.connection.channel import Buffer, PreparedRequest
 from penstock.client.connection.request_router import RequestRouter
 from penstock.core.errors import PenstockError
 from penstock.wire.requests import Answer
@@ -51,7 +51,7 @@ class Coalescer(ABC):
         """Nothing has gathered."""
 
     @abstractmethod
-    def _make(self) -> Made | None:
+    def _make(self) -> PreparedRequest | None:
         """The next request, of all that has gathered; None if there is none, or if it was given to
         a task."""
 

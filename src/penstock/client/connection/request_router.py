@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from penstock.client.connection.channel import Buffer, Channel, Ended, Make
+from penstock.client.connection.channel import Buffer, Channel, Make, OnAnswer
 from penstock.client.connection.metadata import Metadata
 from penstock.client.connection.timer import fresh_time
 from penstock.client.settings import ClientSettings
@@ -53,7 +53,7 @@ class RequestRouter:
         self.retrier = Retrier(now=fresh_time, random=self.random, sleep=asyncio.sleep)
         self.retries = 0
 
-    def begin(self, name: str, index: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, name: str, index: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         """Ask the leader of a partition without a task that waits, if it is known and can be asked
         at once; see `Channel.begin`. If it ends badly, `ask_leader` goes on from there."""
         info = self.metadata.known(name)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.client.connection.channel import Buffer, Ended, Late, Make
+from penstock.client.connection.channel import Buffer, Late, Make, OnAnswer
 from penstock.client.connection.tcp_connection import TcpConnection, open_connection
 from penstock.core.errors import ClientClosed, OutcomeUnknown, Unavailable
 from penstock.core.types import NO_NODE
@@ -90,7 +90,7 @@ class TcpChannel:
                 raise
         raise AssertionError("there is at least one place")
 
-    def begin(self, node: int, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, node: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         """Ask a node to which there is a connection that takes more."""
         place = self._nodes.get(node)
         connection = None if place is None else self._connections.get(place)

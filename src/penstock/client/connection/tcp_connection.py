@@ -19,7 +19,7 @@ from functools import partial
 from itertools import count
 from typing import Final, cast
 
-from penstock.client.connection.channel import Buffer, Ended, Make
+from penstock.client.connection.channel import Buffer, Make, OnAnswer
 from penstock.client.connection.timer import NEVER, Alarm, fresh_time
 from penstock.core import limits
 from penstock.core.errors import (
@@ -40,7 +40,7 @@ JOINED_BYTES_MAX: Final = 16 * limits.KIB
 """So few bytes are copied sooner than they are written in several pieces."""
 _IDS: Final = 1 << 32
 _Waiter = asyncio.Future[tuple[Answer, Buffer]]
-_UnderWay = tuple[Request, Ended, float, float]
+_UnderWay = tuple[Request, OnAnswer, float, float]
 """A request, the callback for its outcome, when it was sent, and its deadline."""
 
 
@@ -57,7 +57,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._ids = count(1)
         self._under_way: dict[int, _UnderWay] = {}
-        self._to_make: list[tuple[Make, Ended]] = []
+        self._to_make: list[tuple[Make, OnAnswer]] = []
         self._to_write: list[Buffer] = []
         self._leaves = False
         """What is to be made and written leaves at the end of this turn."""
@@ -86,7 +86,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     # Asking.
 
-    def begin(self, make: Make, ended: Ended, *, at_once: bool) -> bool:
+    def begin(self, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
         """Make a request and send it at the end of this turn, or at once; False if it would have
         to wait."""
         if self._paused or self.lost.done() or len(self._under_way) >= limits.NATIVE_REQUESTS_MAX:
@@ -139,7 +139,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     # Leaving.
 
-    def _put(self, request: Request, payload: Buffer, deadline: float, ended: Ended) -> int:
+    def _put(self, request: Request, payload: Buffer, deadline: float, ended: OnAnswer) -> int:
         head = codec.encode(request)
         ask_id = next(self._ids) % _IDS
         self._asked_at = asked_at = fresh_time()

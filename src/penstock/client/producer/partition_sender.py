@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from penstock.client.connection.byte_budget import ByteBudget
-from penstock.client.connection.channel import Buffer, Made
+from penstock.client.connection.channel import Buffer, PreparedRequest
 from penstock.client.connection.coalescer import Coalescer
 from penstock.client.connection.request_router import RequestRouter, problem_of
 from penstock.client.connection.timer import NEVER, Alarm
@@ -209,7 +209,7 @@ class PartitionSender(Coalescer):
     def _is_empty(self) -> bool:
         return not self._entries
 
-    def _make(self) -> Made | None:
+    def _make(self) -> PreparedRequest | None:
         self._begun = False
         entries = self._gather()
         if not entries:

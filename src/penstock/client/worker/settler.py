@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
-from penstock.client.connection.channel import Buffer, Made
+from penstock.client.connection.channel import Buffer, PreparedRequest
 from penstock.client.connection.coalescer import Coalescer
 from penstock.client.connection.request_router import RequestRouter, problem_of
 from penstock.client.message import Lease, Message
@@ -231,7 +231,7 @@ class _SettleCoalescer(Coalescer):
         self._leaving = [one for one in waiting if not one[2].done()]
         return self._leaving
 
-    def _make(self) -> Made | None:
+    def _make(self) -> PreparedRequest | None:
         self._begun = False
         waiting = self._gather()
         info = self._router.metadata.known(self._name)

@@ -19,11 +19,11 @@ Topics and queues:
     publish         PublishRequest     PublishOutcome                       20
     last published  FindLastBatch      LastBatch                            10
     part            PartRequest        None                                 60
-    queue           Asked              object                               10
+    queue           QueueCall          object                               10
     moves           ListMoves          list[Move]                           10
     topic_places    PlacesRequest      dict[PartitionId, LogPlace]           3
     queue_places    PlacesRequest      dict[PartitionId, QueuePlace]         3
-    look            Look               list[PartSeen]                       10
+    look            LogBrowseRequest   list[LogPart]                        10
 
 Groups:
 
@@ -35,7 +35,7 @@ Groups:
 
 Inspection:
 
-    trace_place     AskedPlace         Known                                 5
+    trace_place     AskedPlace         PlaceFacts                            5
     trace_copies    FindCopies         list[FoundCopy]                      20
     sample          None               NodeSample                            2
     events          None               list[Event]                           3

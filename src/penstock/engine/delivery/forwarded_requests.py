@@ -50,15 +50,15 @@ class ForwardedBrowse(msgspec.Struct, frozen=True, array_like=True, tag="browse"
     messages_max: int
 
 
-There = ForwardedSend | ForwardedReceive | ForwardedCount | ForwardedBrowse
+ForwardedRequest = ForwardedSend | ForwardedReceive | ForwardedCount | ForwardedBrowse
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class QueueCall(msgspec.Struct, frozen=True, array_like=True):
     """One of these."""
 
-    there: There
+    there: ForwardedRequest
 
 
-QUEUE = RemoteCall("queue", Asked, object, QUEUE_CALL_SECONDS)
+QUEUE = RemoteCall("queue", QueueCall, object, QUEUE_CALL_SECONDS)
 """The reply follows from the request: `list[Sent]` to a send, `list[Delivery]` to a receive,
 `QueueCounts` to a count and `list[BrowsedMessage]` to a browse."""

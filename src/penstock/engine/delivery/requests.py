@@ -54,7 +54,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     """When the lease ends, in log time."""
 
 
-class Wanted(msgspec.Struct, frozen=True, gc=False):
+class ImmediateReceive(msgspec.Struct, frozen=True, gc=False):
     """A receive without a wait."""
 
     messages_max: int

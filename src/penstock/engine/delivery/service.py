@@ -44,12 +44,12 @@ from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.first_use import FindPlaces, FirstUse
 from penstock.engine.delivery.forwarded_requests import (
     QUEUE,
-    Asked,
     ForwardedBrowse,
     ForwardedCount,
     ForwardedReceive,
+    ForwardedRequest,
     ForwardedSend,
-    There,
+    QueueCall,
 )
 from penstock.engine.delivery.leader import LeaderDelivery
 from penstock.engine.delivery.lease_returns import LeaseReturns
@@ -57,12 +57,12 @@ from penstock.engine.delivery.receipts import read_receipt, sign_receipt
 from penstock.engine.delivery.requests import (
     BrowsedMessage,
     Delivery,
+    ImmediateReceive,
     LeasedRange,
     QueueCounts,
     Receipt,
     Sent,
     Verdicts,
-    Wanted,
     join_verdicts,
     settlement_of,
     sum_counts,
@@ -342,7 +342,7 @@ class DeliveryService:
         return bool(self._receipt_key or self._find_key())
 
     async def receive_together(
-        self, topic: Topic, index: int, wanted: Sequence[Wanted]
+        self, topic: Topic, index: int, wanted: Sequence[ImmediateReceive]
     ) -> list[list[Delivery]]:
         """Lease messages of a partition that this node leads for several requests at once, which
         want the same lease time, without a wait. The messages are dealt out in order; the last
@@ -604,7 +604,7 @@ class DeliveryService:
 
     # Other nodes.
 
-    async def serve(self, request: Asked) -> object:
+    async def serve(self, request: QueueCall) -> object:
         """Do what another node asks of the leader."""
         asked = request.there
         topic = self._topics.catalog.topic_by_id(asked.topic_id)
@@ -641,7 +641,7 @@ class DeliveryService:
         topic: Topic,
         index: int,
         here: Callable[[], Awaitable[T]],
-        there: There,
+        there: ForwardedRequest,
         kind: type[T],
         *,
         seconds: float = QUEUE.seconds,
@@ -667,13 +667,15 @@ class DeliveryService:
                 if not await retries.pause(error):
                     raise
 
-    async def _ask(self, leader: NodeId, there: There, kind: type[T], seconds: float) -> T:
+    async def _ask(
+        self, leader: NodeId, there: ForwardedRequest, kind: type[T], seconds: float
+    ) -> T:
         if leader == NO_NODE:
             raise NotLeader("the partition has no leader now")
         waits = isinstance(there, ForwardedReceive) and there.wait_ms > 0
         with parked() if waits else nullcontext():
             call = QUEUE.replying(kind)
-            return await self._calls.ask_node(leader, call, Asked(there), seconds=seconds)
+            return await self._calls.ask_node(leader, call, QueueCall(there), seconds=seconds)
 
     async def _everywhere(
         self,

@@ -13,7 +13,7 @@ from penstock.core.receiver import worker_name
 from penstock.core.topic import Topic
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.coalescer import Coalescer, CoalescingGate
-from penstock.engine.delivery.requests import Delivery, Receipt, Sent, Wanted
+from penstock.engine.delivery.requests import Delivery, ImmediateReceive, Receipt, Sent
 from penstock.engine.delivery.service import DeliveryService
 
 RECEIVE_BYTES_MAX = 2 * MIB
@@ -32,12 +32,12 @@ class SmallRequests:
         gate = CoalescingGate()
         self.sends: Coalescer[NewMessage, Sent] = Coalescer(self._send, gate)
         self.settlements: Coalescer[Settled, Outcome] = Coalescer(self._settle, gate)
-        self._receives: Coalescer[Wanted, list[Delivery]] = Coalescer(self._receive, gate)
+        self._receives: Coalescer[ImmediateReceive, list[Delivery]] = Coalescer(self._receive, gate)
 
     def begin_receive(
         self,
         topic: Topic,
-        wanted: Wanted,
+        wanted: ImmediateReceive,
         on_done: Callable[[Sequence[Delivery] | PenstockError], None],
         message_bytes: int,
     ) -> bool:
@@ -76,6 +76,6 @@ class SmallRequests:
         return self._delivery.settle(topic, verdicts)
 
     def _receive(
-        self, topic: Topic, index: int, wanted: Sequence[Wanted]
+        self, topic: Topic, index: int, wanted: Sequence[ImmediateReceive]
     ) -> Awaitable[Sequence[list[Delivery]]]:
         return self._delivery.receive_together(topic, index, wanted)

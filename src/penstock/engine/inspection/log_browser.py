@@ -46,7 +46,7 @@ THE_END = Offset(1 << 62)
 """Beyond every message."""
 
 
-class Look(msgspec.Struct, frozen=True, array_like=True):
+class LogBrowseRequest(msgspec.Struct, frozen=True, array_like=True):
     """What is looked for, and where."""
 
     topic_id: TopicId
@@ -61,7 +61,7 @@ class Look(msgspec.Struct, frozen=True, array_like=True):
     """Longer values are cut."""
 
 
-class PartSeen(msgspec.Struct, frozen=True, array_like=True):
+class LogPart(msgspec.Struct, frozen=True, array_like=True):
     """What was seen in one partition, in the order of the log."""
 
     index: int
@@ -74,13 +74,13 @@ class PartSeen(msgspec.Struct, frozen=True, array_like=True):
     """There is nothing more in this direction now."""
 
 
-LOOK = RemoteCall("look", Look, list[PartSeen], LOOK_CALL_SECONDS)
+LOOK = RemoteCall("look", LogBrowseRequest, list[LogPart], LOOK_CALL_SECONDS)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class LogBrowseResult(msgspec.Struct, frozen=True):
     """What a look has found."""
 
-    parts: tuple[PartSeen, ...]
+    parts: tuple[LogPart, ...]
     unreachable: tuple[int, ...]
     """Partitions whose leader could not be asked."""
 
@@ -104,7 +104,7 @@ class LogBrowser:
         filter: LogFilter | None = None,  # noqa: A002
         messages_max: int = 100,
         value_bytes: int = VALUE_BYTES_MAX,
-    ) -> Seen:
+    ) -> LogBrowseResult:
         """See messages of some partitions, by index and place; `Unavailable` if none of them can be
         reached."""
         assert 0 < len(places) <= PARTS_MAX, f"a look at {len(places)} partitions"
@@ -115,7 +115,9 @@ class LogBrowser:
             leader = self._topics.leader(self._topics.shard_of(topic.partitions[index])).node
             by_leader.setdefault(leader, []).append((index, place))
         looks = {
-            leader: Look(topic.topic_id, tuple(parts), back, wanted, messages_max, value_bytes)
+            leader: LogBrowseRequest(
+                topic.topic_id, tuple(parts), back, wanted, messages_max, value_bytes
+            )
             for leader, parts in by_leader.items()
         }
         answers = await self._calls.ask_each(LOOK, looks)
@@ -124,11 +126,11 @@ class LogBrowser:
         reached = {part.index for part in seen}
         if not reached:
             raise Unavailable(f"no partition of {topic.name} can be reached now; try again")
-        return Seen(tuple(seen), tuple(sorted(places.keys() - reached)))
+        return LogBrowseResult(tuple(seen), tuple(sorted(places.keys() - reached)))
 
     # On this node.
 
-    async def look_here(self, asked: Look) -> list[PartSeen]:
+    async def look_here(self, asked: LogBrowseRequest) -> list[LogPart]:
         """Look at partitions that this node leads; at no others. The node that looks sets the
         bounds, whatever it is asked for."""
         look = msgspec.structs.replace(
@@ -140,7 +142,7 @@ class LogBrowser:
         topic = self._topics.catalog.topic_by_id(look.topic_id)
         if topic is None:
             return []
-        seen: list[PartSeen] = []
+        seen: list[LogPart] = []
         scan_left, answer_left = SCAN_BYTES_MAX, ANSWER_BYTES_MAX
         async with self._turn:
             for number, (index, place) in enumerate(look.parts):
@@ -170,7 +172,7 @@ class _Sight:
         topics: Topics,
         topic: Topic,
         index: int,
-        look: Look,
+        look: LogBrowseRequest,
         *,
         scan_bytes: int,
         answer_bytes: int,
@@ -185,7 +187,7 @@ class _Sight:
         self.answered = 0
         self.log_start, self.end = topics.bounds(topic, index)
 
-    async def onwards(self, place: Offset) -> PartSeen:
+    async def onwards(self, place: Offset) -> LogPart:
         """From a place on."""
         first = min(max(place, self.log_start), self.end)
         sieve = self._sieve(first, self.end, self._look.messages_max, self._answer_bytes)
@@ -193,7 +195,7 @@ class _Sight:
         self.answered = sieve.bytes
         return self._seen(list(sieve.found), sieve.next, is_over=sieve.next >= self.end)
 
-    async def back(self, place: Offset) -> PartSeen:
+    async def back(self, place: Offset) -> LogPart:
         """What is before a place."""
         before = min(max(place, self.log_start), self.end)
         found: list[SeenMessage] = []
@@ -250,5 +252,5 @@ class _Sight:
             left -= len(data)
             await asyncio.to_thread(sieve.feed, data)
 
-    def _seen(self, found: list[SeenMessage], place: Offset, *, is_over: bool) -> PartSeen:
-        return PartSeen(self._index, tuple(found), place, self.log_start, self.end, is_over=is_over)
+    def _seen(self, found: list[SeenMessage], place: Offset, *, is_over: bool) -> LogPart:
+        return LogPart(self._index, tuple(found), place, self.log_start, self.end, is_over=is_over)

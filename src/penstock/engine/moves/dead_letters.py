@@ -18,7 +18,7 @@ from penstock.core.errors import LocalError, OutcomeUnknown, PenstockError, Topi
 from penstock.core.internal_topics import check_unprotected
 from penstock.core.limits import BATCH_BYTES_MAX, KIB
 from penstock.core.moved_message import Death, dead_letter
-from penstock.core.retries import REPAIR, Backoff, Random
+from penstock.core.retries import REPAIR, Backoff, JitterSource
 from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.delivery.service import DeliveryService
@@ -48,7 +48,7 @@ class _Pause:
 
     __slots__ = ("backoff", "until_ms")
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: JitterSource) -> None:
         self.backoff = Backoff(REPAIR, random=random)
         self.until_ms = 0
 
@@ -61,7 +61,7 @@ class _Trouble:
 
     __slots__ = ("pause", "stuck", "stuck_pause")
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: JitterSource) -> None:
         self.pause = _Pause(random)
         self.stuck: set[Offset] = set()
         """They were refused, and are passed over until it is their time."""

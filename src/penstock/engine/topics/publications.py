@@ -57,7 +57,7 @@ from penstock.machines.publications import (
 PARTS_AT_ONCE = 16
 FORGET_TICKS = 6_000
 
-Lost = list[LocalError]
+LostParts = list[LocalError]
 """Why parts could not be brought to where they belong, though that was decided."""
 
 
@@ -126,7 +126,7 @@ class Publications:
         self._announce = announce
         self.staging = Staging(topics, shards)
         self._promoting = PartPromotion(topics, self.staging)
-        self._tasks: dict[str, asyncio.Task[Lost]] = {}
+        self._tasks: dict[str, asyncio.Task[LostParts]] = {}
         self._room = asyncio.Semaphore(PARTS_AT_ONCE)
         self._ticks = 0
         self._closed = False
@@ -258,7 +258,7 @@ class Publications:
             await asyncio.wait(tasks)
         await self._promoting.close()
 
-    def _start(self, running: Shard, application: Application) -> "asyncio.Task[Lost]":
+    def _start(self, running: Shard, application: Application) -> "asyncio.Task[LostParts]":
         name = application.name
         task = self._tasks.get(name)
         if task is None:
@@ -266,16 +266,16 @@ class Publications:
             task.add_done_callback(lambda done: self._forget_task(name, done))
         return task
 
-    def _forget_task(self, name: str, task: "asyncio.Task[Lost]") -> None:
+    def _forget_task(self, name: str, task: "asyncio.Task[LostParts]") -> None:
         del self._tasks[name]
         if not task.cancelled() and task.exception() is not None:
             self._announce(f"the publication of {name} could not go on: {task.exception()}")
 
-    async def _complete(self, running: Shard, application: Application) -> Lost:
+    async def _complete(self, running: Shard, application: Application) -> LostParts:
         """Wait until the publication that is under way is over; what was lost of it."""
         return await wait_over(self._start(running, application))
 
-    async def _carry_out(self, running: Shard, name: str) -> Lost:
+    async def _carry_out(self, running: Shard, name: str) -> LostParts:
         """Bring every partition its part, and write down who has it."""
         retries = self._topics.retrier.endless()
         lost: list[LocalError] = []

@@ -75,7 +75,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DeadLetterSources:
     """What there is to read."""
 
     stores: tuple[Store, ...]
@@ -85,12 +85,14 @@ class Found:
     """So many of the oldest offsets are not looked at: there are too many."""
 
 
-def find_stores(url: str, queues: Iterable[str] = (), *, letters_max: int = LETTERS_MAX) -> Found:
+def find_stores(
+    url: str, queues: Iterable[str] = (), *, letters_max: int = LETTERS_MAX
+) -> DeadLetterSources:
     """Where the dead of these queues lie, or of all; `UnknownTopic` if one is not there."""
     return run(_find(client_of(url), tuple(queues), letters_max))
 
 
-def read_letters(spark: "SparkSession", url: str, found: Found) -> "DataFrame":
+def read_letters(spark: "SparkSession", url: str, found: DeadLetterSources) -> "DataFrame":
     """The letters that lie there now; see the top of this module."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
@@ -120,7 +122,7 @@ def read_letters(spark: "SparkSession", url: str, found: Found) -> "DataFrame":
 # Where they are.
 
 
-async def _find(client: Client, wanted: tuple[str, ...], letters_max: int) -> Found:
+async def _find(client: Client, wanted: tuple[str, ...], letters_max: int) -> DeadLetterSources:
     topics = {one.name for one in await client.topics()}
     unknown = [name for name in wanted if name not in topics]
     if unknown:
@@ -149,7 +151,7 @@ async def _find(client: Client, wanted: tuple[str, ...], letters_max: int) -> Fo
             if part.end > part.start
         ]
     kept, left_out = _bounded(stores, letters_max)
-    return Found(stores=tuple(kept), queues=wanted, left_out=left_out)
+    return DeadLetterSources(stores=tuple(kept), queues=wanted, left_out=left_out)
 
 
 def _bounded(stores: list[Store], letters_max: int) -> tuple[list[Store], int]:

@@ -25,7 +25,12 @@ from penstock.core.errors import UnknownTopic
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run
 from penstock.spark.jobs.charts import check_chart_file
-from penstock.spark.jobs.dead_letter_rows import LETTERS_MAX, Found, find_stores, read_letters
+from penstock.spark.jobs.dead_letter_rows import (
+    LETTERS_MAX,
+    DeadLetterSources,
+    find_stores,
+    read_letters,
+)
 from penstock.spark.jobs.letter_chart import draw_report
 from penstock.spark.jobs.redrives import REDRIVEN_MAX, Redriven, check_predicate, redrive_by
 from penstock.spark.jobs.suggestions import FailureKind, Suggestion, suggest
@@ -158,7 +163,9 @@ def dead_letter_report(
     return replace(report, redriven=redriven, chart=None if path is None else str(path))
 
 
-def _make(letters: "DataFrame", url: str, found: Found, quiet: timedelta) -> DeadLetterReport:
+def _make(
+    letters: "DataFrame", url: str, found: DeadLetterSources, quiet: timedelta
+) -> DeadLetterReport:
     now = datetime.now(UTC)
     kinds, ages = _kinds(letters)
     messages = sum(one.messages for one in kinds)

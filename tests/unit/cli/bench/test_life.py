@@ -9,7 +9,7 @@ from penstock.cli.bench.life import Book, fails, live
 from penstock.cli.bench.load import Load, Tally
 from penstock.cli.bench.report import exit_code, report_lines
 from penstock.cli.bench.run import Outcome
-from penstock.cli.bench.share import Found
+from penstock.cli.bench.share import LoadResult
 from penstock.client.descriptions import QueueStats
 from tests.unit.engine.nodes import until
 
@@ -51,7 +51,7 @@ def test_books_of_several_processes_are_added_up() -> None:
     ],
 )
 def test_what_is_still_there_is_not_lost(stats: QueueStats | None, lost: int | None) -> None:
-    found = Found(book=book_of({0: 3}, (0, 1)))
+    found = LoadResult(book=book_of({0: 3}, (0, 1)))
     outcome = Outcome(load=Load(kind="queue"), found=found, verdict=None, stats=stats)
     assert outcome.lost == lost
     assert exit_code(outcome) == (1 if lost else 0)
@@ -59,7 +59,7 @@ def test_what_is_still_there_is_not_lost(stats: QueueStats | None, lost: int | N
 
 
 def test_what_a_queue_had_done_before_explains_nothing() -> None:
-    found = Found(book=book_of({0: 3}, (0, 1)))
+    found = LoadResult(book=book_of({0: 3}, (0, 1)))
     before, after = QueueStats(moved=7, dead=2), QueueStats(moved=8, dead=2)
     load = Load(kind="queue", queue="mine")
     outcome = Outcome(load=load, found=found, verdict=None, stats=after, stats_before=before)

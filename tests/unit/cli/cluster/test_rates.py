@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.cluster.rates import GroupLook, Level, Look, Sorting, make_frame
+from penstock.cli.cluster.rates import ClusterSample, GroupLook, Level, Sorting, make_frame
 from penstock.core.types import NodeId, Offset
 from penstock.engine.groups.lag import GroupLag, PartitionLag
 from penstock.web.queue_lines import GroupCounts, QueueLine
@@ -49,8 +49,8 @@ def lag(group: str, committed: int, end: int | None) -> GroupLag:
 
 def test_rates_are_differences() -> None:
     """In two seconds 100 were sent, 60 taken and 40 of them done."""
-    before = Look(at_ms=1_000, queues=(line("jobs", counts(ready=10, acked=5)),))
-    now = Look(at_ms=3_000, queues=(line("jobs", counts(ready=50, leased=20, acked=45)),))
+    before = ClusterSample(at_ms=1_000, queues=(line("jobs", counts(ready=10, acked=5)),))
+    now = ClusterSample(at_ms=3_000, queues=(line("jobs", counts(ready=50, leased=20, acked=45)),))
     frame = make_frame(now, before)
     (row,) = frame.queues
     assert (row.in_rate, row.out_rate, row.ack_rate) == (50, 30, 20)
@@ -60,7 +60,7 @@ def test_rates_are_differences() -> None:
 
 
 def test_without_an_earlier_look_there_are_no_rates() -> None:
-    now = Look(at_ms=3_000, queues=(line("jobs", counts(ready=50)),))
+    now = ClusterSample(at_ms=3_000, queues=(line("jobs", counts(ready=50)),))
     for before in (None, now):
         frame = make_frame(now, before)
         assert frame.queues[0].in_rate is None
@@ -69,15 +69,17 @@ def test_without_an_earlier_look_there_are_no_rates() -> None:
 
 
 def test_a_queue_that_is_new_or_whose_counters_went_back_has_no_rate() -> None:
-    before = Look(at_ms=0, queues=(line("old", counts(acked=100)),))
-    now = Look(at_ms=1_000, queues=(line("new", counts(acked=5)), line("old", counts(acked=10))))
+    before = ClusterSample(at_ms=0, queues=(line("old", counts(acked=100)),))
+    now = ClusterSample(
+        at_ms=1_000, queues=(line("new", counts(acked=5)), line("old", counts(acked=10)))
+    )
     frame = make_frame(now, before, sorting="name")
     assert [row.ack_rate for row in frame.queues] == [None, None]
     assert frame.totals.ack_rate == 0
 
 
 def test_a_row_for_each_work_group() -> None:
-    look = Look(at_ms=0, queues=(line("jobs", counts("audit", acked=1), counts(ready=1)),))
+    look = ClusterSample(at_ms=0, queues=(line("jobs", counts("audit", acked=1), counts(ready=1)),))
     assert [(row.queue, row.group) for row in make_frame(look, None, sorting="name").queues] == [
         ("jobs", "audit"),
         ("jobs", "queue"),
@@ -98,7 +100,7 @@ def test_a_row_for_each_work_group() -> None:
     ],
 )
 def test_levels(states: dict[str, int], level: Level) -> None:
-    look = Look(at_ms=0, queues=(line("jobs", counts("queue", **states)),))
+    look = ClusterSample(at_ms=0, queues=(line("jobs", counts("queue", **states)),))
     assert make_frame(look, None).queues[0].level is level
 
 
@@ -120,7 +122,7 @@ def test_order(sorting: Sorting, names: list[str]) -> None:
     }
     earlier = queues | {"busy": counts(ready=1)}
     before, now = (
-        Look(at_ms=at_ms, queues=tuple(line(name, one) for name, one in every.items()))
+        ClusterSample(at_ms=at_ms, queues=tuple(line(name, one) for name, one in every.items()))
         for at_ms, every in ((0, earlier), (1_000, queues))
     )
     assert [row.queue for row in make_frame(now, before, sorting=sorting).queues] == names
@@ -131,7 +133,7 @@ def test_groups_have_rates_over_the_time_since_each_was_looked_at() -> None:
     first = GroupLook(at_ms=0, lag=lag("slow", 100, 200))
     later = GroupLook(at_ms=10_000, lag=lag("slow", 150, 12_000), before=first)
     other = GroupLook(at_ms=10_000, lag=lag("new", 5, None))
-    frame = make_frame(Look(at_ms=10_000, queues=(), groups=(other, later)), None)
+    frame = make_frame(ClusterSample(at_ms=10_000, queues=(), groups=(other, later)), None)
     slow, new = frame.groups
     assert (slow.group, slow.in_rate, slow.out_rate, slow.lag) == ("slow", 1_180, 5, 11_850)
     assert (slow.level, new.level) == (Level.CRITICAL, Level.FINE)

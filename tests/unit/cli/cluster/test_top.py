@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from penstock.cli.cluster.rates import Frame, GroupRow, Look, NodeRow, QueueRow, Totals
+from penstock.cli.cluster.rates import ClusterSample, Frame, GroupRow, NodeRow, QueueRow, Totals
 from penstock.cli.cluster.top import GROUPS_PER_TICK, Broker, watch
 from penstock.cli.cluster.top_screen import draw
 from penstock.cli.main import run
@@ -106,11 +106,11 @@ class Flaky:
     def __init__(self) -> None:
         self.looks = 0
 
-    def look(self) -> Look:
+    def look(self) -> ClusterSample:
         self.looks += 1
         if self.looks == 2:
             raise Unavailable("no broker answers")
-        return Look(at_ms=self.looks * 1_000, queues=())
+        return ClusterSample(at_ms=self.looks * 1_000, queues=())
 
 
 def test_a_broker_that_is_away_for_a_while() -> None:

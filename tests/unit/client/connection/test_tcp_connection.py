@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from penstock.client.connection.channel import Buffer, Made
+from penstock.client.connection.channel import Buffer, PreparedRequest
 from penstock.client.connection.tcp_connection import JOINED_BYTES_MAX, TcpConnection
 from penstock.core.errors import OutcomeUnknown, PenstockError, QueueFull, Unavailable
 from penstock.wire import codec
@@ -75,7 +75,7 @@ class Asked:
         self.outcomes: list[Answer | PenstockError] = []
         self.over = asyncio.Event()
 
-    def make(self) -> Made | None:
+    def make(self) -> PreparedRequest | None:
         self.made = True
         deadline = asyncio.get_running_loop().time() + self._seconds
         return Append(b"t" * 16, 0), self._payload, deadline

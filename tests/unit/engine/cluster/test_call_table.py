@@ -15,7 +15,7 @@ import pytest
 
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.engine.cluster import call_table
-from penstock.engine.delivery.forwarded_requests import Asked
+from penstock.engine.delivery.forwarded_requests import QueueCall
 from penstock.engine.delivery.requests import BrowsedMessage, Delivery, QueueCounts, Sent
 from penstock.engine.peers.calls import RemoteCall, decode_body, encode_body
 from penstock.engine.peers.forwarding import Envelope, unwrap, wrap
@@ -104,7 +104,7 @@ def test_requests_and_replies_of_0_1_0_are_read_and_written(
 ) -> None:
     call = calls[name]
     request = decode_body(request_body, call.request, "a request")
-    if isinstance(request, Asked):
+    if isinstance(request, QueueCall):
         call = call.replying(QUEUE_REPLIES[str(request.there.__struct_config__.tag)])
     reply = decode_body(reply_body, call.reply, "a reply")
     if isinstance(request, Envelope):

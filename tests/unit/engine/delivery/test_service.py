@@ -14,7 +14,7 @@ from penstock.core.types import EARLIEST, LATEST, NodeId, Offset
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery import service as queueing
 from penstock.engine.delivery.acquisition import AcquireLimits
-from penstock.engine.delivery.requests import Delivery, Receipt, Wanted
+from penstock.engine.delivery.requests import Delivery, ImmediateReceive, Receipt
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.replica.batcher import Answer, Promise
 from penstock.machines.machine import Reply, Request
@@ -87,7 +87,9 @@ def test_receipts_signed_here_are_known_for_a_while_and_read_afterwards(
 
 def test_several_who_receive_together_are_dealt_what_there_is(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
-        wanted = [Wanted(count, None, f"me (sqs, 127.0.0.1:{count})") for count in (2, 1, 3)]
+        wanted = [
+            ImmediateReceive(count, None, f"me (sqs, 127.0.0.1:{count})") for count in (2, 1, 3)
+        ]
         assert not queues.can_receive_now(topic, 0)
         await queues.send(topic, numbered(4))
         assert queues.can_receive_now(topic, 0)

@@ -42,7 +42,7 @@ class AskedPlace(msgspec.Struct, frozen=True, array_like=True):
     offset: Offset
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What one node knows of a place."""
 
     holds: bool = False
@@ -61,7 +61,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     readers: tuple[Reader, ...] = ()
 
 
-TRACE_PLACE = RemoteCall("trace_place", AskedPlace, Known, TRACE_CALL_SECONDS)
+TRACE_PLACE = RemoteCall("trace_place", AskedPlace, PlaceFacts, TRACE_CALL_SECONDS)
 
 
 class MessageFacts:
@@ -72,16 +72,16 @@ class MessageFacts:
         self._shards = shards
         self._reader = MessageReader(bytes_max=READ_BYTES_KEPT)
 
-    async def known_here(self, asked: AskedPlace) -> Known:
+    async def known_here(self, asked: AskedPlace) -> PlaceFacts:
         """All that this node knows; nothing of a topic or partition that it does not know."""
         topic = self._topics.catalog.topic_by_id(asked.topic_id)
         if topic is None or not 0 <= asked.index < len(topic.partitions):
-            return Known()
+            return PlaceFacts()
         readers, passings = await self._readers_here(asked)
         partition = topic.partitions[asked.index]
         running = self._shards.get(self._topics.shard_of(partition))
         if running is None:
-            return Known(readers=readers, passings=passings)
+            return PlaceFacts(readers=readers, passings=passings)
         index, term, written_ms = self._entry(running, partition, asked.offset)
         notes: list[Noted] = []
         since_ms = -1
@@ -90,7 +90,7 @@ class MessageFacts:
                 since_ms = _stamp_of(lines[0].payload)
             notes += notes_of(lines, partition, asked.offset)
             await asyncio.sleep(0)
-        return Known(
+        return PlaceFacts(
             holds=True,
             message=self._message(running, partition, asked.offset),
             index=index,

@@ -31,8 +31,8 @@ from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.traces.message_facts import (
     TRACE_PLACE,
     AskedPlace,
-    Known,
     MessageFacts,
+    PlaceFacts,
 )
 from penstock.engine.inspection.traces.message_search import (
     PLACES_TRIED_MAX,
@@ -258,7 +258,7 @@ class Traces:
         return self._put_together(topic, shard, asked, list(answers.replies.values()))
 
     def _put_together(
-        self, topic: Topic, shard: ShardId, asked: AskedPlace, known: Sequence[Known]
+        self, topic: Topic, shard: ShardId, asked: AskedPlace, known: Sequence[PlaceFacts]
     ) -> Sighting:
         holders = [one for one in known if one.holds]
         message = next((one.message for one in holders if one.message is not None), None)
@@ -268,7 +268,7 @@ class Traces:
         )
         written = self._written(shard, holders)
         index = 0 if written is None else written.index
-        reaching = min(holders, key=lambda one: one.first_index, default=Known())
+        reaching = min(holders, key=lambda one: one.first_index, default=PlaceFacts())
         # Of a message that is not there any more, the time it was written is unknown.
         complete = 0 < reaching.first_index <= index or reaching.first_index == 1
         own = None if message is None else message.header(delivery_headers.MESSAGE_ID)
@@ -297,7 +297,7 @@ class Traces:
         topic = self._topics.catalog.topic_by_id(copy.topic_id)
         return None if topic is None else Place(topic.name, copy.partition, copy.offset)
 
-    def _written(self, shard: ShardId, holders: Sequence[Known]) -> Written | None:
+    def _written(self, shard: ShardId, holders: Sequence[PlaceFacts]) -> Written | None:
         found = [one for one in holders if one.index]
         if not found:
             return None
@@ -349,7 +349,7 @@ def _arrival(seen: Sighting) -> float:
     return min((one.time_ms for one in seen.happenings), default=inf)
 
 
-def _readers(known: Iterable[Known]) -> tuple[Reader, ...]:
+def _readers(known: Iterable[PlaceFacts]) -> tuple[Reader, ...]:
     """Each group once, with when it went by, if some diary knows."""
     passings: dict[str, Passing] = {}
     readers: dict[str, Reader] = {}

@@ -20,7 +20,7 @@ from penstock.web.dashboard.widgets.filters import segment
 RESULTS_MAX = 20
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """Something of that name."""
 
     kind: str
@@ -39,7 +39,7 @@ async def search(broker: Broker, request: Request) -> View:
     )
 
 
-def find(broker: Broker, text: str) -> list[Found]:
+def find(broker: Broker, text: str) -> list[SearchHit]:
     """All that has the text in its name, and the message it may be the id of."""
     wanted = text.lower()
     found = [one for one in _everything(broker) if wanted in one.name.lower()]
@@ -52,7 +52,7 @@ def find(broker: Broker, text: str) -> list[Found]:
         )
     )
     if looks_like_message(text):
-        found.append(Found(kind="message", name=text, href=f"/trace?message={segment(text)}"))
+        found.append(SearchHit(kind="message", name=text, href=f"/trace?message={segment(text)}"))
     return found
 
 
@@ -61,19 +61,21 @@ def looks_like_message(text: str) -> bool:
     return len(text) >= 5 and " " not in text and any(letter.isdigit() for letter in text)
 
 
-def _everything(broker: Broker) -> Iterable[Found]:
+def _everything(broker: Broker) -> Iterable[SearchHit]:
     readings = lately(broker).readings
     queues: set[str] = set()
     if readings is not None:
         queues = {one.queue for one in readings.queues}
-        yield from (Found(kind="queue", name=one, href=f"/queues/{segment(one)}") for one in queues)
+        yield from (
+            SearchHit(kind="queue", name=one, href=f"/queues/{segment(one)}") for one in queues
+        )
         for group in readings.groups:
-            yield Found(kind="group", name=group.group, href=f"/groups/{segment(group.group)}")
+            yield SearchHit(kind="group", name=group.group, href=f"/groups/{segment(group.group)}")
     for name in _topics(broker):
         if name not in queues and not is_internal(name):
-            yield Found(kind="topic", name=name, href=f"/topics/{segment(name)}")
+            yield SearchHit(kind="topic", name=name, href=f"/topics/{segment(name)}")
     for place in NAVIGATION:
-        yield Found(kind="page", name=place.name, href=place.path)
+        yield SearchHit(kind="page", name=place.name, href=place.path)
 
 
 def _topics(broker: Broker) -> list[str]:

@@ -21,7 +21,7 @@ from penstock.core.topic import Topic
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import Offset
 from penstock.engine.cluster.node import Node
-from penstock.engine.inspection.log_browser import PartSeen
+from penstock.engine.inspection.log_browser import LogPart
 from penstock.web.broker import Broker, node_of
 from penstock.web.dashboard.live.recent_readings import lately
 from penstock.web.dashboard.live.search_cache import Remembered
@@ -150,7 +150,7 @@ async def _chosen(node: Node, topic: Topic, request: Request) -> ShownMessage | 
         )
     except PenstockError:
         return None
-    part: PartSeen = seen.parts[0]
+    part: LogPart = seen.parts[0]
     if not part.messages or part.messages[0].message.offset != place[1]:
         return None
     found = part.messages[0]
