@@ -278,6 +278,10 @@ KAFKA_FRAME_MS_MAX = 30_000
 # The native protocol, at the same port.
 NATIVE_REQUEST_BYTES_MAX = 100 * MIB
 """The largest frame of a native client; what a batch may be is up to its topic."""
+NATIVE_HEAD_BYTES_MAX = 1 * MIB
+"""Of a request's head, which becomes many small objects in one piece."""
+NATIVE_LARGE_HEAD_BYTES_MAX = 8 * MIB
+"""The same for the requests that carry messages, verdicts, offsets or assignments in their head."""
 NATIVE_ANSWER_BYTES_MAX = 128 * MIB
 """The largest frame a client takes from a broker."""
 NATIVE_REQUESTS_MAX = 1_000

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 
 from penstock.core.errors import DirectoryRefused
 
@@ -9,11 +10,20 @@ from penstock.core.errors import DirectoryRefused
 def make_data_directory(path: str) -> None:
     """Make the directory and those above it, if they are not there."""
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, mode=0o750, exist_ok=True)
     except OSError as error:
         raise DirectoryRefused(
             f"the data directory {path} cannot be made: {error.strerror or error}"
         ) from error
+
+
+def check_asserts() -> None:
+    """Refuse an interpreter that leaves out asserts: they guard the data and many bounds."""
+    if sys.flags.optimize:
+        raise DirectoryRefused(
+            "Python runs without asserts, which guard the data: start it without -O and without"
+            " PYTHONOPTIMIZE"
+        )
 
 
 def raise_open_files_limit() -> int:

@@ -34,6 +34,7 @@ from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import LocalError, PenstockError
 from penstock.core.extras import require
 from penstock.core.front_end import FrontEndStatistics
+from penstock.core.loop_watchdog import LoopWatchdog
 from penstock.core.retries import POLL
 from penstock.core.types import NodeId
 from penstock.engine.cluster.movable_clock import ClockMover
@@ -51,7 +52,7 @@ from penstock.server.http_port import PACKAGES, PATIENCE_SECONDS, HttpPort
 from penstock.server.logs import event_fields
 from penstock.server.notation import Address
 from penstock.server.ports import check_free, is_about_place, refusal
-from penstock.server.process import make_data_directory, raise_open_files_limit
+from penstock.server.process import check_asserts, make_data_directory, raise_open_files_limit
 from penstock.server.ready_file import (
     remove_old_ready_file,
     remove_ready_file,
@@ -111,6 +112,7 @@ class Server:
         self._guest = guest
         self._disk = disk
         self._clock = clock or SystemClock()
+        self._watchdog: LoopWatchdog | None = None
         self._time: ClockMover | None = None
         self._loaded = loaded
         self._config: Config = loaded.config
@@ -225,6 +227,7 @@ class Server:
             logger.info("settings are read from %s", self._loaded.file)
         self._warn_of_reach()
         if self._disk is None:
+            check_asserts()
             make_data_directory(self._data)
         if not self._guest:
             self._make_room_for_files()
@@ -398,6 +401,9 @@ class Server:
             raise
         self._node = node
         self._time = ClockMover(node, self._clock)
+        if not self._guest:
+            self._watchdog = LoopWatchdog(node.engine.topics.slow_requests.note_stall)
+            self._watchdog.start()
         slow_ms = self._config.log.slow_request_ms
         node.engine.topics.slow_requests.seconds = slow_ms / 1_000 if slow_ms else math.inf
         self._follow_node()
@@ -423,6 +429,8 @@ class Server:
 
     async def _close(self) -> None:
         self._phase = Phase.STOPPING
+        if self._watchdog is not None:
+            self._watchdog.stop()
         if self._http_coming is not None:
             self._http_coming.cancel()
             await asyncio.wait((self._http_coming,))

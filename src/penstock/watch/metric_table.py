@@ -204,6 +204,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 (),
                 "Requests that took longer than `log.slow_request`.",
             ),
+            Metric(
+                "penstock_loop_stalls_total",
+                _C,
+                (),
+                "Times that one piece of work held the event loop for more than 100 ms; the log"
+                " says which.",
+            ),
             Metric("penstock_connections", _G, ("protocol",), "Connections that are open."),
             Metric(
                 "penstock_connections_accepted_total",

@@ -32,6 +32,7 @@ def add_node(page: Families, node: Node, machine: MachineSample) -> None:
         page.add("penstock_disk_size_bytes", machine.disk_bytes)
         page.add("penstock_disk_free_bytes", machine.disk_free_bytes)
     page.add("penstock_slow_requests_total", engine.topics.slow_requests.count)
+    page.add("penstock_loop_stalls_total", engine.topics.slow_requests.stalls)
 
 
 def add_shards(page: Families, node: Node) -> None:

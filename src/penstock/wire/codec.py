@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.core.decoders import UNREADABLE, msgpack_decoder
 from penstock.core.errors import InvalidFrame
+from penstock.core.limits import NATIVE_HEAD_BYTES_MAX, NATIVE_LARGE_HEAD_BYTES_MAX
 from penstock.wire import (
     cumulative_ack_requests,
     group_requests,
@@ -20,6 +21,14 @@ from penstock.wire import requests as words
 from penstock.wire.failures import Described
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_NAME_BYTES_MAX: Final = 32
+_LARGE: Final = tuple(
+    _ENCODER.encode(name)
+    for name in (
+        "send", "settle", "publish", "sync_group", "join_group", "commit_offsets", "committed",
+    )
+)  # fmt: skip
+"""The names of requests that may be large, as they are written in MessagePack."""
 _DESCRIBED: Final[msgspec.msgpack.Decoder[Described]] = msgpack_decoder(Described)
 
 
@@ -50,10 +59,19 @@ encode = _ENCODER.encode
 
 def decode_request(data: bytes | bytearray | memoryview) -> words.Request:
     """A request, or `InvalidFrame`."""
+    if len(data) > NATIVE_HEAD_BYTES_MAX:
+        bytes_max = NATIVE_LARGE_HEAD_BYTES_MAX if _may_be_large(data) else NATIVE_HEAD_BYTES_MAX
+        if len(data) > bytes_max:
+            raise InvalidFrame(f"a request's head of {len(data)} bytes; {bytes_max} at most")
     try:
         return _REQUESTS.decode(data)  # type: ignore[no-any-return]
     except UNREADABLE as error:
         raise InvalidFrame(f"what came is no request: {error}") from error
+
+
+def _may_be_large(data: bytes | bytearray | memoryview) -> bool:
+    """Whether the head begins as one of the large kinds does: an array, and its name, all short."""
+    return bytes(data[1 : 1 + _NAME_BYTES_MAX]).startswith(_LARGE)
 
 
 def decode_answer(data: bytes | bytearray | memoryview) -> words.Answer:

@@ -1,6 +1,8 @@
 """What a broker needs from the operating system."""
 
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,3 +27,18 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
 def test_as_many_open_files_as_are_allowed() -> None:
     allowed = raise_open_files_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (allowed, allowed)
+
+
+def test_a_data_directory_is_for_its_owner_and_group(tmp_path: Path) -> None:
+    make_data_directory(str(tmp_path / "data"))
+    assert (tmp_path / "data").stat().st_mode & 0o027 == 0
+
+
+@pytest.mark.parametrize("flags", [["-O"], []])
+def test_a_broker_needs_asserts(flags: list[str]) -> None:
+    program = "from penstock.server.process import check_asserts; check_asserts()"
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode != 0) == bool(flags)
+    assert ("start it without -O" in done.stderr) == bool(flags)

@@ -12,6 +12,8 @@ from penstock.core.errors import (
     PenstockError,
     Unavailable,
 )
+from penstock.core.limits import NATIVE_HEAD_BYTES_MAX, NATIVE_LARGE_HEAD_BYTES_MAX
+from penstock.core.message import NewMessage
 from penstock.core.types import NodeId
 from penstock.wire import codec
 from penstock.wire.failures import Described, describe_error, remake_error
@@ -27,10 +29,12 @@ from penstock.wire.publish_requests import (
 from penstock.wire.requests import (
     Answer,
     Append,
+    AskTopic,
     ReceivedPart,
     ReceiveRequest,
     ReceiveResponse,
     Request,
+    Send,
     Settle,
 )
 
@@ -113,3 +117,20 @@ def test_an_error_of_a_later_version_arrives_as_the_nearest_known() -> None:
 
 def test_every_word_says_what_it_is() -> None:
     assert all(kind.__doc__ for kind in _families())
+
+
+def test_a_head_is_bounded_by_what_the_request_may_carry() -> None:
+    small = AskTopic("n" * NATIVE_HEAD_BYTES_MAX)
+    with pytest.raises(InvalidFrame, match=f"{NATIVE_HEAD_BYTES_MAX} at most"):
+        codec.decode_request(codec.encode(small))
+    value = b"v" * (NATIVE_LARGE_HEAD_BYTES_MAX - 1_000)
+    send = Send(b"t" * 16, 0, (NewMessage(value),))
+    assert codec.decode_request(codec.encode(send)) == send
+    send = Send(b"t" * 16, 0, (NewMessage(value + b"v" * 1_000),))
+    with pytest.raises(InvalidFrame, match=f"{NATIVE_LARGE_HEAD_BYTES_MAX} at most"):
+        codec.decode_request(codec.encode(send))
+
+
+def test_every_kind_of_large_request_is_known_by_its_name() -> None:
+    names = {kind.__struct_config__.tag for kind in Request.__subclasses__()}
+    assert {msgspec.msgpack.decode(name) for name in codec._LARGE} <= names

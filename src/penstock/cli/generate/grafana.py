@@ -276,6 +276,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Slow and held back",
                 (
                     (_rate("penstock_slow_requests_total", "instance", _NODE), "slow {{instance}}"),
+                    (_rate("penstock_loop_stalls_total", "instance", _NODE), "held {{instance}}"),
                     (_rate("penstock_throttled_total", "instance", _NODE), "held {{instance}}"),
                 ),
                 unit="cps",

@@ -13,6 +13,7 @@ import logging
 from typing import Final
 
 from penstock.core.clock import Clock
+from penstock.core.loop_watchdog import Stall
 from penstock.engine.replica.local_shards import LocalShards
 
 LINES_PER_SECOND_MAX: Final = 5
@@ -32,6 +33,7 @@ class SlowRequests:
         self.seconds = SLOW_MS / 1_000
         """What is slow; infinity: nothing is."""
         self.count = 0
+        self.stalls = 0
         self._shards = shards
         self._clock = clock
         self._second = 0
@@ -47,12 +49,7 @@ class SlowRequests:
         if took < self.seconds or api.partition(" ")[0] in WAITS_FOR_MEMBERS:
             return
         self.count += 1
-        second = self._clock.monotonic_ms() // 1_000
-        if second != self._second:
-            self._second, self._lines = second, 0
-        self._lines += 1
-        if self._lines > LINES_PER_SECOND_MAX:
-            self._unsaid += 1
+        if not self._may_say():
             return
         unsaid, self._unsaid = self._unsaid, 0
         # Clients choose names; what they choose must not look like lines of the log.
@@ -72,6 +69,26 @@ class SlowRequests:
                 "took_ms": round(took * 1_000),
             },
         )
+
+    def note_stall(self, stall: Stall) -> None:
+        """One piece of work held the event loop, and with it every request of this node."""
+        self.stalls += 1
+        if self._may_say():
+            logger.warning(
+                "the event loop was held for %d ms by %s",
+                round(stall.seconds * 1_000),
+                stall.place or "work that was over before it could be seen",
+                extra={"took_ms": round(stall.seconds * 1_000), "place": stall.place},
+            )
+
+    def _may_say(self) -> bool:
+        second = self._clock.monotonic_ms() // 1_000
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > LINES_PER_SECOND_MAX:
+            self._unsaid += 1
+        return self._lines <= LINES_PER_SECOND_MAX
 
     def explain(self, began: float, ended: float) -> str:
         """What was slow at that time."""
