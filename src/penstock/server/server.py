@@ -34,13 +34,13 @@ from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import LocalError, PenstockError
 from penstock.core.extras import require
 from penstock.core.front_end import FrontEndStatistics
-from penstock.core.loop_watchdog import LoopWatchdog
 from penstock.core.retries import POLL
 from penstock.core.types import NodeId
 from penstock.engine.cluster.movable_clock import ClockMover
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.groups.requests import GroupSettings
+from penstock.engine.replica.loop_watchdog import LoopWatchdog
 from penstock.engine.topics.topics import EngineSettings
 from penstock.kafka.listener import KafkaListener
 from penstock.kafka.port_state import KafkaSettings

@@ -13,8 +13,8 @@ import logging
 from typing import Final
 
 from penstock.core.clock import Clock
-from penstock.core.loop_watchdog import Stall
 from penstock.engine.replica.local_shards import LocalShards
+from penstock.engine.replica.loop_watchdog import Stall
 
 LINES_PER_SECOND_MAX: Final = 5
 SLOW_MS: Final = 1_000

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from penstock.core.loop_watchdog import (
+from penstock.engine.replica.loop_watchdog import (
     BEAT_SECONDS,
     STALL_SECONDS,
     LoopWatchdog,
@@ -65,7 +65,7 @@ def test_our_own_functions_are_named_before_libraries() -> None:
     dog._due -= 1.0
     dog.beat()
     (place,) = places
-    assert place.startswith("LoopWatchdog.beat at core/loop_watchdog.py:")
+    assert place.startswith("LoopWatchdog.beat at engine/replica/loop_watchdog.py:")
 
 
 def test_it_beats_on_the_loop_and_ends() -> None:
