@@ -1,5 +1,8 @@
 # A Penstock broker: `docker build -t penstock .`, then
-#   docker run -p 127.0.0.1:9092:9092 -p 127.0.0.1:8080:8080 -v penstock:/var/lib/penstock penstock
+#   docker run -e PENSTOCK_INSECURE=true -p 127.0.0.1:9092:9092 -p 127.0.0.1:8080:8080 \
+#       -v penstock:/var/lib/penstock penstock
+# Every client that reaches the ports may read and change everything, so the image does not start
+# until PENSTOCK_INSECURE says that this is intended: publish the ports on loopback only.
 # Three of them with metrics and a board: `penstock generate compose`.
 
 FROM python:3.13-slim AS build
@@ -26,6 +29,6 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-c", \
     "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
 ENTRYPOINT ["penstock"]
-# Ports of a container are reached only where somebody publishes them, so it listens on all.
+# Ports of a container are reached where they are published and by other containers of its network.
 CMD ["serve", "--data=/var/lib/penstock", "--kafka=0.0.0.0:9092", "--http=0.0.0.0:8080", \
-    "--advertise-kafka=127.0.0.1:9092", "--log.format=json", "--insecure"]
+    "--advertise-kafka=127.0.0.1:9092", "--log.format=json"]

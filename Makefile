@@ -130,6 +130,10 @@ lint: setup ## Check style, types and layers
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-logo
 
+.PHONY: audit
+audit: ## Look for known vulnerabilities of the locked dependencies; needs pip-audit and a network
+	.ci/audit
+
 .PHONY: format
 format: setup ## Rewrite the sources in the house format
 	$(BIN)/ruff check --fix $(SOURCES)
