@@ -180,7 +180,10 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
-        await self._loop.shutdown_default_executor()
+        # When the interpreter ends, its threads have been joined, and Python 3.12 refuses the one
+        # that would join them.
+        with contextlib.suppress(RuntimeError):
+            await self._loop.shutdown_default_executor()
 
 
 def close_at_exit(close: Callable[[], None]) -> Callable[[], None]:
