@@ -31,6 +31,7 @@ from typing import Final, cast
 
 from penstock.core import limits
 from penstock.core.errors import MalformedRequest, PenstockError
+from penstock.core.write_parts import write_parts
 from penstock.kafka.api import Api
 from penstock.kafka.codec import skip_tags
 from penstock.kafka.context import Buffer, Context
@@ -432,7 +433,7 @@ class Connection(asyncio.BufferedProtocol):
             if size <= _JOINED_BYTES_MAX:
                 self._transport.write(b"".join(outgoing))
             else:
-                self._transport.writelines(outgoing)
+                write_parts(self._transport, outgoing, _WRITE_HIGH_BYTES)
             if self._writing_paused:
                 self._count_buffered()
 

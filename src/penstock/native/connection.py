@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.core import limits
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import InvalidFrame, PenstockError, Unavailable
+from penstock.core.write_parts import write_parts
 from penstock.engine.topics.poll_time import begin_parking
 from penstock.native.context import PROTOCOL, Buffer
 from penstock.native.messages import QUICK_HANDLERS, Quick
@@ -213,7 +214,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             return
         prefix = write_prefix(kind, frame_id, len(head), len(payload))
         if payload:
-            self._transport.writelines((prefix + head, payload))
+            write_parts(self._transport, (prefix + head, payload), limits.NATIVE_UNSENT_BYTES_MAX)
         else:
             self._transport.write(prefix + head)
 

@@ -29,6 +29,7 @@ from penstock.core.errors import (
     PenstockError,
     Unavailable,
 )
+from penstock.core.write_parts import write_parts
 from penstock.wire import codec
 from penstock.wire.failures import remake_error
 from penstock.wire.frames import Kind, greet, write_prefix
@@ -175,7 +176,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         elif sum(map(len, parts)) <= JOINED_BYTES_MAX:
             self._transport.write(b"".join(parts))
         else:
-            self._transport.writelines(parts)
+            write_parts(self._transport, parts, limits.NATIVE_UNSENT_BYTES_MAX)
 
     def _sweep(self, now: float) -> float:
         """Give up on what was not answered in time."""
