@@ -52,6 +52,12 @@ SAMPLES: list[tuple[tidy.Rule, str, str, str]] = [
     (tidy.only_programs_print, "src/penstock/raft/log.py", "print('x')", "1: only the command"),
     (tidy.tests_never_sleep, "tests/unit/a.py", "time.sleep(1)", "1: a test does not sleep"),
     (tidy.tests_never_sleep, "tests/unit/a.py", "await asyncio.sleep(0.1)", "does not sleep"),
+    (tidy.tests_never_sleep, "tests/unit/a.py", "from time import sleep", "by another name"),
+    (tidy.tests_never_sleep, "tests/unit/a.py", "threading.Event().wait(1)", "is to sleep"),
+    (tidy.tests_read_no_clock, "tests/unit/a.py", "from time import perf_counter", "1: perf_c"),
+    (tidy.tests_read_no_clock, "tests/unit/a.py", "from a.clock import SystemClock", "1: System"),
+    (tidy.tests_read_no_clock, "tests/unit/a.py", "f(now=time.monotonic)", "1: time.monotonic"),
+    (tidy.tests_read_no_clock, "tests/unit/a.py", "if loop.time() > end: pass", "1: loop.time"),
     (tidy.tests_read_no_clock, "tests/unit/a.py", "began = time.monotonic()", "1: time.monotonic"),
     (tidy.tests_read_no_clock, "tests/properties/a.py", "datetime.now(UTC)", "1: datetime.now"),
     (tidy.tests_read_no_clock, "tests/unit/a.py", "loop.call_later(1, f)", "1: loop.call_later"),
@@ -59,6 +65,14 @@ SAMPLES: list[tuple[tidy.Rule, str, str, str]] = [
     (tidy.tests_wait_briefly_or_patiently, "tests/unit/a.py", "f(timeout=0.2)", "1: 0.2 s may"),
     (tidy.tests_wait_briefly_or_patiently, "tests/unit/a.py", "asyncio.timeout(20)", "1: 20 s"),
     (tidy.tests_wait_briefly_or_patiently, "tests/unit/a.py", "asyncio.wait_for(x, 1)", "1: 1 s"),
+    (tidy.tests_wait_briefly_or_patiently, "tests/unit/a.py", "end = loop.time() + 5", "1: 5 s"),
+    (tidy.tests_wait_briefly_or_patiently, "tests/unit/a.py", "T = 2.0\nf(timeout=T)", "2: 2.0 s"),
+    (
+        tidy.tests_wait_briefly_or_patiently,
+        "tests/unit/a.py",
+        "import threading\nready.wait(10)",
+        "2: 10 s",
+    ),
     (tidy.whitespace_is_plain, "a.py", "x = 1 \n", "1: whitespace"),
     (tidy.whitespace_is_plain, "a.md", "a\r\n", "1: whitespace"),
     (tidy.whitespace_is_plain, "a.py", "if x:\n\ty = 1\n", "2: a tab"),
@@ -102,6 +116,14 @@ def test_every_file_that_may_read_a_clock_does_and_has_a_reason() -> None:
         assert reason
         unexcused = Source("tests/unit/copy.py", sources[path].text)
         assert list(tidy.tests_read_no_clock(unexcused)), f"{path} needs no excuse"
+
+
+def test_every_file_that_may_sleep_does_and_has_a_reason() -> None:
+    sources = {source.path: source for source in read_sources()}
+    for path, reason in tidy.SLEEPS_ALLOWED.items():
+        assert reason
+        unexcused = Source("tests/unit/copy.py", sources[path].text)
+        assert list(tidy.tests_never_sleep(unexcused)), f"{path} needs no excuse"
 
 
 GOOD_PYTHON = textwrap.dedent('''

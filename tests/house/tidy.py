@@ -31,20 +31,32 @@ _SLEEPLESS = (
 )
 
 _CLOCKLESS = ("tests/properties", "tests/scenarios", "tests/simulation", "tests/unit")
-_CLOCKS = {
-    "datetime.now", "datetime.today", "datetime.utcnow", "time.monotonic", "time.monotonic_ns",
-    "time.perf_counter", "time.perf_counter_ns", "time.process_time", "time.time", "time.time_ns",
-}  # fmt: skip
+_DATES = {"datetime.now", "datetime.today", "datetime.utcnow"}
+_TIMES = {
+    f"{name}{unit}"
+    for name in ("clock_gettime", "monotonic", "perf_counter", "process_time", "time")
+    for unit in ("", "_ns")
+} | {"thread_time", "thread_time_ns"}
+_OWN_CLOCKS = {"SystemClock", "precise_seconds", "worked_seconds"}
+_MANUAL_LOOP = "tests.manual_loop"
 CLOCKS_ALLOWED = {
     "tests/simulation/run.py": "a program, which says how long it took",
     "tests/unit/cli/doctor/test_machine.py": "a broker's clock beside the machine's",
+    "tests/unit/client/connection/test_tcp_connection.py": "a deadline that is never reached",
+    "tests/unit/client/reader/test_membership.py": "a deadline that is never reached",
     "tests/unit/client/test_processed_ids.py": "a time in the far future",
     "tests/unit/core/test_clock.py": "the real clock itself, held against the machine's",
     "tests/unit/spark/test_compaction.py": "sets the age of files, which the file system measures",
     "tests/unit/test_manual_loop.py": "timers of a loop whose time is moved",
+    "tests/unit/testing/test_clock.py": "that the real clock has the same type",
     "tests/unit/web/test_queues.py": "patience with a broker on another thread",
 }
 """Files below `_CLOCKLESS` that may read a clock, and why no outcome depends on it."""
+SLEEPS_ALLOWED = {
+    "tests/unit/embedded/test_engine.py": "a slow disk, on its own thread; however slow, it is"
+    " waited for",
+}
+"""Files that may let real time pass, and why no outcome depends on how much."""
 PASSES_SECONDS = 0.1
 PATIENCE_SECONDS_MIN = 30
 """A limit of time is meant to pass, or never to be reached; what lies between is a race."""
@@ -155,46 +167,93 @@ def only_programs_print(source: Source) -> Complaints:
 
 
 def tests_never_sleep(source: Source) -> Complaints:
-    if not source.within(*_SLEEPLESS):
+    if not source.within(*_SLEEPLESS) or source.path in SLEEPS_ALLOWED:
         return
     for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "sleep" and [ast.unparse(part) for part in node.args] != ["0"]:
                 yield f"{node.lineno}: a test does not sleep; it moves the clock"
+            if ast.unparse(node.func) == "threading.Event().wait" and node.args:
+                yield f"{node.lineno}: to wait for what nobody sets is to sleep"
+        if isinstance(node, ast.ImportFrom) and {"asyncio.sleep", "time.sleep"} & _imported(node):
+            yield f"{node.lineno}: sleep by another name; a test moves the clock"
 
 
 def tests_read_no_clock(source: Source) -> Complaints:
     if not source.within(*_CLOCKLESS) or source.path in CLOCKS_ALLOWED:
         return
+    imported = set().union(*map(_imported, source.nodes))
     for node in source.nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            name = ast.unparse(node.func)
-            if name in _CLOCKS or node.func.attr in ("call_later", "call_at"):
+        if isinstance(node, ast.ImportFrom):
+            for name in sorted(_imported(node)):
+                module, _, part = name.rpartition(".")
+                if (module == "time" and part in _TIMES) or part in _OWN_CLOCKS:
+                    yield f"{node.lineno}: {part} is real time; hand a clock in and move it"
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if _is_clock(node, name, has_manual_loop=_MANUAL_LOOP in imported):
                 yield f"{node.lineno}: {name} depends on real time; hand a clock in and move it"
+
+
+def _is_clock(node: ast.Attribute, name: str, *, has_manual_loop: bool) -> bool:
+    owner, _, part = name.rpartition(".")
+    if name in _DATES or (owner == "time" and part in _TIMES) or part in ("call_at", "call_later"):
+        return True
+    return part == "time" and owner.endswith(("loop", "loop()")) and not has_manual_loop
 
 
 def tests_wait_briefly_or_patiently(source: Source) -> Complaints:
     if not source.within(*_CLOCKLESS):
         return
+    has_manual_loop = any(_MANUAL_LOOP in _imported(node) for node in source.nodes)
+    constants = {} if has_manual_loop else _constants(source)
+    has_threads = any("threading" in _imported(node) for node in source.nodes)
     for node in source.nodes:
-        if isinstance(node, ast.Call):
-            for limit in _limits(node):
-                if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float):
-                    if PASSES_SECONDS < limit.value < PATIENCE_SECONDS_MIN:
-                        yield (
-                            f"{node.lineno}: {limit.value} s may or may not be enough; at least"
-                            f" {PATIENCE_SECONDS_MIN}, or at most {PASSES_SECONDS} if it is to pass"
-                        )
+        if has_manual_loop and isinstance(node, ast.BinOp):
+            continue
+        for limit in _limits(node, has_threads=has_threads):
+            seconds = constants.get(limit.id) if isinstance(limit, ast.Name) else _number(limit)
+            if seconds is not None and PASSES_SECONDS < seconds < PATIENCE_SECONDS_MIN:
+                yield (
+                    f"{limit.lineno}: {seconds} s may or may not be enough; at least"
+                    f" {PATIENCE_SECONDS_MIN}, or at most {PASSES_SECONDS} if it is to pass"
+                )
 
 
-def _limits(call: ast.Call) -> list[ast.expr]:
-    """The arguments that limit how long a call may take."""
-    found = [one.value for one in call.keywords if one.arg in ("timeout", "wait")]
-    match ast.unparse(call.func):
+def _number(node: ast.expr | None) -> float | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _constants(source: Source) -> dict[str, float]:
+    """The numbers that have a name in this module."""
+    found: dict[str, float] = {}
+    for node in source.tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            number = _number(node.value)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if number is not None:
+                found |= {target.id: number for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _limits(node: ast.AST, *, has_threads: bool) -> list[ast.expr]:
+    """What limits how long something may take: arguments of a call, and what is added to the time
+    of a loop."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        is_deadline = ast.unparse(node.left).endswith(("loop.time()", "loop().time()"))
+        return [node.right] if is_deadline else []
+    if not isinstance(node, ast.Call):
+        return []
+    found = [one.value for one in node.keywords if one.arg in ("timeout", "wait")]
+    match ast.unparse(node.func):
         case "asyncio.timeout":
-            found += call.args[:1]
+            found += node.args[:1]
         case "asyncio.wait_for":
-            found += call.args[1:2]
+            found += node.args[1:2]
+    if has_threads and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("acquire", "join", "result", "wait"):
+            found += node.args[:1]
     return found
 
 

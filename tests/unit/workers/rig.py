@@ -25,11 +25,9 @@ def play(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let others go on until this holds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + WITHIN_SECONDS
-    while not condition():
-        assert loop.time() < deadline, "it never came true"
-        await asyncio.sleep(0)
+    async with asyncio.timeout(WITHIN_SECONDS):
+        while not condition():  # noqa: ASYNC110 - there is nothing to wait for but turns
+            await asyncio.sleep(0)
 
 
 class Rig:
@@ -52,12 +50,12 @@ class Rig:
 
     async def until_stats(self, queue: str, group: str = "queue", **expected: int) -> None:
         """Let others go on until the queue's counts are these."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + WITHIN_SECONDS
-        while True:
-            stats = await self.client.queue(queue, group=group).stats()
-            found = {name: getattr(stats, name) for name in expected}
-            if found == expected:
-                return
-            assert loop.time() < deadline, f"{found} never became {expected}"
-            await asyncio.sleep(0)
+        found: dict[str, int] = {}
+        try:
+            async with asyncio.timeout(WITHIN_SECONDS):
+                while found != expected:
+                    stats = await self.client.queue(queue, group=group).stats()
+                    found = {name: getattr(stats, name) for name in expected}
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            raise AssertionError(f"{found} never became {expected}") from None

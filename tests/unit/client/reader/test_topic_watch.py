@@ -8,6 +8,7 @@ import pytest
 from penstock.client.reader.topic_watch import TopicSight, TopicWatch
 from penstock.core.errors import UnknownTopic
 from penstock.wire.requests import AskTopics, TopicInfo, TopicRow, TopicRows
+from tests.manual_loop import run_manually
 from tests.unit.client.played_channel import PlayedChannel, asking_through, topic_info
 
 
@@ -37,7 +38,7 @@ def test_a_topic_is_gone_when_it_has_been_missing_for_a_while(patience: float) -
         channel.topic = topic_info(1, topic_id=b"2")
         assert await watch.look(deadline) == sight(1, b"2")
 
-    asyncio.run(play())
+    run_manually(play())
 
 
 def test_a_topic_never_shrinks() -> None:
@@ -53,7 +54,7 @@ def test_a_topic_never_shrinks() -> None:
         assert known is not None
         assert known.leaders == (1, 1)
 
-    asyncio.run(play())
+    run_manually(play())
 
 
 def test_a_pattern_is_for_whole_names() -> None:
@@ -69,4 +70,4 @@ def test_a_pattern_is_for_whole_names() -> None:
         rows.pop()
         assert await watch.names(deadline) == {"orders", "jobs"}  # For a while.
 
-    asyncio.run(play())
+    run_manually(play())
