@@ -239,11 +239,12 @@ class Acquisitions:
     def _ready(self, key: WaitKey, led: Led) -> int:
         """How many waiters should look now; all of them if leadership has changed."""
         everyone = len(self._queues[key])
-        if self.has_moved(led):
-            return everyone
         group, partitions = key
         ready = 0
         try:
+            # While the node stops, its catalog is closed before its other shards are.
+            if self.has_moved(led):
+                return everyone
             for partition in partitions:
                 work = self.topics.led_shard(partition).machine.queues.work(partition, group)
                 if work is None:

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from penstock.core.errors import PenstockError, UnknownPartition
+from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
 from penstock.core.message import NewMessage
 from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
@@ -21,6 +21,7 @@ from penstock.engine.delivery.lease_returns import LeaseReturns
 from penstock.engine.delivery.leases import PartitionLease
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.topics.topics import Topics
+from penstock.machines.catalog import Catalog
 from penstock.testing.clock import ManualClock
 from tests.unit.engine.nodes import Nodes, until
 
@@ -107,6 +108,23 @@ def test_what_is_leased_fits_the_bytes(tmp_path: Path) -> None:
         (lease,) = await delivery.acquisition(topic, "queue", limits, "").run()
         assert lease.pieces is None, "a few are read one by one"
         assert [one.offset for one in delivery.messages(lease)] == list(range(60, 76))
+
+    on_one_node(tmp_path, story)
+
+
+def test_a_wake_finds_the_catalog_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_topics: Topics) -> Catalog:
+        raise NotLeader("the catalog is closed before the other shards are")
+
+    async def story(nodes: Nodes, delivery: DeliveryService, topic: Topic) -> None:
+        waiting = nodes[1].engine.topics.waiting
+        task = asyncio.create_task(delivery.receive(topic, wait_ms=60_000))
+        await until(lambda: waiting.watches(topic.partitions[0]) == 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Topics, "catalog", property(closed))
+            waiting.wake(topic.partitions[0])
+        await delivery.send(topic, messages(1))
+        assert await task, "it has looked again, and waited on"
 
     on_one_node(tmp_path, story)
 
