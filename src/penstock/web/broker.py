@@ -62,6 +62,8 @@ class NamedTopic(Protocol):
 
     @property
     def partitions(self) -> Sequence[object]: ...
+    @property
+    def configs(self) -> Mapping[str, str]: ...
 
 
 class Contents(Protocol):

@@ -151,6 +151,7 @@ class FakeRecord:
 @dataclass
 class FakeTopic:
     partitions: tuple[int, ...]
+    configs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -4,18 +4,19 @@ What begins with the text comes before what has it somewhere, short names before
 pages of the dashboard last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from starlette.requests import Request
 
 from penstock.core.errors import PenstockError
 from penstock.core.internal_topics import is_internal
-from penstock.web.broker import Broker
+from penstock.web.broker import Broker, NamedTopic
 from penstock.web.dashboard.live.recent_readings import lately
 from penstock.web.dashboard.renderer import NAVIGATION
 from penstock.web.dashboard.view import View
 from penstock.web.dashboard.widgets.filters import segment
+from penstock.web.setting_names import is_queue
 
 RESULTS_MAX = 20
 
@@ -63,23 +64,23 @@ def looks_like_message(text: str) -> bool:
 
 def _everything(broker: Broker) -> Iterable[SearchHit]:
     readings = lately(broker).readings
-    queues: set[str] = set()
+    topics = {name: one for name, one in _topics(broker).items() if not is_internal(name)}
+    # The watch knows topics that a work group reads, but no queue that is new.
+    queues = {name for name, one in topics.items() if is_queue(one.configs)}
     if readings is not None:
-        queues = {one.queue for one in readings.queues}
-        yield from (
-            SearchHit(kind="queue", name=one, href=f"/queues/{segment(one)}") for one in queues
-        )
+        queues |= {one.queue for one in readings.queues}
         for group in readings.groups:
             yield SearchHit(kind="group", name=group.group, href=f"/groups/{segment(group.group)}")
-    for name in _topics(broker):
-        if name not in queues and not is_internal(name):
+    yield from (SearchHit(kind="queue", name=one, href=f"/queues/{segment(one)}") for one in queues)
+    for name in topics:
+        if name not in queues:
             yield SearchHit(kind="topic", name=name, href=f"/topics/{segment(name)}")
     for place in NAVIGATION:
         yield SearchHit(kind="page", name=place.name, href=place.path)
 
 
-def _topics(broker: Broker) -> list[str]:
+def _topics(broker: Broker) -> Mapping[str, NamedTopic]:
     try:
-        return [] if broker.node is None else list(broker.node.engine.topics.catalog.topics)
+        return {} if broker.node is None else broker.node.engine.topics.catalog.topics
     except PenstockError:  # The catalog is being opened.
-        return []
+        return {}

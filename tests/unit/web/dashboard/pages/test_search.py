@@ -18,6 +18,16 @@ def test_what_begins_with_the_text_comes_first() -> None:
     assert find(broker, "audit")[0].href == "/audit", "a page, and not what is internal"
 
 
+def test_a_queue_is_one_before_the_watch_has_seen_it() -> None:
+    broker = FakeBroker()
+    assert broker.node is not None
+    topics = broker.node.engine.topics.catalog.topics
+    topics["jobs"] = FakeTopic((1,), {"queue.order": "standard"})
+    topics["job-log"] = FakeTopic((1,))
+    found = {one.name: one.href for one in find(broker, "job")}
+    assert found == {"jobs": "/queues/jobs", "job-log": "/topics/job-log"}
+
+
 @pytest.mark.parametrize(
     ("text", "is_one"),
     [
