@@ -154,7 +154,7 @@ async def _lead_elsewhere(cluster: Cluster) -> None:
 def test_a_leader_that_is_busy_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_43_elect_leaders, "AGAIN_MS", 200)
+    monkeypatch.setattr(api_43_elect_leaders, "AGAIN_SECONDS", 0.2)
     asked: list[NodeId] = []
 
     async def story() -> None:
