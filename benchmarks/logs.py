@@ -24,7 +24,7 @@ from penstock.core.types import Index, Offset, PartitionId, ShardId, Term
 from penstock.engine.peers.loopback import LoopbackNetwork
 from penstock.engine.replica.shard import Shard, ShardSettings
 from penstock.machines.commands import CreatePartition
-from penstock.machines.partitions import Partition, _Snapshot
+from penstock.machines.partition_pieces import Partition
 from penstock.machines.shard_machine import ShardMachine
 from penstock.storage import Identity, LogJob, RealDisk, ShardLog, run
 
@@ -108,7 +108,7 @@ def _snapshot(log: ShardLog, shape: Shape, entries: int) -> None:
     partitions = {
         PartitionId(number): Partition(Offset(0), end, None) for number in range(shape.partitions)
     }
-    state = _Snapshot(1, _Payloads.stamp_ms, partitions)
+    state = (1, _Payloads.stamp_ms, partitions)
     mark = SnapshotMark(log.durable_index, log.term(log.durable_index), _MEMBERS)
     machine = ShardMachine()
     machine.partitions.restore(msgspec.msgpack.encode(state))

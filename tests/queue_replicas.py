@@ -5,6 +5,7 @@ from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, Term
 from penstock.machines import Append, Propose, Reply, Request, join_appends
 from penstock.machines.shard_machine import ShardMachine
+from tests.slow_snapshot import SlowSnapshot
 
 
 class QueueReplicas:
@@ -13,6 +14,7 @@ class QueueReplicas:
     def __init__(self, count: int = 3) -> None:
         self.machines = [ShardMachine() for _ in range(count)]
         self.index = 0
+        self.snapshot = SlowSnapshot(lambda: self.leader, ShardMachine)
 
     @property
     def leader(self) -> ShardMachine:
@@ -44,3 +46,5 @@ class QueueReplicas:
         for machine in self.machines[1:]:
             assert machine.snapshot() == state
             assert machine.queues.due_ms() == due_ms
+            assert machine.state_bytes() == self.leader.state_bytes()
+        self.snapshot.step()

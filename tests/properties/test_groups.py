@@ -31,6 +31,7 @@ from penstock.machines.group_commands import (
 from penstock.machines.groups import Groups, MembersRemoved, OffsetsDropped
 from penstock.machines.machine import Propose, Refused, Reply
 from tests.groups import BILLS, ORDERS, assign, join, store, subscription
+from tests.slow_snapshot import SlowSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +49,7 @@ PROTOCOLS = st.sampled_from(
         (),
     ]
 )
+
 COMPATIBLE = PROTOCOLS.filter(lambda protocols: "range" in dict(protocols))
 NAMES = st.sampled_from("abcdef")
 INSTANCES = st.sampled_from([None, None, None, "X", "Y"])
@@ -212,6 +214,7 @@ class GroupsPlay(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.leader, self.follower, self.restored = Groups(), Groups(), Groups()
+        self.slow = SlowSnapshot(lambda: self.leader, Groups)
         self.model: dict[str, ModelGroup] = {}
         self.under_way: list[tuple[Entry, Callable[[], object]]] = []
         self.reached: dict[str, tuple[int, int]] = {}
@@ -502,6 +505,7 @@ class GroupsPlay(RuleBasedStateMachine):
         state = self.leader.snapshot()
         assert self.follower.snapshot() == state
         assert self.restored.snapshot() == state
+        self.slow.step()
 
     @invariant()
     def the_state_is_the_models(self) -> None:

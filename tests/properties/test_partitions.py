@@ -45,6 +45,7 @@ from penstock.machines import (
     join_appends,
 )
 from tests.batches import build_batch
+from tests.slow_snapshot import SlowSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -129,6 +130,7 @@ class PartitionsPlay(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.leader, self.follower, self.restored = Partitions(), Partitions(), Partitions()
+        self.slow = SlowSnapshot(lambda: self.leader, Partitions)
         self.planned = Model()
         self.applied = Model()
         self.gathered: list[Append] = []
@@ -256,6 +258,7 @@ class PartitionsPlay(RuleBasedStateMachine):
         state = self.leader.snapshot()
         assert self.follower.snapshot() == state
         assert self.restored.snapshot() == state
+        self.slow.step()
 
     @invariant()
     def the_applied_state_is_the_models(self) -> None:

@@ -29,6 +29,7 @@ from penstock.machines.publications import (
     PublicationReply,
     Publications,
 )
+from tests.slow_snapshot import SlowSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +58,7 @@ class Playing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.machine, self.copy = Publications(), Publications()
+        self.slow = SlowSnapshot(lambda: self.machine, Publications)
         self.model: dict[str, Known] = {}
         self.now_ms = self.log_ms = self.index = 0
         self.producers = 100
@@ -187,6 +189,7 @@ class Playing(RuleBasedStateMachine):
         under_way = {one.name for one in self.machine.under_way()}
         assert under_way == {name for name, one in self.model.items() if one.lacking}
         assert self.copy.snapshot() == self.machine.snapshot()
+        self.slow.step()
 
 
 TestPlaying = Playing.TestCase

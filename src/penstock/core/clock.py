@@ -6,8 +6,7 @@ monotonic time never jumps and is used for every timeout.
 """
 
 import time
-from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 precise_seconds: Final = time.perf_counter
 """For measuring how long something took, to a fraction of a microsecond. It is for people only:
@@ -32,15 +31,6 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never decreases; means nothing after a restart."""
-        ...
-
-
-@runtime_checkable
-class MovableClock(Clock, Protocol):
-    """A clock that is moved by hand, and that announces each move."""
-
-    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call `moved` after every move, on any thread; calling the result ends that."""
         ...
 
 

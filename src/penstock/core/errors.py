@@ -19,6 +19,7 @@
     │   ├── InvalidAssignment      brokers that a partition cannot be on
     │   ├── InvalidConfig          a topic config that is unknown or has a value it cannot have
     │   ├── CatalogFull            a bound of the whole cluster: delete something first
+    │   ├── StateFull              a shard's state of one kind is as large as it may be
     │   ├── OffsetOutOfRange
     │   ├── OutOfOrderSequence     an idempotent producer skipped a batch
     │   ├── ProducerFenced         an older epoch of a producer that has been replaced
@@ -208,6 +209,14 @@ class CatalogFull(LocalError):
     kafka_code = 44  # POLICY_VIOLATION
     sqs_code = "OverLimit"
     http_status = 409
+
+
+class StateFull(LocalError):
+    """A shard's state of one kind is as large as it may be; the message says how to make room."""
+
+    kafka_code = 44  # POLICY_VIOLATION: clients report it and do not retry.
+    sqs_code = "OverLimit"
+    http_status = 507
 
 
 class OffsetOutOfRange(LocalError):

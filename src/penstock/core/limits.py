@@ -30,10 +30,8 @@ CHECKS_WAITING_BYTES_MAX = 64 * MIB
 batches are refused until there is room."""
 CHECK_MS_MAX = 1_000
 """Processor time that one batch may take to check."""
-QUEUE_BATCH_RECORDS_MAX = 20_000
-"""Of a FIFO queue, or one with deduplication: every replica remembers each message, in 8 µs."""
-HEADER_BATCH_RECORDS_MAX = 100_000
-"""Of other queues whose messages have delivery headers: every replica reads them, in 2 µs each."""
+BATCH_PARTS_MAX = BATCH_BYTES_MAX
+"""No bound but the batch's own size, for entries that a release without one may have written."""
 ENTRY_PAYLOAD_BYTES_MAX = 64 * MIB
 """The largest payload of one log entry; a length above it is damage, not data."""
 ENTRY_SLICES_MAX = 65_536
@@ -80,9 +78,20 @@ COMPACTED_PARTITIONS_MAX = 50_000
 """Of one shard; how far each of them is compacted stands in the manifest."""
 COMPACTION_JOB_BYTES = 8 * MIB
 """How much one job of a compaction reads before something else gets its turn."""
-SNAPSHOT_BYTES_MAX = 1 * GIB
+SNAPSHOT_BYTES_OLD_MAX = 1 * GIB
+"""A node of release 0.1.0 takes no larger state from its leader, and stops if it is sent one."""
 SNAPSHOT_PART_BYTES = 1 * MIB
 """How much of a snapshot, or of the records below it, one transfer message carries."""
+SNAPSHOT_SLICE_BYTES = 128 * KIB
+"""How much of a snapshot is encoded before the event loop turns."""
+SNAPSHOT_WRITE_BYTES = 4 * MIB
+"""How much of it is held in memory before it is written."""
+SNAPSHOT_SECTION_BYTES_MAX = 2 * GIB
+"""Of one machine; a larger state is split, since the format has room for 4 GiB in a piece."""
+
+# State: what is in memory of a shard, and in its snapshots.
+SHARD_STATE_BYTES_MAX = 256 * MIB
+"""What all of it may take; above it new state is refused, kind by kind."""
 
 # Producers.
 PRODUCER_BATCHES_REMEMBERED = 5
@@ -185,10 +194,12 @@ GROUP_NAME_BYTES_MAX = 4 * KIB
 """Of the names of a group, a member, a static instance, a client, a host or a protocol."""
 GROUP_PROTOCOLS_MAX = 64
 """How many ways of sharing the work a member may offer."""
-GROUP_METADATA_BYTES_MAX = 1 * MIB
+GROUP_METADATA_BYTES_MAX = 64 * KIB
 """What a member may say about itself, in all its protocols together."""
 GROUP_ASSIGNMENTS_BYTES_MAX = 16 * MIB
 """What a leader may hand out, to all members together."""
+GROUP_STATE_BYTES_MAX = 32 * MIB
+"""What one group may take of its shard's state, with its offsets, before it may not grow."""
 GROUP_PENDING_MEMBERS_MAX = 100_000
 """Ids given out, over all groups of a shard, whose owners have not come back yet (KIP-394)."""
 GROUP_SESSION_MIN_MS = 6_000

@@ -26,7 +26,7 @@ Rules that hold here:
 Readers get the living tables: look things up, but do not hold a table while the loop turns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -67,7 +67,14 @@ from penstock.machines.group_configs import GroupConfigTable, WorkGroupRow
 from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
 from penstock.machines.secrets import Secrets
-from penstock.machines.topics import TopicRow, TopicTable
+from penstock.machines.state_pieces import (
+    PIECE_ROWS,
+    Restoring,
+    array_header,
+    array_items,
+    encoded,
+)
+from penstock.machines.topics import TopicRow, TopicTable, topic_row
 
 CATALOG_NEWEST_VERSION = 2
 """The newest behaviour this build knows. It knows all before it, too.
@@ -428,14 +435,18 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
 
     # Snapshots.
 
-    def _record(self) -> _Snapshot:
-        state = _Snapshot(
+    def _pieces(self) -> Iterator[bytes]:
+        topics = self._topics.in_order()
+        has_work_configs = self._version >= WORK_GROUP_CONFIGS_VERSION
+        layout = _Snapshot2 if has_work_configs else _Snapshot
+        head = array_header(len(layout.__struct_fields__)) + encoded(
             self._version,
             self._time_ms,
             self._revision,
             self._next_producer_id,
             self.next_partition,
-            self._topics.rows(),
+        )
+        tail = encoded(
             self.shards,
             [self.nodes[node] for node in sorted(self.nodes)],
             sorted(self.retired),
@@ -443,11 +454,12 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             sorted((group, dict(one)) for group, one in self.group_configs.items()),
             sorted(self.secrets.items()),
         )
-        if self._version >= WORK_GROUP_CONFIGS_VERSION:
-            state = _Snapshot2(
-                **msgspec.structs.asdict(state), work_configs=self._groups.work_rows()
-            )
-        return state
+        if has_work_configs:
+            tail += encoded(self._groups.work_rows())
+        yield head + array_header(len(topics))
+        for start in range(0, len(topics), PIECE_ROWS):
+            yield array_items([topic_row(one) for one in topics[start : start + PIECE_ROWS]])
+        yield tail
 
     def move(
         self,
@@ -478,7 +490,7 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
     def _layout_of(self, version: int) -> type[_Snapshot]:
         return _Snapshot if version < WORK_GROUP_CONFIGS_VERSION else _Snapshot2
 
-    def _load(self, state: _Snapshot) -> None:
+    def _load(self, state: _Snapshot) -> Restoring:
         try:
             rows = state.work_configs if isinstance(state, _Snapshot2) else []
             groups = GroupConfigTable(dict(state.group_configs), rows)
@@ -489,14 +501,19 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             raise self._unreadable(f"it speaks of {count} partitions, {PARTITIONS_MAX} at most")
         topics, nodes = TopicTable(state.next_partition), NodeTable()
         topics.restore(state.topics)
+        yield
         nodes.shards = state.shards
         nodes.nodes = {record.node: record for record in state.nodes}
         nodes.retired = frozenset(state.retired)
         nodes.placement = dict(state.placement)
-        self._revision = state.revision
-        self._next_producer_id = state.next_producer_id
-        self._topics, self._nodes = topics, nodes
-        self._groups, self._secrets = groups, Secrets(dict(state.secrets))
+
+        def adopt() -> None:
+            self._revision = state.revision
+            self._next_producer_id = state.next_producer_id
+            self._topics, self._nodes = topics, nodes
+            self._groups, self._secrets = groups, Secrets(dict(state.secrets))
+
+        return adopt
 
 
 __all__ = [

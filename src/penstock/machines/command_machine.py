@@ -7,14 +7,15 @@ Such a machine keeps no overlay of planned requests (see "Deciding in `apply`" i
     apply      decodes, advances log time, calls `_carry_out`; an error of `core.errors` raised
                there becomes the reply `Refused`, and must leave the state unchanged
     version    replicated: changed by a `VersionCommand` in the log, kept in the snapshot
-    snapshot   a msgpack array that begins with the version and the log time
+    snapshot   a msgpack array that begins with the version and the log time; made in pieces
+               (`machines.state_pieces`), and restored with pauses
 
 A subclass says what its commands are (`codec`), how its snapshot is laid out (`layout`), and
-implements `_carry_out`, `_record` and `_load`.
+implements `_carry_out`, `_pieces` and `_load`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
@@ -25,6 +26,8 @@ from penstock.core.errors import LocalError, PenstockError, UnsupportedVersion
 from penstock.core.types import Offset, PartitionId, Term
 from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
 from penstock.machines.machine import Applied, Plan, Propose, Request, refusal
+from penstock.machines.state_bytes import StateKind
+from penstock.machines.state_pieces import Buffer, Piece, Restoring, begun, finished, joined
 
 
 class _SnapshotHead(msgspec.Struct, array_like=True):
@@ -131,34 +134,54 @@ class CommandMachine(ABC, Generic[C, S]):
 
     # Snapshots.
 
-    def snapshot(self) -> bytes:
-        """The whole applied state. Equal states give equal bytes."""
-        return msgspec.msgpack.encode(self._record())
+    def snapshot_pieces(self) -> Iterator[Piece]:
+        """The applied state of this moment, in pieces; entries may be applied between them. Equal
+        states give equal bytes."""
+        return begun(self._pieces())
 
-    def restore(self, data: bytes) -> None:
+    def snapshot(self) -> bytes:
+        """All of it at once."""
+        return joined(self.snapshot_pieces())
+
+    def restore(self, data: Buffer) -> None:
         """Replace the state, plans included, by that of a snapshot."""
+        finished(self.restoring(data))()
+
+    def restoring(self, data: Buffer) -> Restoring:
+        """The same with pauses; the state is replaced by calling what is returned."""
         try:
             version = decode_msgpack(data, _SnapshotHead).version
             self._check_version(version)
             state = decode_msgpack(data, self._layout_of(version))
-            self._load(state)
+            adopt = yield from self._load(state)
         except msgspec.DecodeError as error:
             raise self._unreadable(str(error)) from error
-        self._version = state.version
-        self._time_ms = state.time_ms
-        self.forget_plans()
+
+        def replace() -> None:
+            adopt()
+            self._version = state.version
+            self._time_ms = state.time_ms
+            self.forget_plans()
+
+        return replace
+
+    def state_bytes(self) -> dict[StateKind, int]:
+        """How many bytes the state takes, by kind: see `machines.state_bytes`."""
+        return {}
 
     def _layout_of(self, version: int) -> type[S]:  # noqa: ARG002
         """How a snapshot of this version is laid out."""
         return cast("type[S]", self.layout)
 
     @abstractmethod
-    def _record(self) -> S:
-        """The state, with tables sorted by key: the order they grew in is not state."""
+    def _pieces(self) -> Iterator[bytes]:
+        """A generator that has fixed the state of the moment when it yields for the first time.
+        Tables are sorted by key: the order they grew in is not state."""
 
     @abstractmethod
-    def _load(self, state: S) -> None:
-        """Take over everything but version and log time."""
+    def _load(self, state: S) -> Restoring:
+        """Take over everything but version and log time. A generator that pauses now and then and
+        returns what puts the new state in place of the old."""
 
     def _unreadable(self, problem: str) -> UnsupportedVersion:
         return UnsupportedVersion(

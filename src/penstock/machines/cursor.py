@@ -4,7 +4,7 @@ Everything from the cursor to the end of the partition waits and looks alike, ex
 skips: messages that have a run already, because of what they say, or that nobody is to get.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sortedcontainers import SortedDict
 
@@ -55,9 +55,9 @@ class Cursor:
             offset = max(offset, self._skips[first])
         return min(offset, self._end())
 
-    def skips(self) -> list[tuple[Offset, Offset]]:
-        """What will be skipped, in order: for a snapshot."""
-        return list(self._skips.items())
+    def copy_skips(self) -> Mapping[Offset, Offset]:
+        """What will be skipped, in any order: for a snapshot."""
+        return dict.copy(self._skips)
 
     def stretches(self) -> Iterator[tuple[Offset, Offset]]:
         """The ranges of messages that nobody has looked at, in order."""

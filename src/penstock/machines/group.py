@@ -101,6 +101,26 @@ class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Log time of the commit."""
 
 
+GROUP_BYTES, MEMBER_BYTES, OFFSET_BYTES = 64, 64, 24
+"""What they count for in a shard's state, beside names, texts and metadata."""
+
+
+def member_bytes(name: str, member: Member) -> int:
+    """What a member takes of the shard's state."""
+    texts = (name, member.instance or "", member.client_id, member.client_host)
+    return (
+        MEMBER_BYTES
+        + sum(len(text.encode()) for text in texts)
+        + sum(len(protocol.encode()) + len(metadata) for protocol, metadata in member.protocols)
+        + len(member.assignment)
+    )
+
+
+def offset_bytes(metadata: str) -> int:
+    """What a committed offset takes of it."""
+    return OFFSET_BYTES + len(metadata.encode())
+
+
 class JoinOutcome(msgspec.Struct, frozen=True):
     """A join was accepted."""
 
@@ -150,8 +170,16 @@ class Group:
     """For each protocol, how many members know it."""
     awaited: int = 0
     """How many members have not joined in the open round."""
+    members_bytes: int = 0
+    offsets_bytes: int = 0
+    """What they take of the shard's state."""
 
     # Questions.
+
+    @property
+    def size_bytes(self) -> int:
+        """What the group takes of the shard's state."""
+        return GROUP_BYTES + len(self.name.encode()) + self.members_bytes + self.offsets_bytes
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -321,6 +349,7 @@ class Group:
         known = self.members.pop(former)
         assert known.instance is not None, f"{former} is no static member"
         self.members[member] = known
+        self.members_bytes += len(member.encode()) - len(former.encode())
         self.instances[known.instance] = member
         if self.leader == former:
             self.leader = member
@@ -348,17 +377,20 @@ class Group:
 
     def _add(self, member: str, joining: Member) -> None:
         self.members[member] = joining
+        self.members_bytes += member_bytes(member, joining)
         if joining.instance is not None:
             self.instances[joining.instance] = member
         self._support(joining, 1)
         self.leader = self.leader or member
 
     def _update(self, member: Member, joining: Member) -> None:
+        self.members_bytes -= member_bytes("", member)
         self._support(member, -1)
         member.protocols = joining.protocols
         self._support(member, 1)
         member.client_id = joining.client_id
         member.client_host = joining.client_host
+        self.members_bytes += member_bytes("", member)
         member.session_timeout_ms = joining.session_timeout_ms
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
 
@@ -413,6 +445,7 @@ class Group:
             self._become(GroupState.EMPTY, now_ms)
         for member in self.members.values():
             member.joined = False
+            self.members_bytes -= len(member.assignment)
             member.assignment = b""
 
     def _select_protocol(self) -> str:
@@ -441,7 +474,9 @@ class Group:
         if self.state is not GroupState.COMPLETING or member != self.leader:
             return False
         for name, one in self.members.items():
-            one.assignment = assignments.get(name, b"")
+            assignment = assignments.get(name, b"")
+            self.members_bytes += len(assignment) - len(one.assignment)
+            one.assignment = assignment
         self._become(GroupState.STABLE, now_ms)
         return True
 
@@ -472,6 +507,7 @@ class Group:
 
     def _drop(self, name: str) -> None:
         member = self.members.pop(name)
+        self.members_bytes -= member_bytes(name, member)
         if member.instance is not None:
             del self.instances[member.instance]
         self._support(member, -1)
@@ -479,6 +515,31 @@ class Group:
             self.awaited -= 1
         if self.leader == name:
             self.leader = next(iter(self.members), "")
+
+    # Offsets.
+
+    def commit(self, topic: TopicId, partition: int, committed: CommittedOffset) -> None:
+        """Remember how far the group has got in a partition."""
+        partitions = self.offsets.setdefault(topic, {})
+        before = partitions.get(partition)
+        partitions[partition] = committed
+        self.offsets_bytes += offset_bytes(committed.metadata)
+        if before is not None:
+            self.offsets_bytes -= offset_bytes(before.metadata)
+
+    def forget(self, topic: TopicId, partition: int) -> None:
+        """Forget it, if it is known."""
+        partitions = self.offsets.get(topic)
+        if partitions is None or partition not in partitions:
+            return
+        self.offsets_bytes -= offset_bytes(partitions.pop(partition).metadata)
+        if not partitions:
+            del self.offsets[topic]
+
+    def forget_topic(self, topic: TopicId) -> None:
+        """Forget it for a whole topic."""
+        gone = self.offsets.pop(topic, {})
+        self.offsets_bytes -= sum(offset_bytes(one.metadata) for one in gone.values())
 
     # Snapshots.
 
@@ -517,6 +578,11 @@ class Group:
         )
         for name_of_member, member in record.members.items():
             group._add(name_of_member, member)
+        group.offsets_bytes = sum(
+            offset_bytes(one.metadata)
+            for table in record.offsets.values()
+            for one in table.values()
+        )
         if group.state is GroupState.PREPARING:
             group.awaited = sum(not one.joined for one in group.members.values())
         return group

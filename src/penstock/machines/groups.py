@@ -16,23 +16,40 @@ What a member says in a heartbeat is not here: it would be a write for each. Onl
 knows who is alive, and asks for `ExpireMembers` when somebody is not.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     FencedInstance,
+    GroupFull,
     GroupNotEmpty,
     GroupSubscribed,
     IllegalGeneration,
     Overloaded,
+    StateFull,
     UnknownGroup,
     UnknownMember,
 )
-from penstock.core.limits import GROUPS_PER_SHARD_MAX, OFFSETS_PER_GROUP_MAX
+from penstock.core.limits import (
+    GROUP_STATE_BYTES_MAX,
+    GROUPS_PER_SHARD_MAX,
+    OFFSETS_PER_GROUP_MAX,
+)
 from penstock.core.types import Offset, TopicId
 from penstock.machines.command_machine import CommandMachine, SnapshotLayout
-from penstock.machines.group import CommittedOffset, Group, GroupRecord, GroupState, Member
+from penstock.machines.group import (
+    CommittedOffset,
+    Group,
+    GroupRecord,
+    GroupState,
+    Member,
+    member_bytes,
+    offset_bytes,
+)
 from penstock.machines.group_commands import (
     GROUP_CODEC,
     AssignMembers,
@@ -48,6 +65,7 @@ from penstock.machines.group_commands import (
     StoreOffsets,
     UseGroupsVersion,
 )
+from penstock.machines.group_copy import GroupCopy
 from penstock.machines.machine import (
     Applied,
     Effect,
@@ -55,6 +73,8 @@ from penstock.machines.machine import (
     Reply,
     refusal,
 )
+from penstock.machines.state_bytes import DEFAULT_BUDGET, StateBudget, StateKind
+from penstock.machines.state_pieces import Restoring, array_header, encoded, map_header
 from penstock.machines.subscription import CONSUMER_PROTOCOL_TYPE
 
 NEWEST_VERSION = 1
@@ -113,6 +133,8 @@ class GroupsSettings:
 
     groups_max: int = GROUPS_PER_SHARD_MAX
     offsets_per_group_max: int = OFFSETS_PER_GROUP_MAX
+    group_bytes_max: int = GROUP_STATE_BYTES_MAX
+    budget: StateBudget = DEFAULT_BUDGET
     newest_version: int = NEWEST_VERSION
     """What this build knows; another value lets a test play an older or a newer build."""
 
@@ -121,13 +143,14 @@ DEFAULT_SETTINGS = GroupsSettings()
 
 
 class _Snapshot(SnapshotLayout):
-    groups: dict[str, GroupRecord]
+    groups: dict[str, msgspec.Raw]
+    """Each a `GroupRecord`, which may be large: decoded by itself."""
 
 
 class Groups(CommandMachine[GroupCommand, _Snapshot]):
     """The machine of one shard's groups."""
 
-    __slots__ = ("_groups", "_settings")
+    __slots__ = ("_bytes", "_copies", "_groups", "_settings")
 
     name = "groups"
     codec = GROUP_CODEC
@@ -137,6 +160,10 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
         super().__init__(settings.newest_version)
         self._settings = settings
         self._groups: dict[str, Group] = {}
+        self._bytes = 0
+        self._copies: list[dict[str, GroupCopy | None]] = []
+        """For each snapshot under way: the groups that it still has to write, and those that have
+        changed since its moment as they were."""
 
     # Reading.
 
@@ -183,6 +210,9 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
             return False
         return not found.offsets or bool(_expired(found, before_ms))
 
+    def state_bytes(self) -> dict[StateKind, int]:
+        return {StateKind.GROUPS: self._bytes}
+
     def describe(self) -> str:
         """`version 1 time 1700 groups 2`."""
         return f"version {self._version} time {self._time_ms} groups {len(self._groups)}"
@@ -190,35 +220,110 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
     # Planning: on the leader.
 
     def _admit(self, command: GroupCommand) -> GroupCommand:
-        if isinstance(command, JoinMember | StoreOffsets):
-            self._check_room(command)
+        # What is under way is not counted: a bound may be exceeded by that much, not more.
+        match command:
+            case JoinMember():
+                self._check_room_for_group(command.group)
+                self._check_room_for_member(command)
+            case StoreOffsets():
+                self._check_room_for_group(command.group)
+                self._check_room_for_offsets(command)
+            case AssignMembers():
+                more = sum(len(assignment) for _, assignment in command.assignments)
+                if more:
+                    self._settings.budget.check(StateKind.GROUPS, self._bytes, more)
         return command
 
-    def _check_room(self, request: JoinMember | StoreOffsets) -> None:
-        """What is under way is not counted: a bound may be exceeded by that much, not more."""
-        group = self._groups.get(request.group)
-        if group is None:
-            if len(self._groups) >= self._settings.groups_max:
-                raise Overloaded(
-                    f"the shard has {len(self._groups)} groups, the bound is"
-                    f" {self._settings.groups_max}; delete some",
-                    retry_after_ms=1_000,
-                )
-            known: dict[TopicId, dict[int, CommittedOffset]] = {}
-        else:
-            known = group.offsets
-        if isinstance(request, StoreOffsets):
-            more = sum(one[1] not in known.get(one[0], ()) for one in request.offsets)
-            if more and more + sum(map(len, known.values())) > self._settings.offsets_per_group_max:
-                raise Overloaded(
-                    f"group {request.group} has offsets in too many partitions, the bound is"
-                    f" {self._settings.offsets_per_group_max}; delete some",
-                    retry_after_ms=1_000,
-                )
+    def _check_room_for_group(self, name: str) -> None:
+        if name not in self._groups and len(self._groups) >= self._settings.groups_max:
+            raise Overloaded(
+                f"the shard has {len(self._groups)} groups, the bound is"
+                f" {self._settings.groups_max}; delete some",
+                retry_after_ms=1_000,
+            )
+
+    def _check_room_for_member(self, command: JoinMember) -> None:
+        """Who is a member may always join again: a group must not stop because a shard is full."""
+        group = self._groups.get(command.group)
+        if group is not None and (
+            command.member in group.members or command.instance in group.instances
+        ):
+            return
+        more = member_bytes(command.member, _joining(command))
+        try:
+            self._check_growth(command.group, group, more)
+        except StateFull as error:
+            # What Kafka's clients know a group by that takes no more members.
+            raise GroupFull(str(error)) from error
+
+    def _check_room_for_offsets(self, command: StoreOffsets) -> None:
+        group = self._groups.get(command.group)
+        known: dict[TopicId, dict[int, CommittedOffset]] = {} if group is None else group.offsets
+        new = more = 0
+        for topic, partition, _, _, metadata in command.offsets:
+            before = known.get(topic, {}).get(partition)
+            new += before is None
+            more += offset_bytes(metadata) - (
+                0 if before is None else offset_bytes(before.metadata)
+            )
+        if new and new + sum(map(len, known.values())) > self._settings.offsets_per_group_max:
+            raise Overloaded(
+                f"group {command.group} has offsets in too many partitions, the bound is"
+                f" {self._settings.offsets_per_group_max}; delete some",
+                retry_after_ms=1_000,
+            )
+        if more > 0:
+            self._check_growth(command.group, group, more)
+
+    def _check_growth(self, name: str, group: Group | None, more: int) -> None:
+        size, bound = 0 if group is None else group.size_bytes, self._settings.group_bytes_max
+        if size + more > bound:
+            raise StateFull(
+                f"group {name} takes {size:,} bytes and would take {more:,} more, {bound:,} at"
+                " most: commit less metadata, or use several groups"
+            )
+        self._settings.budget.check(StateKind.GROUPS, self._bytes, more)
 
     # Applying: on every replica; the only code that changes state.
 
     def _carry_out(self, command: GroupCommand) -> Applied:
+        names = self._concerned(command)
+        if self._copies:
+            self._copy_before(names)
+        before = self._size_of(names)
+        try:
+            return self._decide(command)
+        finally:
+            self._bytes += self._size_of(names) - before
+
+    def _concerned(self, command: GroupCommand) -> Collection[str]:
+        """The groups that a command may change."""
+        match command:
+            case ForgetTopics(topics=topics):
+                forgotten = set(topics)
+                return [
+                    name
+                    for name, group in self._groups.items()
+                    if not forgotten.isdisjoint(group.offsets)
+                ]
+            case ExpireOffsets(groups=names):
+                return set(names)
+            case UseGroupsVersion():
+                return ()
+            case _:
+                return (command.group,)
+
+    def _size_of(self, names: Collection[str]) -> int:
+        found = [self._groups.get(name) for name in names]
+        return sum(group.size_bytes for group in found if group is not None)
+
+    def _copy_before(self, names: Collection[str]) -> None:
+        for copies in self._copies:
+            for name in names:
+                if name in copies and copies[name] is None:
+                    copies[name] = GroupCopy(self._groups[name])
+
+    def _decide(self, command: GroupCommand) -> Applied:
         match command:
             case JoinMember():
                 return self._join(command)
@@ -245,7 +350,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
             case ForgetTopics(topics=topics):
                 for group in self._groups.values():
                     for topic in topics:
-                        group.offsets.pop(topic, None)
+                        group.forget_topic(topic)
                 return Applied((GroupUpdated(),))
             case DeleteGroup(group=name):
                 self._known(name).mark_dead(now_ms=self._time_ms)
@@ -265,14 +370,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
         before = (group.state, group.rebalance)
         outcome = group.join(
             command.member,
-            Member(
-                instance=command.instance,
-                client_id=command.client_id,
-                client_host=command.client_host,
-                session_timeout_ms=command.session_timeout_ms,
-                rebalance_timeout_ms=command.rebalance_timeout_ms,
-                protocols=command.protocols,
-            ),
+            _joining(command),
             protocol_type=command.protocol_type,
             new=command.new,
             members_max=command.members_max,
@@ -337,9 +435,8 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
         group.check_commit(command.member, command.instance, command.generation)
         self._groups[command.group] = group
         for topic, partition, offset, leader_epoch, metadata in command.offsets:
-            group.offsets.setdefault(topic, {})[partition] = CommittedOffset(
-                Offset(offset), leader_epoch, metadata, self._time_ms
-            )
+            committed = CommittedOffset(Offset(offset), leader_epoch, metadata, self._time_ms)
+            group.commit(topic, partition, committed)
         return Applied((GroupUpdated(),))
 
     def _drop(self, command: DropOffsets) -> Applied:
@@ -357,7 +454,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
                 problem = f"members of group {command.group} read topic {name}; stop them first"
                 refusals.append(refusal(GroupSubscribed(problem)))
             else:
-                _forget(group, topic, partition)
+                group.forget(topic, partition)
                 refusals.append(None)
         return Applied((OffsetsDropped(tuple(refusals)),))
 
@@ -369,7 +466,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
             if group is None or group.state is not GroupState.EMPTY:
                 continue
             for topic, partition in _expired(group, before_ms):
-                _forget(group, topic, partition)
+                group.forget(topic, partition)
                 offsets += 1
             if not group.offsets:
                 group.mark_dead(now_ms=self._time_ms)
@@ -379,14 +476,41 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
 
     # Snapshots.
 
-    def _record(self) -> _Snapshot:
-        records = {name: self._groups[name].record() for name in sorted(self._groups)}
-        return _Snapshot(self._version, self._time_ms, records)
+    def _pieces(self) -> Iterator[bytes]:
+        names = sorted(self._groups)
+        copies: dict[str, GroupCopy | None] = dict.fromkeys(names)
+        self._copies.append(copies)
+        try:
+            yield array_header(3) + encoded(self._version, self._time_ms) + map_header(len(names))
+            for name in names:
+                copy = copies.pop(name) or GroupCopy(self._groups[name])
+                yield encoded(name)
+                yield from copy.pieces()
+        finally:
+            self._copies = [one for one in self._copies if one is not copies]
 
-    def _load(self, state: _Snapshot) -> None:
-        self._groups = {
-            name: Group.from_record(name, record) for name, record in state.groups.items()
-        }
+    def _load(self, state: _Snapshot) -> Restoring:
+        groups: dict[str, Group] = {}
+        for name, raw in state.groups.items():
+            groups[name] = Group.from_record(name, decode_msgpack(raw, GroupRecord))
+            yield
+
+        def adopt() -> None:
+            self._groups, self._copies = groups, []
+            self._bytes = self._size_of(groups)
+
+        return adopt
+
+
+def _joining(command: JoinMember) -> Member:
+    return Member(
+        instance=command.instance,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        session_timeout_ms=command.session_timeout_ms,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        protocols=command.protocols,
+    )
 
 
 def _expired(group: Group, before_ms: int) -> list[tuple[TopicId, int]]:
@@ -399,11 +523,3 @@ def _expired(group: Group, before_ms: int) -> list[tuple[TopicId, int]]:
         for partition, committed in partitions.items()
         if committed.commit_ms < before_ms
     ]
-
-
-def _forget(group: Group, topic: TopicId, partition: int) -> None:
-    partitions = group.offsets.get(topic)
-    if partitions is not None:
-        partitions.pop(partition, None)
-        if not partitions:
-            del group.offsets[topic]

@@ -52,7 +52,7 @@ heard of, raises `UnsupportedVersion` before it changes anything, and the node s
 proposes a new version makes sure first that every member runs a build that knows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -60,6 +60,8 @@ import msgspec
 from penstock.core.entries import Entry
 from penstock.core.errors import PenstockError, error_named
 from penstock.core.types import Offset, PartitionId, Term
+from penstock.machines.state_bytes import StateKind
+from penstock.machines.state_pieces import Buffer, Piece, Restoring
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -178,12 +180,26 @@ class Machine(Protocol):
         """Carry out a committed entry. The only method that changes state."""
         ...
 
-    def snapshot(self) -> bytes:
-        """The whole applied state. Equal states give equal bytes."""
+    def snapshot_pieces(self) -> Iterator[Piece]:
+        """The applied state of this moment, in pieces that may be asked for while more is applied.
+        Equal states give equal bytes."""
         ...
 
-    def restore(self, data: bytes) -> None:
+    def snapshot(self) -> bytes:
+        """All of it at once."""
+        ...
+
+    def restore(self, data: Buffer) -> None:
         """Take over the state of a snapshot; what was there before, plans included, is gone."""
+        ...
+
+    def restoring(self, data: Buffer) -> Restoring:
+        """The same with pauses, in which the old state is still in force; what is returned in the
+        end puts the new one in its place."""
+        ...
+
+    def state_bytes(self) -> dict[StateKind, int]:
+        """How many bytes the state takes, by kind: see `machines.state_bytes`."""
         ...
 
     def log_starts(self) -> Mapping[PartitionId, Offset]:

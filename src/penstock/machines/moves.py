@@ -47,9 +47,14 @@ from penstock.machines.move_commands import (
     StartMove,
     UseMovesVersion,
 )
+from penstock.machines.state_bytes import DEFAULT_BUDGET, StateBudget, StateKind
+from penstock.machines.state_pieces import Restoring, array_header, array_pieces, encoded
 
 MOVES_NEWEST_VERSION = 1
 """The newest behaviour this build knows. It knows all before it, too."""
+
+MOVE_BYTES = 200
+"""Of a move in a snapshot, beside its lists and texts."""
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -91,14 +96,21 @@ class _Snapshot(SnapshotLayout):
 class Moves(CommandMachine[MoveCommand, _Snapshot]):
     """The machine of one shard's moves."""
 
-    __slots__ = ("_active_ids", "_by_source")
+    __slots__ = ("_active_ids", "_budget", "_by_source", "_bytes")
 
     name = "moves"
     codec = MOVE_CODEC
     layout = _Snapshot
 
-    def __init__(self, *, newest_version: int = MOVES_NEWEST_VERSION) -> None:
+    def __init__(
+        self,
+        *,
+        newest_version: int = MOVES_NEWEST_VERSION,
+        budget: StateBudget = DEFAULT_BUDGET,
+    ) -> None:
         super().__init__(newest_version)
+        self._budget = budget
+        self._bytes = 0
         self._by_source: dict[TopicId, dict[str, Move]] = {}
         self._active_ids: dict[TopicId, str] = {}
 
@@ -119,6 +131,9 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
     def active(self) -> list[Move]:
         """The moves that somebody should work on."""
         return [self._by_source[source][move_id] for source, move_id in self._active_ids.items()]
+
+    def state_bytes(self) -> dict[StateKind, int]:
+        return {StateKind.MOVES: self._bytes}
 
     def describe(self) -> str:
         """`version 1 time 1700 moves 3 active 1`."""
@@ -149,6 +164,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
                 " may be; wait until one has ended",
                 retry_after_ms=1_000,
             )
+        self._budget.check(StateKind.MOVES, self._bytes)
 
     # Applying: on every replica; the only code that changes state.
 
@@ -203,6 +219,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
 
     def _add(self, move: Move) -> None:
         self._by_source.setdefault(move.source, {})[move.move_id] = move
+        self._bytes += move_bytes(move)
         if move.state.is_active:
             self._active_ids[move.source] = move.move_id
 
@@ -244,6 +261,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
 
     def _keep(self, move: Move, **changes: object) -> Move:
         changed = msgspec.structs.replace(move, **changes)
+        self._bytes += move_bytes(changed) - move_bytes(move)
         self._by_source[move.source][move.move_id] = changed
         return changed
 
@@ -253,17 +271,36 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
         over = [move for move in moves.values() if not move.state.is_active]
         for move in over[: max(0, len(over) - kept)]:
             del moves[move.move_id]
+            self._bytes -= move_bytes(move)
         if not moves:
             self._by_source.pop(source, None)
 
     # Snapshots.
 
-    def _record(self) -> _Snapshot:
+    def _pieces(self) -> Iterator[bytes]:
         # By topic; within one, in the order they were started, which is state.
         moves = [move for source in sorted(self._by_source) for move in self.of(source)[::-1]]
-        return _Snapshot(self._version, self._time_ms, moves)
+        yield array_header(3) + encoded(self._version, self._time_ms)
+        yield from array_pieces(moves)
 
-    def _load(self, state: _Snapshot) -> None:
-        self._by_source, self._active_ids = {}, {}
-        for move in state.moves:
-            self._add(move)
+    def _load(self, state: _Snapshot) -> Restoring:
+        yield
+
+        def adopt() -> None:
+            self._by_source, self._active_ids, self._bytes = {}, {}, 0
+            for move in state.moves:
+                self._add(move)
+
+        return adopt
+
+
+def move_bytes(move: Move) -> int:
+    """What a move counts for."""
+    wanted = move.filter
+    return (
+        MOVE_BYTES
+        + len(move.failure)
+        + sum(map(len, wanted.ids))
+        + 16 * len(wanted.places)
+        + 16 * len(move.ends)
+    )

@@ -18,7 +18,7 @@ Cost: planning a batch reads its header and checksum, applying it reads its head
 a record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -73,6 +73,7 @@ from penstock.machines.machine import (
     Request,
     WakeReaders,
 )
+from penstock.machines.partition_pieces import Partition, partition_pieces
 from penstock.machines.plan_overlay import PlannedPartition
 from penstock.machines.producers import (
     Producer,
@@ -81,10 +82,22 @@ from penstock.machines.producers import (
     follows,
     remember_batch,
 )
+from penstock.machines.state_bytes import DEFAULT_BUDGET, StateBudget, StateKind
+from penstock.machines.state_pieces import (
+    PIECE_ROWS,
+    Buffer,
+    Piece,
+    Restoring,
+    begun,
+    finished,
+    joined,
+)
 
 NEWEST_VERSION = 1
 """The newest behaviour this build knows. It knows all before it, too."""
 
+PRODUCER_BYTES = 120
+"""What a producer counts for: its last batches take about as much in a snapshot."""
 _PARTITION_IDS = 1 << 32
 _CODEC_MASK = 0x07
 _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
@@ -146,20 +159,13 @@ class HoldsPartitions(Machine, Protocol):
         ...
 
 
-class Partition(msgspec.Struct, array_like=True, gc=False):
-    """One partition, applied. The table of producers is made when the first one comes."""
-
-    log_start: Offset = Offset(0)
-    next_offset: Offset = Offset(0)
-    producers: dict[ProducerId, Producer] | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsSettings:
     """Bounds, checked by `plan` alone, so nodes may differ in them."""
 
     partitions_max: int = PARTITIONS_PER_SHARD_MAX
     producers_per_partition_max: int = PRODUCERS_PER_PARTITION_MAX
+    budget: StateBudget = DEFAULT_BUDGET
     newest_version: int = NEWEST_VERSION
     """What this build knows; another value lets a test play an older or a newer build."""
 
@@ -176,7 +182,8 @@ class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
     version: int
     time_ms: int
-    partitions: dict[PartitionId, Partition]
+    partitions: dict[PartitionId, msgspec.Raw]
+    """Each a `Partition`, which may be large: decoded by itself."""
 
 
 class Partitions:
@@ -186,6 +193,7 @@ class Partitions:
         "_expiry_planned_ms",
         "_partitions",
         "_planned",
+        "_producer_count",
         "_settings",
         "_time_ms",
         "_time_planned_ms",
@@ -198,6 +206,7 @@ class Partitions:
         self._version = 1
         self._time_ms = 0
         self._partitions: dict[PartitionId, Partition] = {}
+        self._producer_count = 0
         self._planned: dict[PartitionId, PlannedPartition] = {}
         self._time_planned_ms = 0
         self._expiry_planned_ms = 0
@@ -390,6 +399,8 @@ class Partitions:
             )
 
     def _check_room_for_producer(self, number: PartitionId) -> None:
+        used = self._producer_count * PRODUCER_BYTES
+        self._settings.budget.check(StateKind.PRODUCERS, used, PRODUCER_BYTES)
         partition = self._partitions.get(number)
         applied = (partition.producers or {}) if partition is not None else {}
         planned = self._planned.get(number)
@@ -445,7 +456,7 @@ class Partitions:
             assert base_offset == offset, f"a batch at {base_offset} where {offset} belongs"
             if producer_id >= 0:
                 header = read_header(payload, position)
-                _apply_producer(partition, header, self._time_ms)
+                self._producer_count += _apply_producer(partition, header, self._time_ms)
                 if planned is not None:
                     planned.settle_batch(header.producer_id)
             offset = Offset(offset + count)
@@ -467,6 +478,7 @@ class Partitions:
                 return Applied((PartitionCreated(number),))
             case DeletePartition(partition=number):
                 partition = self._partitions.pop(number)
+                self._producer_count -= len(partition.producers or ())
                 self._settle(number, lives=1)
                 wake = WakeReaders(number, partition.next_offset)
                 return Applied((PartitionDeleted(number),), (wake,))
@@ -493,6 +505,7 @@ class Partitions:
             kept = {key: value for key, value in known.items() if value.last_ms >= before_ms}
             count += len(known) - len(kept)
             partition.producers = kept or None
+        self._producer_count -= count
         return count
 
     def _advance(self, stamp_ms: int) -> None:
@@ -513,29 +526,45 @@ class Partitions:
 
     # Snapshots.
 
-    def snapshot(self) -> bytes:
-        # Tables are written sorted by key: the order they grew in is not state.
-        partitions = {
-            number: _in_order(self._partitions[number]) for number in sorted(self._partitions)
-        }
-        return msgspec.msgpack.encode(_Snapshot(self._version, self._time_ms, partitions))
+    def snapshot_pieces(self) -> Iterator[Piece]:
+        return begun(partition_pieces(self._version, self._time_ms, self._partitions))
 
-    def restore(self, data: bytes) -> None:
+    def snapshot(self) -> bytes:
+        return joined(self.snapshot_pieces())
+
+    def restore(self, data: Buffer) -> None:
+        finished(self.restoring(data))()
+
+    def restoring(self, data: Buffer) -> Restoring:
+        partitions: dict[PartitionId, Partition] = {}
         try:
             self._check_version(decode_msgpack(data, _SnapshotHead).version)
             state = decode_msgpack(data, _Snapshot)
+            for number, raw in state.partitions.items():
+                partitions[number] = decode_msgpack(raw, Partition)
+                if len(partitions) % PIECE_ROWS == 0:
+                    yield
         except msgspec.DecodeError as error:
             raise UnsupportedVersion(
                 f"this is no snapshot of partitions that this build can read ({error}); start this"
                 " node with the version of Penstock that wrote it or a newer one"
             ) from error
-        self._version = state.version
-        self._time_ms = state.time_ms
-        self._partitions = state.partitions
-        self.forget_plans()
+
+        def replace() -> None:
+            self._version = state.version
+            self._time_ms = state.time_ms
+            self._partitions = partitions
+            self._producer_count = sum(len(one.producers or ()) for one in partitions.values())
+            self.forget_plans()
+
+        return replace
+
+    def state_bytes(self) -> dict[StateKind, int]:
+        return {StateKind.PRODUCERS: self._producer_count * PRODUCER_BYTES}
 
 
-def _apply_producer(partition: Partition, header: BatchHeader, stamp_ms: int) -> None:
+def _apply_producer(partition: Partition, header: BatchHeader, stamp_ms: int) -> bool:
+    """True: it is new."""
     if partition.producers is None:
         partition.producers = {}
     producer = partition.producers.get(header.producer_id)
@@ -543,13 +572,7 @@ def _apply_producer(partition: Partition, header: BatchHeader, stamp_ms: int) ->
     partition.producers[header.producer_id] = remember_batch(
         producer, header, base_offset=Offset(header.base_offset), stamp_ms=stamp_ms
     )
-
-
-def _in_order(partition: Partition) -> Partition:
-    producers = partition.producers
-    if producers is None or len(producers) == 1:
-        return partition
-    return Partition(partition.log_start, partition.next_offset, dict(sorted(producers.items())))
+    return producer is None
 
 
 def _check_supported(header: BatchHeader) -> None:

@@ -55,11 +55,15 @@ from penstock.machines.publication_commands import (
     PublishedPart,
     SettleParts,
 )
+from penstock.machines.state_bytes import DEFAULT_BUDGET, StateBudget, StateKind
+from penstock.machines.state_pieces import Restoring, array_header, array_pieces, encoded
 
 EPOCH_MAX = (1 << 15) - 1
 """An epoch has 16 bits with a sign; after the last one comes another producer."""
 BATCH_MAX = (1 << 63) - 1
 NOTHING_PUBLISHED = -1
+APPLICATION_BYTES = 64
+"""Of an application in a snapshot, beside its texts and what is under way."""
 
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -111,14 +115,16 @@ class _Snapshot(SnapshotLayout):
 class Publications(CommandMachine[PublicationCommand, _Snapshot]):
     """The machine of one shard's publications."""
 
-    __slots__ = ("_applications", "_ranges_under_way", "_under_way")
+    __slots__ = ("_applications", "_budget", "_bytes", "_ranges_under_way", "_under_way")
 
     name = "publications"
     codec = PUBLICATION_CODEC
     layout = _Snapshot
 
-    def __init__(self) -> None:
+    def __init__(self, budget: StateBudget = DEFAULT_BUDGET) -> None:
         super().__init__()
+        self._budget = budget
+        self._bytes = 0
         self._applications: dict[str, Application] = {}
         self._under_way: dict[str, None] = {}
         self._ranges_under_way = 0
@@ -132,6 +138,9 @@ class Publications(CommandMachine[PublicationCommand, _Snapshot]):
     def under_way(self) -> Iterator[Application]:
         """The applications whose last batch has not reached all its partitions yet."""
         return (self._applications[name] for name in list(self._under_way))
+
+    def state_bytes(self) -> dict[StateKind, int]:
+        return {StateKind.PUBLICATIONS: self._bytes}
 
     def describe(self) -> str:
         """`version 1 time 1700 applications 3 under way 1`."""
@@ -164,6 +173,8 @@ class Publications(CommandMachine[PublicationCommand, _Snapshot]):
                 " shard; wait until some of them have arrived",
                 retry_after_ms=1_000,
             )
+        if command.parts or not known:
+            self._budget.check(StateKind.PUBLICATIONS, self._bytes)
 
     # Applying: on every replica; the only code that changes state.
 
@@ -237,12 +248,15 @@ class Publications(CommandMachine[PublicationCommand, _Snapshot]):
             if one.last_ms < before_ms and one.under_way is None
         ]
         for name in idle:
-            del self._applications[name]
+            self._bytes -= application_bytes(self._applications.pop(name))
         return ApplicationsForgotten(len(idle))
 
     def _keep(self, application: Application) -> None:
         before = self._applications.get(application.name)
         self._ranges_under_way += _ranges(application) - (0 if before is None else _ranges(before))
+        self._bytes += application_bytes(application)
+        if before is not None:
+            self._bytes -= application_bytes(before)
         self._applications[application.name] = application
         if application.under_way is None:
             self._under_way.pop(application.name, None)
@@ -251,15 +265,29 @@ class Publications(CommandMachine[PublicationCommand, _Snapshot]):
 
     # Snapshots.
 
-    def _record(self) -> _Snapshot:
+    def _pieces(self) -> Iterator[bytes]:
         applications = [self._applications[name] for name in sorted(self._applications)]
-        return _Snapshot(self._version, self._time_ms, applications)
+        yield array_header(3) + encoded(self._version, self._time_ms)
+        yield from array_pieces(applications)
 
-    def _load(self, state: _Snapshot) -> None:
-        self._applications, self._under_way = {}, {}
-        self._ranges_under_way = 0
-        for application in state.applications:
-            self._keep(application)
+    def _load(self, state: _Snapshot) -> Restoring:
+        yield
+
+        def adopt() -> None:
+            self._applications, self._under_way = {}, {}
+            self._ranges_under_way = self._bytes = 0
+            for application in state.applications:
+                self._keep(application)
+
+        return adopt
+
+
+def application_bytes(application: Application) -> int:
+    """What an application counts for."""
+    size = APPLICATION_BYTES + len(application.name) + len(application.owner)
+    if application.under_way is not None:
+        size += 32 * len(application.under_way.parts) + 16 * _ranges(application)
+    return size
 
 
 def check_application(name: str) -> None:

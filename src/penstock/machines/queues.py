@@ -19,31 +19,25 @@ Long because every command of a queue is found here, and none has a place of its
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 
 import msgspec
 
 from penstock.core.append_payload import Slice, decode_append
+from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
-    InvalidRequest,
     Overloaded,
     UnknownWork,
 )
 from penstock.core.limits import (
-    ACQUIRE_MESSAGES_MAX,
-    COVER_DEAD_MAX,
-    DEAD_REASON_CHARACTERS_MAX,
-    GROUP_NAME_BYTES_MAX,
     ORIGIN_REMEMBERED_MS,
-    RECEIVER_CHARACTERS_MAX,
-    SETTLEMENTS_MAX,
-    STREAM_NAME_CHARACTERS_MAX,
     WORK_GROUPS_PER_PARTITION_MAX,
 )
 from penstock.core.queue_rules import (
     DEFAULT_PRIORITY,
-    PRIORITIES,
     Dead,
+    Deduplication,
     QueueRules,
     WorkRules,
 )
@@ -57,6 +51,7 @@ from penstock.machines.machine import (
     Reply,
     WakeReaders,
 )
+from penstock.machines.queue_bounds import check_queue_command
 from penstock.machines.queue_commands import (
     QUEUE_CODEC,
     Acquire,
@@ -74,13 +69,11 @@ from penstock.machines.queue_commands import (
     Settle,
     TurnClock,
 )
-from penstock.machines.queue_headers import (
-    DeliveryHeaders,
-    is_unreadable_crowd,
-    read_delivery_headers,
-)
+from penstock.machines.queue_headers import DeliveryHeaders, read_delivery_headers
 from penstock.machines.recent_ids import IdColumns, RecentIds
 from penstock.machines.run import Run, State
+from penstock.machines.state_bytes import DEFAULT_BUDGET, ByteCount, StateBudget, StateKind
+from penstock.machines.state_pieces import Restoring, array_header, encoded
 from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun, WorkRecord
 
@@ -122,7 +115,8 @@ class CumulativeAckResult(Reply, frozen=True, tag="covered"):
 
 class _WorkRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     name: str
-    record: WorkRecord
+    record: msgspec.Raw
+    """A `WorkRecord`, which may be large: decoded by itself."""
 
 
 class _QueueRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -134,7 +128,8 @@ class _QueueRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _Snapshot(SnapshotLayout):
-    queues: list[_QueueRow]
+    queues: list[msgspec.Raw]
+    """Each a `_QueueRow`."""
     epoch: int = 0
 
 
@@ -142,9 +137,9 @@ class _Snapshot(SnapshotLayout):
 class Queue:
     """One partition: its rules, what it remembers, and its work groups by name."""
 
-    rules: QueueRules = NO_RULES
-    ids: RecentIds = field(default_factory=RecentIds)
-    origins: RecentIds = field(default_factory=RecentIds)
+    rules: QueueRules
+    ids: RecentIds
+    origins: RecentIds
     groups: dict[str, WorkGroup] = field(default_factory=dict)
     past: Activity = field(default_factory=Activity)
     """What happened in work groups that were closed."""
@@ -158,9 +153,11 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
     codec = QUEUE_CODEC
     layout = _Snapshot
 
-    def __init__(self, bounds: PartitionBounds) -> None:
+    def __init__(self, bounds: PartitionBounds, budget: StateBudget = DEFAULT_BUDGET) -> None:
         super().__init__(NEWEST_QUEUES_VERSION)
         self._bounds = bounds
+        self._budget = budget
+        self._ids_count, self._runs_count = ByteCount(), ByteCount()
         self._epoch = 0
         """The highest of any work group that was closed: the next one goes on from there."""
         self._queues: dict[PartitionId, Queue] = {}
@@ -240,11 +237,41 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             if self.work(partition, group) is work and work.is_recalling
         ]
 
+    def state_bytes(self) -> dict[StateKind, int]:
+        return {
+            StateKind.DEDUPLICATION: self._ids_count.bytes,
+            StateKind.MESSAGES: self._runs_count.bytes,
+        }
+
     # Planning.
 
     def _admit(self, command: QueueCommand) -> QueueCommand:
-        _check_bounds(command)
+        check_queue_command(command)
+        if isinstance(command, Acquire | OpenWork):
+            self._check_room(command)
         return command
+
+    def _check_room(self, command: Acquire | OpenWork) -> None:
+        used = self._runs_count.bytes
+        if used < self._budget.limit(StateKind.MESSAGES):
+            return
+        work = self.work(command.partition, command.group)
+        if isinstance(command, Acquire):
+            # What is to be delivered again, or in an order of its own, has its state already, and
+            # goes away by being delivered. Only messages like all others cost state when leased.
+            if work is None or work.queue.fifo or work.ready > work.waiting:
+                return
+        elif work is not None:
+            return
+        self._budget.check(StateKind.MESSAGES, used)
+
+    def check_append(self, partition: PartitionId) -> None:
+        """Refuse messages that would each add state, as long as there is no room for it."""
+        if partition not in self._readers:
+            return
+        self._budget.check(StateKind.MESSAGES, self._runs_count.bytes)
+        if self._queues[partition].rules.deduplication is not Deduplication.OFF:
+            self._budget.check(StateKind.DEDUPLICATION, self._ids_count.bytes)
 
     # Applying.
 
@@ -348,7 +375,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def _configure(self, partition: PartitionId, rules: QueueRules) -> None:
         self._bounds(partition)
-        queue = self._queues.setdefault(partition, Queue())
+        queue = self._queue(partition)
         queue.rules = rules
         for name, work in queue.groups.items():
             work.use_rules(rules)
@@ -384,18 +411,32 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             opened = end
         else:
             opened = min(max(start, log_start), end)
-        queue = self._queues.setdefault(partition, Queue())
+        queue = self._queue(partition)
         former = queue.groups.get(group)
-        work = WorkGroup(opened, rules, queue.rules, lambda: self._bounds(partition)[1])
+        ends = partial(self._end, partition)
+        work = WorkGroup(opened, rules, queue.rules, ends, self._runs_count)
         work.epoch = self._epoch if former is None else former.epoch
         if former is not None:
+            former.give_up()
             work.activity = former.activity
         queue.groups[group] = work
         self._note_recall(partition, group, work)
 
+    def _queue(self, partition: PartitionId) -> Queue:
+        """What is known of a partition, from now on."""
+        queue = self._queues.get(partition)
+        if queue is None:
+            ids, origins = RecentIds(total=self._ids_count), RecentIds(total=self._ids_count)
+            queue = self._queues[partition] = Queue(NO_RULES, ids, origins)
+        return queue
+
+    def _end(self, partition: PartitionId) -> Offset:
+        return self._bounds(partition)[1]
+
     def _retire(self, work: WorkGroup) -> None:
         """A receipt of before must not fit a lease of after, if the group is opened again."""
         self._epoch = max(self._epoch, work.epoch)
+        work.give_up()
 
     def _note_recall(self, partition: PartitionId, group: str, work: WorkGroup) -> None:
         if work.is_recalling:
@@ -448,6 +489,8 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         """The partition is gone, or no queue any more."""
         queue = self._queues.pop(partition, None)
         if queue is not None:
+            queue.ids.clear()
+            queue.origins.clear()
             self.gone.add(queue.past)
             for work in queue.groups.values():
                 self._retire(work)
@@ -460,18 +503,14 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         self._forget_ids(queue)
         position = 0
         found: list[DeliveryHeaders] = []
-        skipped: list[tuple[Offset, Offset]] = []
         for _ in range(part.batch_count):
             base_offset, size, count, _, _ = read_outline(data, position)
             batch = bytes(data[position : position + size])
-            if is_unreadable_crowd(batch, count, queue.rules):
-                skipped.append((Offset(base_offset + 1), Offset(base_offset + count)))
-                count = 1
             found += read_delivery_headers(
                 batch, Offset(base_offset), count, queue.rules, self._time_ms
             )
             position += size
-        if not found and not skipped:
+        if not found:
             return
         duplicates: list[Offset] = []
         kept: list[DeliveryHeaders] = []
@@ -482,7 +521,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 kept.append(one)
         for name, work in queue.groups.items():
             runs = [msgspec.structs.replace(one.run) for one in kept]
-            work.add(runs, duplicates, skipped)
+            work.add(runs, duplicates)
             self._arm(part.partition, name, work)
 
     def _is_duplicate(self, queue: Queue, one: DeliveryHeaders) -> bool:
@@ -529,38 +568,67 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             for work in queue.groups.values():
                 work.epoch += count
 
-    def _record(self) -> _Snapshot:
+    def _pieces(self) -> Iterator[bytes]:
+        # All that is small is encoded now; ids and runs are views of this moment.
         rows = [
-            _QueueRow(
-                partition,
-                queue.rules,
-                queue.ids.columns(),
-                queue.origins.columns(),
-                [_WorkRow(name, queue.groups[name].record()) for name in sorted(queue.groups)],
+            (
+                array_header(len(_QueueRow.__struct_fields__)) + encoded(partition, queue.rules),
+                (queue.ids.view(), queue.origins.view()),
+                [(name, work.copy_on_write()) for name, work in sorted(queue.groups.items())],
             )
             for partition, queue in sorted(self._queues.items())
         ]
-        return _Snapshot(self._version, self._time_ms, rows, self._epoch)
+        fields = len(_Snapshot.__struct_fields__)
+        head = array_header(fields) + encoded(self._version, self._time_ms)
+        tail = encoded(self._epoch)
+        try:
+            yield head + array_header(len(rows))
+            for row, views, works in rows:
+                yield row
+                for view in views:
+                    yield from view.pieces()
+                yield array_header(len(works))
+                for name, work in works:
+                    yield array_header(len(_WorkRow.__struct_fields__)) + encoded(name)
+                    yield from work.pieces()
+            yield tail
+        finally:
+            for _, _, works in rows:
+                for _, work in works:
+                    work.end()
 
-    def _load(self, state: _Snapshot) -> None:
-        self._epoch = state.epoch
-        self._queues, self._alarms, self._recalling = {}, [], {}
-        self._readers, self._bounded = set(), set()
-        for row in state.queues:
-            queue = Queue(row.rules, RecentIds(row.ids), RecentIds(row.origins))
-            self._queues[row.partition] = queue
-            self._note_rules(row.partition, row.rules)
+    def _load(self, state: _Snapshot) -> Restoring:
+        queues: dict[PartitionId, Queue] = {}
+        ids_count, runs_count = ByteCount(), ByteCount()
+        for raw in state.queues:
+            row = decode_msgpack(raw, _QueueRow)
+            queue = queues[row.partition] = Queue(
+                row.rules, RecentIds(row.ids, ids_count), RecentIds(row.origins, ids_count)
+            )
+            ends = partial(self._end, row.partition)
+            yield
             for one in row.groups:
-                queue.groups[one.name] = self._restore_work(row, one)
+                record = decode_msgpack(one.record, WorkRecord)
+                queue.groups[one.name] = WorkGroup.restore(record, row.rules, ends, runs_count)
+                yield
 
-    def _restore_work(self, row: _QueueRow, one: _WorkRow) -> WorkGroup:
-        partition = row.partition
-        work = WorkGroup.restore(one.record, row.rules, lambda: self._bounds(partition)[1])
+        def adopt() -> None:
+            self._epoch, self._queues = state.epoch, queues
+            self._ids_count, self._runs_count = ids_count, runs_count
+            self._alarms, self._recalling = [], {}
+            self._readers, self._bounded = set(), set()
+            for partition, queue in queues.items():
+                self._note_rules(partition, queue.rules)
+                for name, work in queue.groups.items():
+                    self._note_restored(partition, name, work)
+
+        return adopt
+
+    def _note_restored(self, partition: PartitionId, name: str, work: WorkGroup) -> None:
         due_ms = work.alarm_ms = work.due_ms()
         if due_ms is not None:
-            heappush(self._alarms, (due_ms, partition, one.name))
-        self._note_recall(partition, one.name, work)
-        return work
+            heappush(self._alarms, (due_ms, partition, name))
+        self._note_recall(partition, name, work)
 
 
 def _recalled(
@@ -579,43 +647,3 @@ def _wake(partition: PartitionId) -> WakeReaders:
 
 def _changed(partition: PartitionId, count: int = 0, *, wakes: bool = False) -> Applied:
     return Applied((QueueChanged(count),), (_wake(partition),) if wakes else ())
-
-
-def _check_bounds(request: QueueCommand) -> None:
-    """What is written must be bounded; what it says is decided when it is applied."""
-    match request:
-        case Acquire(messages_max=most) if not 0 < most <= ACQUIRE_MESSAGES_MAX:
-            raise InvalidRequest(f"{most} messages at once; from 1 to {ACQUIRE_MESSAGES_MAX}")
-        case Acquire(receiver=receiver) if len(receiver) > RECEIVER_CHARACTERS_MAX:
-            raise InvalidRequest(f"a receiver's name of {len(receiver)} characters is too long")
-        case Settle(settlements=settlements):
-            if len(settlements) > SETTLEMENTS_MAX:
-                raise InvalidRequest(f"{len(settlements)} verdicts; {SETTLEMENTS_MAX} at most")
-            for one in settlements:
-                if not 0 <= one.first < one.end:
-                    raise InvalidRequest(f"a verdict on offsets {one.first} to {one.end}")
-                _check_reason(one.reason)
-        case CumulativeAck(first=first, end=end, dead=dead, stream=stream):
-            if len(stream) > STREAM_NAME_CHARACTERS_MAX:
-                raise InvalidRequest(f"a stream's name of {len(stream)} characters is too long")
-            if not 0 <= first <= end:
-                raise InvalidRequest(f"offsets {first} to {end} cannot be covered")
-            if len(dead) > COVER_DEAD_MAX:
-                raise InvalidRequest(f"{len(dead)} die at once; {COVER_DEAD_MAX} at most")
-            for _, reason in dead:
-                _check_reason(reason)
-        case Recall(delivery_headers=delivery_headers):
-            if any(not 0 <= level < PRIORITIES for _, level, *_ in delivery_headers):
-                raise InvalidRequest(f"priorities are 0 to {PRIORITIES - 1}")
-        case OpenWork(group=group):
-            if not 0 < len(group.encode(errors="replace")) <= GROUP_NAME_BYTES_MAX:
-                raise InvalidRequest(f"a work group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes")
-        case _:
-            pass
-
-
-def _check_reason(reason: str) -> None:
-    if len(reason) > DEAD_REASON_CHARACTERS_MAX:
-        raise InvalidRequest(
-            f"a reason of {len(reason)} characters; {DEAD_REASON_CHARACTERS_MAX} at most"
-        )

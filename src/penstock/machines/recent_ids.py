@@ -6,19 +6,27 @@ at the front. Beyond `DEDUPLICATION_IDS_MAX` the oldest go before their time: a 
 way to be one.
 
 There may be millions, so each is kept small: 16 bytes of a hash, and one number for where and when
-it was seen. In a snapshot they are columns, not rows: a million objects more would be many.
+it was seen. In a snapshot they are columns, not rows: a million objects more would be many. The
+columns are kept ready in blocks that only grow at their end, so a snapshot copies none of them at
+its moment: it remembers which blocks there were, and how long the last one was.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import msgspec
 
 from penstock.core.limits import DEDUPLICATION_IDS_MAX
 from penstock.core.types import Offset
+from penstock.machines.state_bytes import ByteCount
+from penstock.machines.state_pieces import array_header, bin_header
 
 ID_BYTES = 16
 _PLACE_BYTES = 14
+REMEMBERED_BYTES = ID_BYTES + _PLACE_BYTES
+"""What an id counts for."""
+_BLOCK_IDS = 4_096
 _STAMP_BITS = 48
 _STAMP_MASK = (1 << _STAMP_BITS) - 1
 
@@ -43,19 +51,66 @@ def make_id(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-class RecentIds:
-    __slots__ = ("_order", "_seen")
+class _Block:
+    """Both columns of some ids, as they were seen; ends are added and nothing else changes."""
 
-    def __init__(self, columns: IdColumns = NO_IDS) -> None:
+    __slots__ = ("ids", "places")
+
+    def __init__(self, ids: bytes = b"", places: bytes = b"") -> None:
+        self.ids = bytearray(ids)
+        self.places = bytearray(places)
+
+    def __len__(self) -> int:
+        return len(self.ids) // ID_BYTES
+
+
+class IdsView:
+    """The ids of one moment, whatever comes and goes afterwards."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[tuple[_Block, int, int]]) -> None:
+        self._parts = parts
+        """Blocks, and from which id to which they count."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """`IdColumns`, encoded."""
+        count = sum(end - start for _, start, end in self._parts)
+        yield array_header(2) + bin_header(count * ID_BYTES)
+        for block, start, end in self._parts:
+            yield bytes(block.ids[start * ID_BYTES : end * ID_BYTES])
+        yield bin_header(count * _PLACE_BYTES)
+        for block, start, end in self._parts:
+            yield bytes(block.places[start * _PLACE_BYTES : end * _PLACE_BYTES])
+
+
+class RecentIds:
+    """`total` counts the bytes of all ids of a machine."""
+
+    __slots__ = ("_blocks", "_forgotten", "_seen", "_total")
+
+    def __init__(self, columns: IdColumns = NO_IDS, total: ByteCount | None = None) -> None:
         ids, places = columns.ids, columns.places
-        self._order = deque(ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES))
+        self._total = ByteCount() if total is None else total
+        count = len(ids) // ID_BYTES
+        self._blocks = deque(
+            _Block(
+                ids[start * ID_BYTES : (start + _BLOCK_IDS) * ID_BYTES],
+                places[start * _PLACE_BYTES : (start + _BLOCK_IDS) * _PLACE_BYTES],
+            )
+            for start in range(0, count, _BLOCK_IDS)
+        )
         """The oldest first."""
+        self._forgotten = 0
+        """How many of the first block."""
         numbers = (
             int.from_bytes(places[start : start + _PLACE_BYTES], "little")
             for start in range(0, len(places), _PLACE_BYTES)
         )
-        self._seen: dict[bytes, int] = dict(zip(self._order, numbers, strict=True))
+        each = (ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES))
+        self._seen: dict[bytes, int] = dict(zip(each, numbers, strict=True))
         """Where each was first seen, and when."""
+        self._total.bytes += count * REMEMBERED_BYTES
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -72,25 +127,51 @@ class RecentIds:
         seen = self._seen
         if one in seen:
             return False
-        seen[one] = offset << _STAMP_BITS | stamp_ms
-        self._order.append(one)
+        place = seen[one] = offset << _STAMP_BITS | stamp_ms
+        blocks = self._blocks
+        if not blocks or len(blocks[-1]) == _BLOCK_IDS:
+            blocks.append(_Block())
+        block = blocks[-1]
+        block.ids += one
+        block.places += place.to_bytes(_PLACE_BYTES, "little")
+        self._total.bytes += REMEMBERED_BYTES
         if len(seen) > DEDUPLICATION_IDS_MAX:
-            del seen[self._order.popleft()]
+            self._forget_oldest()
         return True
 
     def forget(self, before_ms: int) -> None:
         """Forget what was first seen at this time or earlier."""
-        seen, order = self._seen, self._order
-        while order and seen[order[0]] & _STAMP_MASK <= before_ms:
-            del seen[order.popleft()]
+        blocks = self._blocks
+        while blocks and _place_at(blocks[0], self._forgotten) & _STAMP_MASK <= before_ms:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        block = self._blocks[0]
+        del self._seen[_id_at(block, self._forgotten)]
+        self._total.bytes -= REMEMBERED_BYTES
+        self._forgotten += 1
+        if self._forgotten == len(block):
+            self._blocks.popleft()
+            self._forgotten = 0
 
     def clear(self) -> None:
         """Forget everything."""
+        self._total.bytes -= len(self._seen) * REMEMBERED_BYTES
         self._seen.clear()
-        self._order.clear()
+        self._blocks.clear()
+        self._forgotten = 0
 
-    def columns(self) -> IdColumns:
-        """For a snapshot, in order."""
-        numbers = self._seen.values()  # In the same order.
-        places = b"".join([number.to_bytes(_PLACE_BYTES, "little") for number in numbers])
-        return IdColumns(b"".join(self._order), places)
+    def view(self) -> IdsView:
+        """Those of this moment, for a snapshot."""
+        parts = [(block, 0, len(block)) for block in self._blocks]
+        if parts:
+            parts[0] = (parts[0][0], self._forgotten, parts[0][2])
+        return IdsView(parts)
+
+
+def _id_at(block: _Block, at: int) -> bytes:
+    return bytes(block.ids[at * ID_BYTES : (at + 1) * ID_BYTES])
+
+
+def _place_at(block: _Block, at: int) -> int:
+    return int.from_bytes(block.places[at * _PLACE_BYTES : (at + 1) * _PLACE_BYTES], "little")

@@ -11,7 +11,7 @@ trimmed or deleted there. They are told in the same breath, so both always speak
 Each machine keeps a log time of its own, from the entries that are its.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import get_args
 
 import msgspec
@@ -19,12 +19,13 @@ import msgspec
 from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import UnsupportedVersion
+from penstock.core.limits import SNAPSHOT_SECTION_BYTES_MAX
 from penstock.core.types import Offset, PartitionId, Term
 from penstock.machines.catalog import Catalog
 from penstock.machines.catalog_commands import CatalogCommand
 from penstock.machines.commands import Command
 from penstock.machines.group_commands import GroupCommand
-from penstock.machines.groups import Groups
+from penstock.machines.groups import Groups, GroupsSettings
 from penstock.machines.machine import Applied, Machine, Plan, Request
 from penstock.machines.move_commands import MoveCommand
 from penstock.machines.moves import Moves
@@ -33,12 +34,26 @@ from penstock.machines.partitions import (
     Bounds,
     PartitionDeleted,
     Partitions,
+    PartitionsSettings,
     PartitionTrimmed,
 )
 from penstock.machines.publication_commands import PublicationCommand
 from penstock.machines.publications import Publications
 from penstock.machines.queue_commands import QueueCommand
 from penstock.machines.queues import Queues
+from penstock.machines.state_bytes import DEFAULT_BUDGET, StateBudget, StateKind
+from penstock.machines.state_pieces import (
+    Buffer,
+    Patch,
+    Piece,
+    Restoring,
+    array_header,
+    encoded,
+    finished,
+    joined,
+    wide_array_header,
+    wide_bin_header,
+)
 
 _TAG_BYTES_MAX = 31
 _NOTHING = msgspec.msgpack.encode([1, 0, []])
@@ -46,12 +61,15 @@ _NOTHING = msgspec.msgpack.encode([1, 0, []])
 
 
 class _Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    partitions: bytes
-    groups: bytes
-    catalog: bytes
-    queues: bytes = b""
-    moves: bytes = b""
-    publications: bytes = b""
+    partitions: memoryview
+    groups: memoryview
+    catalog: memoryview
+    queues: memoryview = memoryview(b"")
+    moves: memoryview = memoryview(b"")
+    publications: memoryview = memoryview(b"")
+    more: list[tuple[int, memoryview]] = []
+    """The rest of a machine that takes more than `SNAPSHOT_SECTION_BYTES_MAX`: its number here, and
+    what follows."""
 
 
 class ShardMachine:
@@ -60,6 +78,7 @@ class ShardMachine:
     __slots__ = (
         "_by_request",
         "_by_tag",
+        "budget",
         "catalog",
         "groups",
         "moves",
@@ -68,13 +87,14 @@ class ShardMachine:
         "queues",
     )
 
-    def __init__(self) -> None:
-        self.partitions = Partitions()
-        self.groups = Groups()
+    def __init__(self, budget: StateBudget = DEFAULT_BUDGET) -> None:
+        self.budget = budget
+        self.partitions = Partitions(PartitionsSettings(budget=budget))
+        self.groups = Groups(GroupsSettings(budget=budget))
         self.catalog = Catalog()
-        self.queues = Queues(self.partitions.bounds)
-        self.moves = Moves()
-        self.publications = Publications()
+        self.queues = Queues(self.partitions.bounds, budget)
+        self.moves = Moves(budget=budget)
+        self.publications = Publications(budget)
         owners: list[tuple[Machine, object]] = [
             (self.partitions, Command),
             (self.groups, GroupCommand),
@@ -118,6 +138,9 @@ class ShardMachine:
         return self.partitions.log_starts()
 
     def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:
+        if type(request) is AppendBatch:
+            self.queues.check_append(request.partition)
+            return self.partitions.plan(request, now_ms=now_ms, term=term)
         return self._by_request[type(request)].plan(request, now_ms=now_ms, term=term)
 
     def forget_plans(self) -> None:
@@ -148,19 +171,52 @@ class ShardMachine:
             elif isinstance(reply, PartitionDeleted):
                 self.queues.forget_partition(reply.partition)
 
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(
-            _Snapshot(
-                self.partitions.snapshot(),
-                self.groups.snapshot(),
-                self.catalog.snapshot(),
-                self.queues.snapshot(),
-                self.moves.snapshot(),
-                self.publications.snapshot(),
-            )
-        )
+    def state_bytes(self) -> dict[StateKind, int]:
+        found: dict[StateKind, int] = {}
+        for machine in self._machines():
+            found |= machine.state_bytes()
+        return found
 
-    def restore(self, data: bytes) -> None:
+    def state_share(self) -> float:
+        """How much of what it may take is taken by the fullest kind of state."""
+        return self.budget.fullness(self.state_bytes())
+
+    def snapshot(self) -> bytes:
+        return joined(self.snapshot_pieces())
+
+    def snapshot_pieces(self) -> Iterator[Piece]:
+        # All of them fix their moment here, before anything is encoded.
+        return self._pieces([machine.snapshot_pieces() for machine in self._machines()])
+
+    def _pieces(self, machines: list[Iterator[Piece]]) -> Iterator[Piece]:
+        """An array of what each machine holds, as binary data. Binary data ends at 4 GiB, so the
+        rest of a larger machine follows behind all of them, in a field of its own that no release
+        before 0.2.0 reads; none could hold as much."""
+        yield array_header(len(machines))
+        end, unfinished = 1, []
+        for number, pieces in enumerate(machines):
+            end, is_whole = yield from _section(pieces, end)
+            if not is_whole:
+                unfinished.append(number)
+        if not unfinished:
+            return
+        yield Patch(0, array_header(len(machines) + 1))
+        count, more = 0, end
+        yield wide_array_header(count)
+        end += len(wide_array_header(count))
+        for number in unfinished:
+            is_whole = False
+            while not is_whole:
+                head = array_header(2) + encoded(number)
+                yield head
+                end, is_whole = yield from _section(machines[number], end + len(head))
+                count += 1
+        yield Patch(more, wide_array_header(count))
+
+    def restore(self, data: Buffer) -> None:
+        finished(self.restoring(data))()
+
+    def restoring(self, data: Buffer) -> Restoring:
         try:
             state = decode_msgpack(data, _Snapshot)
         except msgspec.DecodeError as error:
@@ -168,12 +224,40 @@ class ShardMachine:
                 f"this is no snapshot of a shard that this build can read ({error}); start this"
                 " node with the version of Penstock that wrote it or a newer one"
             ) from error
-        self.partitions.restore(state.partitions)
-        self.groups.restore(state.groups)
-        self.catalog.restore(state.catalog)
-        self.queues.restore(state.queues or _NOTHING)
-        self.moves.restore(state.moves or _NOTHING)
-        self.publications.restore(state.publications or _NOTHING)
+        sections: list[Buffer] = [
+            state.partitions,
+            state.groups,
+            state.catalog,
+            state.queues or _NOTHING,
+            state.moves or _NOTHING,
+            state.publications or _NOTHING,
+        ]
+        for number, more in state.more:
+            sections[number] = b"".join((sections[number], more))
+        replaced = []
+        for machine, section in zip(self._machines(), sections, strict=True):
+            replaced.append((yield from machine.restoring(section)))
+
+        def replace() -> None:
+            for one in replaced:
+                one()
+
+        return replace
+
+
+def _section(pieces: Iterator[Piece], start: int) -> Generator[Piece, None, tuple[int, bool]]:
+    """Binary data from a position on; where it ends, and whether it is all there is."""
+    yield wide_bin_header(0)
+    length, is_whole = 0, True
+    for piece in pieces:
+        assert isinstance(piece, bytes), "a section in a section"
+        yield piece
+        length += len(piece)
+        if length >= SNAPSHOT_SECTION_BYTES_MAX:
+            is_whole = False
+            break
+    yield Patch(start, wide_bin_header(length))
+    return start + len(wide_bin_header(length)) + length, is_whole
 
 
 def command_tag(payload: bytes) -> str:

@@ -230,9 +230,9 @@ class TopicTable:
 
     # Snapshots.
 
-    def rows(self) -> list[TopicRow]:
-        """Every topic, sorted by name."""
-        return [_row(self._by_name[name]) for name in sorted(self._by_name)]
+    def in_order(self) -> list[Topic]:
+        """Every topic, by name: for a snapshot."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
 
     def restore(self, rows: Iterable[TopicRow]) -> None:
         """Fill a new table."""
@@ -286,7 +286,8 @@ def _run(first: int, count: int) -> tuple[PartitionId, ...]:
     return cast(tuple[PartitionId, ...], tuple(range(first, first + count)))
 
 
-def _row(topic: Topic) -> TopicRow:
+def topic_row(topic: Topic) -> TopicRow:
+    """A topic as it stands in a snapshot."""
     partitions = topic.partitions
     first, count = int(partitions[0]), len(partitions)
     if partitions[-1] - first + 1 == count:

@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import msgspec
-from sortedcontainers import SortedDict
 
 from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
@@ -46,18 +45,28 @@ from penstock.machines.cursor import Cursor
 from penstock.machines.queue_commands import Settlement
 from penstock.machines.retry_delay import retry_delay_ms
 from penstock.machines.run import WAITING, Run, State, describe_offsets
+from penstock.machines.run_table import RunTable
+from penstock.machines.state_bytes import ByteCount
+from penstock.machines.state_pieces import encoded
 from penstock.machines.timers import Timers
 from penstock.machines.turn_order import Order, Turns, make_order
+from penstock.machines.work_copy import WorkCopy
 from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkRecord
 
 DELIVERIES_REASON = "too many deliveries"
 
 
 class WorkGroup:
-    """`end` is the partition's next offset, asked for when needed."""
+    """`end` is the partition's next offset, asked for when needed; `total` counts the bytes of the
+    runs of all groups."""
 
     def __init__(
-        self, opened: Offset, rules: WorkRules, queue: QueueRules, end: Callable[[], Offset]
+        self,
+        opened: Offset,
+        rules: WorkRules,
+        queue: QueueRules,
+        end: Callable[[], Offset],
+        total: ByteCount | None = None,
     ) -> None:
         self.rules = rules
         self.queue = queue
@@ -69,7 +78,8 @@ class WorkGroup:
         self.alarm_ms: int | None = None
         """When the machine means to look here, whatever happens."""
         self._end = end
-        self._runs: SortedDict[Offset, Run] = SortedDict()
+        self._total = ByteCount() if total is None else total
+        self._runs = RunTable(self._total)
         self._cursor = Cursor(opened, end)
         self._turns = Turns()
         self._timers = Timers(self._runs)
@@ -92,7 +102,7 @@ class WorkGroup:
     @property
     def start(self) -> Offset:
         """Everything below is dealt with."""
-        if self._runs:
+        if len(self._runs):
             first: Offset = self._runs.peekitem(0)[0]
             return min(first, self.cursor)
         return self.cursor
@@ -227,14 +237,8 @@ class WorkGroup:
 
     # Messages come.
 
-    def add(
-        self,
-        runs: Iterable[Run],
-        duplicates: Iterable[Offset],
-        skipped: Iterable[tuple[Offset, Offset]] = (),
-    ) -> None:
-        """Messages were appended that are not like all others; the runs are this group's own, and
-        what is skipped is not delivered."""
+    def add(self, runs: Iterable[Run], duplicates: Iterable[Offset]) -> None:
+        """Messages were appended that are not like all others; the runs are this group's own."""
         for run in runs:
             if run.first >= self.cursor:
                 self._cursor.skip(run.first, run.end)
@@ -243,10 +247,6 @@ class WorkGroup:
             if offset >= self.cursor:
                 self._cursor.skip(offset, Offset(offset + 1))
                 self.tally.duplicates += 1
-        for first, end in skipped:
-            if first >= self.cursor:
-                self._cursor.skip(first, end)
-                self.tally.dropped += end - first
 
     def recall(self, first: Offset, end: Offset, runs: Iterable[Run]) -> bool:
         """What the messages of a stretch say that were there before this group, or its lines; False
@@ -277,12 +277,12 @@ class WorkGroup:
         """It was looked at when it did not matter in which line it stands; whoever has it keeps it,
         and holds up those behind it."""
         if run.message_group == message_group or run.state is State.DEAD:
-            run.message_group = message_group
+            self._runs.set_message_group(run, message_group)
             return
         if run.state is State.LEASED:
             self._order.returned(run)
         self._order.left(run)
-        run.message_group = message_group
+        self._runs.set_message_group(run, message_group)
         self._order.came(run)
 
     def drop_oldest(self, living_max: int) -> None:
@@ -344,6 +344,7 @@ class WorkGroup:
         until_ms = now_ms + self.lease_ms(lease_ms)
         epoch = self.epoch + 1
         for run in self._pick(offsets[:room]) if offsets else self._choose(room, now_ms):
+            self._runs.changing(run)
             run.epoch = epoch
             run.deliveries += not offsets
             if not offsets:
@@ -429,6 +430,7 @@ class WorkGroup:
                 case Verdict.RELEASE:
                     self._fail(run, now_ms, delay_ms=min(one.delay_ms, LEASE_MS_MAX))
                 case Verdict.RETURN:
+                    self._runs.changing(run)
                     run.deliveries -= 1
                     if not run.deliveries:
                         run.first_ms = -1
@@ -496,7 +498,7 @@ class WorkGroup:
             self.activity.discarded += run.length
             return
         self.activity.dead[died_of] += run.length
-        run.reason = reason
+        self._runs.set_reason(run, reason)
         self._set(run, State.DEAD, now_ms)
         if leased:
             self._order.returned(run)
@@ -545,6 +547,7 @@ class WorkGroup:
         elif run.state is State.DEAD:
             return False
         for one in self._cut_out(offset, Offset(offset + 1)):
+            self._runs.changing(one)
             one.deliveries += 1
             self.activity.failed += one.length
             if one.first_ms < 0:
@@ -579,7 +582,8 @@ class WorkGroup:
                 continue
             for one in self._cut_out(offset, Offset(offset + 1)):
                 del self._dead[one.first]
-                one.deliveries, one.first_ms, one.reason = 0, -1, ""
+                self._runs.set_reason(one, "")
+                one.deliveries, one.first_ms = 0, -1
                 self._set(one, State.READY, -1)
                 self._order.came(one)
                 count += 1
@@ -613,7 +617,7 @@ class WorkGroup:
 
     def trim(self, log_start: Offset) -> None:
         """Messages before this offset exist no more."""
-        while self._runs and self._runs.peekitem(0)[0] < log_start:
+        while len(self._runs) and self._runs.peekitem(0)[0] < log_start:
             run: Run = self._runs.peekitem(0)[1]
             if run.end > log_start:
                 self._split(run, log_start)
@@ -634,6 +638,8 @@ class WorkGroup:
         anew = queue.fifo != self.queue.fifo
         self.queue = queue
         if anew:
+            for run in self._runs.values():
+                self._runs.changing(run)  # An order writes the names of groups into runs.
             if queue.fifo:
                 self._stand_singly()
                 self.recall_end = self._end()
@@ -645,43 +651,43 @@ class WorkGroup:
         for run in [run for run in self._runs.values() if run.length > 1]:
             rest = run
             while rest.length > 1:
+                self._runs.changing(rest)
                 following = rest.split_off(Offset(rest.first + 1))
-                self._runs[following.first] = following
+                self._runs.put(following)
                 if following.state is State.DEAD:
                     self._dead[following.first] = None
                 self._timers.watch(following)
                 rest = following
 
-    def record(self) -> WorkRecord:
-        """The whole state."""
-        return WorkRecord(
-            self.rules,
-            self.opened,
-            self.cursor,
-            self.epoch,
-            self.tally,
-            self._turns.credits,
-            self._cursor.skips(),
-            list(self._runs.values()),
-            self.recalled,
-            self.recall_end,
-            self.stream,
-            self.batch,
+    def give_up(self) -> None:
+        """The group is closed: its runs count no more."""
+        self._runs.give_up()
+
+    def copy_on_write(self) -> WorkCopy:
+        """Begin a copy for a snapshot, which `end_copy` ends."""
+        head = encoded(
+            self.rules, self.opened, self.cursor, self.epoch, self.tally, self._turns.credits
         )
+        tail = encoded(self.recalled, self.recall_end, self.stream, self.batch)
+        return WorkCopy(self._runs, head, self._cursor.copy_skips(), tail)
 
     @classmethod
     def restore(
-        cls, record: WorkRecord, queue: QueueRules, end: Callable[[], Offset]
+        cls,
+        record: WorkRecord,
+        queue: QueueRules,
+        end: Callable[[], Offset],
+        total: ByteCount | None = None,
     ) -> "WorkGroup":
         """A work group out of a snapshot."""
-        work = cls(end(), record.rules, queue, end)
-        work.opened = record.opened
+        work = cls(record.opened, record.rules, queue, lambda: record.opened, total)
+        work._end = end
         work._cursor = Cursor(record.cursor, end, record.skips)
         work.epoch, work.tally = record.epoch, record.tally
         work.recalled, work.recall_end = record.recalled, record.recall_end
         work.stream, work.batch = record.stream, record.batch
         work._turns = Turns(record.credits)
-        work._runs.update((run.first, run) for run in record.runs)
+        work._runs.put_all(record.runs)
         for run in record.runs:
             work._sizes[run.state] += run.length
         work._timers.watch_all(record.runs)
@@ -693,7 +699,7 @@ class WorkGroup:
     # Runs.
 
     def _put(self, run: Run, *, ordered: bool = True) -> None:
-        self._runs[run.first] = run
+        self._runs.put(run)
         self._sizes[run.state] += run.length
         self._timers.watch(run)
         if ordered:
@@ -703,13 +709,14 @@ class WorkGroup:
         """Change a run's state and its time."""
         self._sizes[run.state] -= run.length
         self._sizes[state] += run.length
+        self._runs.changing(run)
         run.state, run.at_ms = state, at_ms
         if state is not State.DEAD:
             self._timers.watch(run)
 
     def _remove(self, run: Run) -> None:
         """The run is dealt with."""
-        del self._runs[run.first]
+        self._runs.remove(run)
         self._sizes[run.state] -= run.length
         if run.state is State.DEAD:
             del self._dead[run.first]
@@ -731,8 +738,9 @@ class WorkGroup:
         return cut
 
     def _split(self, run: Run, at: Offset) -> Run:
+        self._runs.changing(run)
         rest = run.split_off(at)
-        self._runs[at] = rest
+        self._runs.put(rest)
         if rest.state is State.DEAD:
             self._dead[at] = None
         else:
@@ -741,9 +749,10 @@ class WorkGroup:
         return rest
 
     def _forget_all(self) -> None:
-        self._runs.clear()
+        self._runs.give_up()
+        self._runs = RunTable(self._total)
+        self._timers = Timers(self._runs)
         self._cursor.jump_to_end()
-        self._timers.watch_all(())
         self._dead.clear()
         self._sizes = dict.fromkeys(State, 0)
         self._order = make_order(self._runs, fifo=self.queue.fifo)

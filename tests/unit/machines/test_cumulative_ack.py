@@ -265,7 +265,7 @@ def test_a_great_many_skips_take_several_entries() -> None:
     assert cursor.pass_over(Offset(0), Offset(50), 2) == (5, 7)
     assert cursor.position == 8
     assert cursor.pass_over(Offset(7), Offset(50), 2) == (42, 50)
-    assert (cursor.position, cursor.waiting, cursor.skips()) == (50, 50, [])
+    assert (cursor.position, cursor.waiting, sorted(cursor.copy_skips().items())) == (50, 50, [])
 
 
 @pytest.mark.parametrize("first", range(13))
@@ -277,7 +277,7 @@ def test_a_cursor_passes_over_exactly_the_range(first: int, end: int) -> None:
     after = {offset for offset in range(14) if cursor.covers(Offset(offset))}
     assert after == before - set(range(first, end))
     assert (cursor.waiting, counted) == (len(after), len(before - after))
-    again = Cursor(cursor.position, lambda: Offset(11), cursor.skips())
+    again = Cursor(cursor.position, lambda: Offset(11), sorted(cursor.copy_skips().items()))
     assert again.waiting == cursor.waiting
 
 

@@ -43,15 +43,15 @@ def test_what_is_skipped_at_the_cursor_is_passed_at_once() -> None:
     cursor.skip(Offset(1), Offset(2))
     cursor.skip(Offset(0), Offset(1))
     assert (cursor.position, cursor.waiting) == (2, 8)
-    assert cursor.skips() == []
+    assert sorted(cursor.copy_skips().items()) == []
 
 
 def test_neighbours_that_are_skipped_are_one() -> None:
     cursor = make(99)
     for first in (5, 6, 7, 20, 3):
         cursor.skip(Offset(first), Offset(first + 1))
-    assert cursor.skips() == [(3, 4), (5, 8), (20, 21)]
-    again = make(99, 0, *cursor.skips())
+    assert sorted(cursor.copy_skips().items()) == [(3, 4), (5, 8), (20, 21)]
+    again = make(99, 0, *sorted(cursor.copy_skips().items()))
     assert (again.waiting, covered(again, 99)) == (cursor.waiting, covered(cursor, 99))
 
 
@@ -70,7 +70,7 @@ def test_a_jump_to_the_end_leaves_nothing() -> None:
     cursor = make(10)
     cursor.skip(Offset(4), Offset(6))
     cursor.jump_to_end()
-    assert (cursor.position, cursor.waiting, cursor.skips()) == (10, 0, [])
+    assert (cursor.position, cursor.waiting, sorted(cursor.copy_skips().items())) == (10, 0, [])
 
 
 def test_stretches_lie_between_skips() -> None:

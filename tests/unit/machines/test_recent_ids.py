@@ -1,12 +1,18 @@
 """`machines.recent_ids`: who was first, and for how long that is known."""
 
+import msgspec
 import pytest
 
 from penstock.core.types import Offset
 from penstock.machines import recent_ids
-from penstock.machines.recent_ids import ID_BYTES, NO_IDS, RecentIds, make_id
+from penstock.machines.recent_ids import ID_BYTES, NO_IDS, IdColumns, RecentIds, make_id
+from penstock.machines.state_bytes import ByteCount
 
 A, B, C = make_id(b"a"), make_id(b"b"), make_id(b"c")
+
+
+def columns(ids: RecentIds) -> IdColumns:
+    return msgspec.msgpack.decode(b"".join(ids.view().pieces()), type=IdColumns)
 
 
 def test_the_first_is_remembered_and_the_second_is_a_duplicate() -> None:
@@ -58,9 +64,9 @@ def test_columns_bring_back_everything_in_order() -> None:
     ids = RecentIds()
     ids.note(B, Offset(1 << 61), 1 << 47)
     ids.note(A, Offset(2), (1 << 48) - 1)
-    assert ids.columns().ids == B + A
-    again = RecentIds(ids.columns())
-    assert again.columns() == ids.columns()
+    assert columns(ids).ids == B + A
+    again = RecentIds(columns(ids))
+    assert columns(again) == columns(ids)
     assert (again.find(B), again.find(A)) == (1 << 61, 2)
     again.forget(1 << 47)
     assert (again.find(B), again.find(A)) == (None, 2)
@@ -70,11 +76,11 @@ def test_columns_bring_back_everything_in_order() -> None:
 def test_columns_are_as_they_are_written_on_disk() -> None:
     ids = RecentIds()
     ids.note(A, Offset(258), 3)
-    assert ids.columns().places == b"\x03" + bytes(5) + b"\x02\x01" + bytes(6)
+    assert columns(ids).places == b"\x03" + bytes(5) + b"\x02\x01" + bytes(6)
 
 
 def test_none_are_none() -> None:
-    assert RecentIds().columns() == NO_IDS
+    assert columns(RecentIds()) == NO_IDS
     assert len(RecentIds(NO_IDS)) == 0
 
 
@@ -82,3 +88,30 @@ def test_parts_of_an_id_cannot_be_mistaken_for_each_other() -> None:
     made = {make_id(b"ab", b"c"), make_id(b"a", b"bc"), make_id(b"abc"), make_id(b"abc", b"")}
     assert len(made) == 4
     assert {len(one) for one in made} == {ID_BYTES}
+
+
+def test_a_view_shows_its_moment_whatever_comes_and_goes() -> None:
+    ids = RecentIds()
+    for number in range(10_000):
+        ids.note(make_id(b"%d" % number), Offset(number), number)
+    ids.forget(100)
+    before, view = columns(ids), ids.view()
+    ids.forget(9_000)
+    ids.note(A, Offset(10_000), 10_000)
+    assert msgspec.msgpack.decode(b"".join(view.pieces()), type=IdColumns) == before
+    assert len(columns(ids).ids) == len(ids) * ID_BYTES
+
+
+def test_bytes_are_counted_over_all_tables() -> None:
+    total = ByteCount()
+    one, other = RecentIds(total=total), RecentIds(total=total)
+    for number in range(5_000):
+        one.note(make_id(b"%d" % number), Offset(number), number)
+    other.note(A, Offset(0), 0)
+    assert total.bytes == 5_001 * 30
+    one.forget(1_999)
+    assert total.bytes == 3_001 * 30
+    one.clear()
+    again = RecentIds(columns(other), total)
+    assert total.bytes == 60
+    assert len(again) == 1
