@@ -9,6 +9,7 @@ from penstock.storage.log import ShardLog
 from penstock.storage.quarantine import Quarantine
 from penstock.storage.read_plan import ReadPlan
 from penstock.storage.settings import LogSettings
+from penstock.storage.snapshots import NewSnapshot
 from penstock.storage.statistics import LogStatistics
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LogJob",
     "LogSettings",
     "LogStatistics",
+    "NewSnapshot",
     "Quarantine",
     "ReadPlan",
     "RealDisk",

@@ -19,6 +19,7 @@ new one.
     8  the marker says what is true of the new log
     9  a quarantine is noted as repaired
     10 the old files are swept, a damaged one is kept under another name
+    11 the state is read, for the machines
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ from penstock.storage.quarantine import Quarantine, store_quarantine
 from penstock.storage.record import RECORD_HEADER_BYTES, chain_seed, encode_header
 from penstock.storage.segment import SEGMENT_HEADER_BYTES, Segment, SegmentHeader
 from penstock.storage.segments import SegmentList, growing
-from penstock.storage.snapshot import sync_file, write_snapshot
+from penstock.storage.snapshot import SnapshotWriter, read_layout, sync_file
 
 
 class Incoming:
@@ -53,7 +54,7 @@ class Incoming:
         home: LogDirectory,
         mark: SnapshotMark,
         trusted: Index,
-        finish: Callable[["Incoming", bytes], LogJob],
+        finish: Callable[["Incoming"], LogJob],
         on_error: Callable[[Exception], None],
     ) -> None:
         self.mark = mark
@@ -67,6 +68,11 @@ class Incoming:
         self._home = home
         self._finish = finish
         self._on_error = on_error
+        self.row = SnapshotRow(number=home.take_number(), mark=mark)
+        self.state = SnapshotWriter(home.disk, home.path(self.row.name), mark)
+        """Takes the machines' state at the mark."""
+        self.stored_state = b""
+        """The same when all is installed, read back by the worker for the machines."""
         self._steps: list[Step] = []
         self._file: File | None = None
         self._out = False
@@ -146,13 +152,16 @@ class Incoming:
         if self._file is not None and not self._out:
             self._file.close()
             self._file = None
-        return [name for s in self.segments for name in (s.name, s.index_name)]
+        if not self._out:
+            self.state.close()
+        names = [name for s in self.segments for name in (s.name, s.index_name)]
+        return [*names, self.row.name]
 
     def take_job(self) -> LogJob | None:
         """Write what was staged; None if there is nothing or one is out."""
-        if self._out or not self._steps:
+        if self._out or not (self._steps or self.state.staged_bytes):
             return None
-        steps, self._steps = self._steps, []
+        steps, self._steps = [*self._steps, *self.state.take_steps()], []
         self._out = True
 
         def publish() -> None:
@@ -164,12 +173,14 @@ class Incoming:
 
         return LogJob("receive", steps, publish=publish, abandon=abandon)
 
-    def finish_job(self, state: bytes) -> LogJob:
-        """Put what came, with the machines' state at the mark, in the place of the log."""
+    def finish_job(self, rest: bytes = b"") -> LogJob:
+        """Put what came, with the machines' state at the mark, in the place of the log; `rest` is
+        what has not been staged of the state."""
         assert not self._out, "a receive job is still out"
         assert not self.closed, "the installation was finished or given up"
         self.closed = True
-        return self._finish(self, state)
+        self.state.stage(rest)
+        return self._finish(self)
 
     def final_steps(self) -> list[Step]:
         """What is left to write, and making all of it durable."""
@@ -184,7 +195,6 @@ class Installation:
     home: LogDirectory
     writer: LogWriter
     incoming: Incoming
-    state: bytes
     kept: list[Segment]
     """Segments that stay as they are."""
     partly: list[Segment]
@@ -208,7 +218,7 @@ class Installation:
         path = self.home.path(self.row.name)
         mark = self.incoming.mark
         steps += [
-            lambda: write_snapshot(self.home.disk, path, mark, self.state),
+            *self.incoming.state.final_steps(),
             lambda: sync_file(self.home.disk, path),
             self._make_active,
             lambda: self.writer.store_marker(self.lowered),
@@ -218,7 +228,16 @@ class Installation:
         if self.quarantine is not None:
             quarantine = self.quarantine
             steps.append(lambda: store_quarantine(self.home.disk, self.home.root, quarantine))
-        return [*steps, self._sweep]
+        return [*steps, self._sweep, self._read_back]
+
+    def _read_back(self) -> None:
+        file = self.home.disk.open(self.home.path(self.row.name))
+        try:
+            layout = read_layout(file)
+            assert layout is not None, "a snapshot that was written just now cannot be read"
+            self.incoming.stored_state = file.read(layout.start, layout.length)
+        finally:
+            file.close()
 
     def _copy_step(self, segment: Segment, number: int) -> Step:
         trusted = self.incoming.trusted
@@ -281,7 +300,6 @@ def plan_installation(
     writer: LogWriter,
     appender: Appender,
     incoming: Incoming,
-    state: bytes,
     *,
     segments: list[Segment],
     suspects: list[Segment],
@@ -305,11 +323,10 @@ def plan_installation(
         home=home,
         writer=writer,
         incoming=incoming,
-        state=state,
         kept=kept,
         partly=partly,
         active_number=home.take_number(),
-        row=SnapshotRow(number=home.take_number(), mark=mark),
+        row=incoming.row,
         numbers=[home.take_number() for _ in partly],
         lowered=Marker(min(marker.durable, mark.index), min(marker.committed, mark.index)),
         quarantine=quarantine,

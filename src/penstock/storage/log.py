@@ -47,7 +47,7 @@ from penstock.storage.reclaim import Reclaimer
 from penstock.storage.scrub import Scrubber
 from penstock.storage.segments import SegmentList
 from penstock.storage.settings import LogSettings
-from penstock.storage.snapshots import Snapshots
+from penstock.storage.snapshots import NewSnapshot, Snapshots
 from penstock.storage.statistics import LogStatistics
 
 
@@ -123,6 +123,11 @@ class ShardLog(LogView):
     @property
     def directory(self) -> str:
         return self._home.root
+
+    @property
+    def identity(self) -> Identity:
+        """Whose log it is."""
+        return self._home.identity
 
     @property
     def hard_state(self) -> HardState:
@@ -274,12 +279,19 @@ class ShardLog(LogView):
 
     # Snapshots.
 
-    def snapshot_job(self, mark: SnapshotMark, state: bytes) -> LogJob:
-        """Make a snapshot of the machines' state at `mark`; it counts after the next write job."""
+    def begin_snapshot(self, mark: SnapshotMark) -> NewSnapshot:
+        """Begin to make a snapshot of the machines' state at `mark`, in pieces; it counts after the
+        next write job that follows its last one."""
         self._check_poison()
         assert not self._hidden, "a quarantined log has no state to keep"
         assert self.snapshot.index < mark.index <= self.durable_index, f"a snapshot at {mark.index}"
-        return self._snapshots.job(mark, state, on_error=self._abandon_write)
+        return self._snapshots.begin(mark, on_error=self._abandon_write)
+
+    def snapshot_job(self, mark: SnapshotMark, state: bytes) -> LogJob:
+        """All of it in one job, for a small state."""
+        snapshot = self.begin_snapshot(mark)
+        snapshot.stage(state)
+        return snapshot.finish_job()
 
     # Space.
 
@@ -380,7 +392,7 @@ class ShardLog(LogView):
         if not isinstance(error, DiskFull):
             self._poison = error
 
-    def _install(self, incoming: Incoming, state: bytes) -> LogJob:
+    def _install(self, incoming: Incoming) -> LogJob:
         self._check_poison()
         assert self._out is None, "a write job is out"
         assert not self._lifting, "the quarantine is about to end; take that job first"
@@ -402,7 +414,6 @@ class ShardLog(LogView):
             self._writer,
             self._appender,
             incoming,
-            state,
             segments=list(self._segments),
             suspects=self._suspects,
             active=None if self._hidden else self._segments.active,

@@ -93,7 +93,7 @@ class RepairReport:
 
 def describe_directory(disk: Disk, directory: str) -> list[FileDescription]:
     """Every file of the log and what it says of itself; may be used while the log is open."""
-    home = _home(disk, directory, _identity(disk, directory))
+    home = _home(disk, directory, directory_identity(disk, directory))
     manifest = load_manifest(disk, directory)
     named = named_files(manifest) if manifest else set()
     rows = []
@@ -131,7 +131,7 @@ class _Examination:
     """A locked directory, read from end to end."""
 
     def __init__(self, disk: Disk, directory: str, settings: LogSettings | None = None) -> None:
-        self.home = _home(disk, directory, _identity(disk, directory), settings)
+        self.home = _home(disk, directory, directory_identity(disk, directory), settings)
         self._lock: Lock = disk.lock(self.home.path(LOCK_NAME))
         damages: list[Damage] = []
         self.hard_state = read_vote(self.home.disk, self.home.root)
@@ -308,7 +308,7 @@ def _home(
     )
 
 
-def _identity(disk: Disk, directory: str) -> Identity:
+def directory_identity(disk: Disk, directory: str) -> Identity:
     """Whose log it is, from the identity file or the manifest."""
     path = f"{directory}/{IDENTITY_NAME}"
     data = read_whole(disk, path)

@@ -9,6 +9,8 @@
         32   mark          msgpack  SnapshotMark
         ..   state
 
+The state may have any size; it is written, read and checked in pieces.
+
 Order: the file is written and synced under a name never used before, the
 directory synced, the manifest that names it replaces the old one; only then may what it covers be
 removed. A snapshot that no manifest names never happened.
@@ -22,15 +24,16 @@ import msgspec
 from penstock.core.checksum import crc32c
 from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import SnapshotMark
-from penstock.core.limits import SNAPSHOT_BYTES_MAX
-from penstock.storage.disk import Disk, File
+from penstock.storage.disk import Buffer, Disk, File
 from penstock.storage.identity import FORMAT
+from penstock.storage.job import Step
 
 _MAGIC = b"PENSTKSN"
 _HEADER = struct.Struct("<8sIIQI")
 _CHECKSUM = struct.Struct("<I")
 _MARK_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
+_PIECES_AT_ONCE = 1_000
 
 
 class SnapshotLayout(NamedTuple):
@@ -42,18 +45,82 @@ class SnapshotLayout(NamedTuple):
     checksum: int
 
 
-def write_snapshot(disk: Disk, path: str, mark: SnapshotMark, state: bytes) -> None:
-    """Write a snapshot file; the caller syncs it."""
-    assert len(state) <= SNAPSHOT_BYTES_MAX, f"a snapshot of {len(state)} bytes"
-    encoded = msgspec.msgpack.encode(mark)
-    head = _HEADER.pack(_MAGIC, FORMAT, len(encoded), len(state), crc32c(state))
-    checksum = _CHECKSUM.pack(crc32c(encoded, crc32c(head)))
-    file = disk.open(path, create=True)
-    try:
-        file.truncate(0)
-        file.write(0, [head, checksum, encoded, state])
-    finally:
-        file.close()
+class SnapshotWriter:
+    """A snapshot file that is written in pieces of any number and size.
+
+    `stage` and `take_steps` belong to the loop, the steps to a worker. The header comes last: until
+    then the file is not a snapshot, and no manifest names it."""
+
+    def __init__(self, disk: Disk, path: str, mark: SnapshotMark) -> None:
+        self._disk = disk
+        self._path = path
+        self._mark = msgspec.msgpack.encode(mark)
+        self._start = _HEADER.size + _CHECKSUM.size + len(self._mark)
+        self._staged: list[tuple[int, list[Buffer]]] = []
+        self._file: File | None = None
+        self.length = 0
+        """Of the state that was staged so far."""
+        self.staged_bytes = 0
+        """Not yet taken."""
+
+    def stage(self, piece: Buffer, position: int | None = None) -> None:
+        """Gather a piece that follows the last, or that replaces what is at a position of the
+        state."""
+        if not piece:
+            return
+        self.staged_bytes += len(piece)
+        if position is not None:
+            assert position + len(piece) <= self.length, f"{position} has not been written"
+            self._staged.append((position, [piece]))
+            return
+        if self._staged:
+            begin, pieces = self._staged[-1]
+            if begin + sum(map(len, pieces)) == self.length and len(pieces) < _PIECES_AT_ONCE:
+                pieces.append(piece)
+                self.length += len(piece)
+                return
+        self._staged.append((self.length, [piece]))
+        self.length += len(piece)
+
+    def take_steps(self) -> list[Step]:
+        """Write what was staged."""
+        staged, self._staged, self.staged_bytes = self._staged, [], 0
+        return [lambda: self._write(staged)] if staged else []
+
+    def sync(self) -> None:
+        """A step: make durable what was written so far. A large file that is synced at its end only
+        keeps the disk from the log for as long as that takes."""
+        self._open().sync()
+
+    def final_steps(self) -> list[Step]:
+        """Write the rest, and the header; the caller syncs the file."""
+        return [*self.take_steps(), self._finish]
+
+    def close(self) -> None:
+        """Let go of the file, finished or not. No step may be under way."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self._path, create=True)
+            self._file.truncate(0)
+        return self._file
+
+    def _write(self, staged: list[tuple[int, list[Buffer]]]) -> None:
+        file = self._open()
+        for position, pieces in staged:
+            file.write(self._start + position, pieces)
+
+    def _finish(self) -> None:
+        # Pieces were replaced after they had been written: the checksum is that of what is there.
+        file = self._open()
+        checksum, missing = _checksum_of(file, self._start, self.length)
+        assert not missing, f"{missing} bytes of {self._path} were not written"
+        head = _HEADER.pack(_MAGIC, FORMAT, len(self._mark), self.length, checksum)
+        file.write(0, [head, _CHECKSUM.pack(crc32c(self._mark, crc32c(head))), self._mark])
+        self.close()
 
 
 def sync_file(disk: Disk, path: str) -> None:
@@ -88,13 +155,22 @@ def find_snapshot_damage(file: File, mark: SnapshotMark) -> tuple[int, str] | No
         return 0, "the snapshot's header is damaged"
     if layout.mark != mark:
         return 0, f"this is a snapshot at {layout.mark.index}, not at {mark.index}"
-    checksum, position, end = 0, layout.start, layout.start + layout.length
-    while position < end:
-        chunk = file.read(position, min(_CHUNK_BYTES, end - position))
-        if not chunk:
-            return position, f"the snapshot ends {end - position} bytes early"
-        checksum = crc32c(chunk, checksum)
-        position += len(chunk)
+    checksum, missing = _checksum_of(file, layout.start, layout.length)
+    if missing:
+        end = layout.start + layout.length
+        return end - missing, f"the snapshot ends {missing} bytes early"
     if checksum != layout.checksum:
         return layout.start, "the snapshot's state does not match its CRC-32C"
     return None
+
+
+def _checksum_of(file: File, start: int, length: int) -> tuple[int, int]:
+    """The CRC-32C of a stretch, and how many bytes of it are missing."""
+    checksum, position, end = 0, start, start + length
+    while position < end:
+        chunk = file.read(position, min(_CHUNK_BYTES, end - position))
+        if not chunk:
+            break
+        checksum = crc32c(chunk, checksum)
+        position += len(chunk)
+    return checksum, end - position

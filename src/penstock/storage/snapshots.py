@@ -1,9 +1,9 @@
 """The newest snapshot of a log: taking one, loading it, and sending it to others.
 
-A snapshot is made beside everything else by a job of its own, and becomes *the* snapshot with the
-next write job, which stores the manifest that names it and removes the one before. That one stays
-readable until the next change, because a follower may be in the middle of fetching it: its file is
-kept open, which on any POSIX system keeps its bytes.
+A snapshot is made beside everything else by jobs of its own, in pieces, and becomes *the* snapshot
+with the next write job, which stores the manifest that names it and removes the one before. That
+one stays readable until the next change, because a follower may be in the middle of fetching it:
+its file is kept open, which on any POSIX system keeps its bytes.
 """
 
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from penstock.core.entries import SnapshotMark
 from penstock.core.errors import DiskFull, Unavailable
 from penstock.storage.appender import Appender
 from penstock.storage.directory import LogDirectory
-from penstock.storage.disk import File
+from penstock.storage.disk import Buffer, File
 from penstock.storage.job import LogJob
 from penstock.storage.log_writer import LogWriter
 from penstock.storage.manifest import SnapshotRow
 from penstock.storage.snapshot import (
     SnapshotLayout,
+    SnapshotWriter,
     find_snapshot_damage,
     read_layout,
     sync_file,
-    write_snapshot,
 )
 
 
@@ -58,38 +58,29 @@ class Snapshots:
         self._row, self.mark = row, row.mark
         self._open(row)
 
-    def job(
-        self, mark: SnapshotMark, state: bytes, *, on_error: Callable[[Exception], None]
-    ) -> LogJob:
-        """Make a snapshot's file."""
+    def begin(self, mark: SnapshotMark, *, on_error: Callable[[Exception], None]) -> "NewSnapshot":
+        """Begin to make a snapshot's file."""
         row = SnapshotRow(number=self._home.take_number(), mark=mark)
         self._home.borrowed.add(row.number)
-        disk, path, root = self._home.disk, self._home.path(row.name), self._home.root
+        return NewSnapshot(self, row, self._home, on_error)
 
-        def publish() -> None:
-            self._home.borrowed.discard(row.number)
-            planned = self._appender.snapshot
-            if self._appender.frozen or (planned and planned.mark.index >= mark.index):
-                self._appender.plan_removal([row.name])
-                return
-            self._appender.snapshot = row
-            self._appender.plan_manifest()
-            self._appender.plan_removal([planned.name] if planned else [])
-
-        def abandon(error: Exception) -> None:
-            self._home.borrowed.discard(row.number)
+    def made(self, row: SnapshotRow) -> None:
+        """The file of a snapshot is complete and durable."""
+        self._home.borrowed.discard(row.number)
+        planned = self._appender.snapshot
+        if self._appender.frozen or (planned and planned.mark.index >= row.mark.index):
             self._appender.plan_removal([row.name])
-            if isinstance(error, DiskFull):
-                self._appender.plan(self._writer.give_ballast)
-            else:
-                on_error(error)
+            return
+        self._appender.snapshot = row
+        self._appender.plan_manifest()
+        self._appender.plan_removal([planned.name] if planned else [])
 
-        steps = [
-            lambda: write_snapshot(disk, path, mark, state),
-            lambda: sync_file(disk, path),
-            lambda: disk.sync_directory(root),
-        ]
-        return LogJob("snapshot", steps, publish=publish, abandon=abandon)
+    def not_made(self, row: SnapshotRow, *, full: bool) -> None:
+        """It will never be complete; the one before stays."""
+        self._home.borrowed.discard(row.number)
+        self._appender.plan_removal([row.name])
+        if full:
+            self._appender.plan(self._writer.give_ballast)
 
     def load(self) -> tuple[SnapshotMark, bytes]:
         """The mark and the verified state; an empty state if there is no snapshot."""
@@ -126,3 +117,66 @@ class Snapshots:
         for file in (self._file, self._before[1] if self._before else None):
             if file is not None:
                 file.close()
+
+
+class NewSnapshot:
+    """A snapshot that is being made, in pieces. Its jobs run one at a time."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        row: SnapshotRow,
+        home: LogDirectory,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._snapshots = snapshots
+        self._row = row
+        self._home = home
+        self._on_error = on_error
+        self._writer = SnapshotWriter(home.disk, home.path(row.name), row.mark)
+
+    @property
+    def staged_bytes(self) -> int:
+        """What waits for the next job."""
+        return self._writer.staged_bytes
+
+    @property
+    def length(self) -> int:
+        """Of the state, so far."""
+        return self._writer.length
+
+    def stage(self, piece: Buffer, position: int | None = None) -> None:
+        """Gather a piece that follows the last, or replaces what is at a position."""
+        self._writer.stage(piece, position)
+
+    def take_job(self) -> LogJob:
+        """Write what was staged."""
+        steps = [*self._writer.take_steps(), self._writer.sync]
+        return LogJob("snapshot", steps, publish=lambda: None, abandon=self._abandon)
+
+    def finish_job(self) -> LogJob:
+        """Write the rest and make all of it durable; it counts after the next write job."""
+        home, path = self._home, self._home.path(self._row.name)
+        steps = [
+            *self._writer.final_steps(),
+            lambda: sync_file(home.disk, path),
+            lambda: home.disk.sync_directory(home.root),
+        ]
+        return LogJob(
+            "snapshot",
+            steps,
+            publish=lambda: self._snapshots.made(self._row),
+            abandon=self._abandon,
+        )
+
+    def give_up(self) -> None:
+        """Its state cannot be had; the snapshot before stays. No job may be out."""
+        self._writer.close()
+        self._snapshots.not_made(self._row, full=False)
+
+    def _abandon(self, error: Exception) -> None:
+        self._writer.close()
+        full = isinstance(error, DiskFull)
+        self._snapshots.not_made(self._row, full=full)
+        if not full:
+            self._on_error(error)

@@ -126,3 +126,56 @@ def test_another_error_poisons() -> None:
         run(job)
     log.fail(job, failure.value)
     assert log.poisoned
+
+
+# In pieces.
+
+
+def test_a_snapshot_is_written_in_pieces_and_pieces_are_replaced(place: Place) -> None:
+    log = place.open()
+    write(log, EntryMaker().run(1, 20))
+    snapshot = log.begin_snapshot(mark(10))
+    for number in range(3_000):
+        snapshot.stage(b"%04d" % number)
+    snapshot.stage(b"<<<<", 4)
+    complete(log, snapshot.take_job())
+    assert snapshot.staged_bytes == 0
+    snapshot.stage(b">>>>", 8)
+    snapshot.stage(b"the end")
+    complete(log, snapshot.finish_job())
+    drain(log)
+    _, state = place.open(verify_all=True).load_snapshot()
+    assert state.startswith(b"0000<<<<>>>>0003")
+    assert state.endswith(b"2999the end")
+    assert len(state) == snapshot.length == 4 * 3_000 + 7
+
+
+def test_a_snapshot_that_is_given_up_leaves_the_one_before(place: Place) -> None:
+    log = place.open()
+    write(log, EntryMaker().run(1, 20))
+    complete(log, log.snapshot_job(mark(5), b"before"))
+    drain(log)
+    snapshot = log.begin_snapshot(mark(10))
+    snapshot.stage(b"half of it")
+    complete(log, snapshot.take_job())
+    snapshot.give_up()
+    drain(log)
+    assert log.load_snapshot() == (mark(5), b"before")
+    assert place.open().load_snapshot() == (mark(5), b"before")
+    names = [name for name in place.disk.list(log.directory) if name.endswith(".snap")]
+    assert len(names) == 1
+
+
+def test_a_disk_that_fills_up_between_two_pieces_leaves_the_one_before(place: Place) -> None:
+    log = place.open()
+    write(log, EntryMaker().run(1, 20))
+    complete(log, log.snapshot_job(mark(5), b"before"))
+    drain(log)
+    snapshot = log.begin_snapshot(mark(10))
+    snapshot.stage(b"x" * 1_000)
+    complete(log, snapshot.take_job())
+    snapshot.stage(b"x" * 1_000)
+    log.fail(snapshot.take_job(), DiskFull("no space"))
+    drain(log)
+    assert not log.poisoned
+    assert log.load_snapshot() == (mark(5), b"before")
