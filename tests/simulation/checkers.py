@@ -197,9 +197,15 @@ class Watch:
             self.compare_state(node, entry.index)
 
     def compare_state(self, node: SimulatedNode, index: int) -> None:
-        """Replicas that have applied the same index are in the same state, byte for byte."""
+        """Replicas that have applied the same index are in the same state, byte for byte, and have
+        counted its bytes alike, whether they applied all of it or restored some."""
         assert node.replica is not None
-        state = hashlib.sha256(node.replica.machine.snapshot()).hexdigest()
+        machine = node.replica.machine
+        counts = sorted(machine.state_bytes().items())
+        state = hashlib.sha256(b"%s%r" % (machine.snapshot(), counts)).hexdigest()
+        failure = node.replica.snapshot_failure
+        if failure and failure != "the disk is full":
+            raise broken("SnapshotsAreTaken", f"{node.name} cannot take one: {failure}")
         if self.states.setdefault(index, state) != state:
             raise broken("EqualStates", f"{node.name} has another state after entry {index}")
 

@@ -72,6 +72,9 @@ class Cluster:
         append_bytes_max = random.choice([400, 2_000, 8_000])
         write_bytes_max = random.choice([200, 4_000, 1_000_000])
         snapshot_part_bytes = random.choice([100, 3_000, 1_000_000])
+        pieces_random = self.timeline.random("snapshot pieces")
+        snapshot_slice_bytes = pieces_random.choice([1, 1_000, 100_000])
+        snapshot_write_bytes = pieces_random.choice([1, 2_000, 1_000_000])
         self._rot_max = (members - 1) // 2
         if self._rot_max == 0:
             unfit = {"rot", "isolate", "split", "one way", "ring", "clog", "transfer"}
@@ -88,6 +91,8 @@ class Cluster:
                 append_bytes_max=append_bytes_max,
                 write_bytes_max=write_bytes_max,
                 snapshot_part_bytes=snapshot_part_bytes,
+                snapshot_slice_bytes=snapshot_slice_bytes,
+                snapshot_write_bytes=snapshot_write_bytes,
                 solo=members == 1,
             )
             self.nodes.append(node)

@@ -1,6 +1,6 @@
 """Planted bugs of the replicated log; see `tests/simulation/planting.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.core.entries import Entry, HardState
@@ -10,8 +10,11 @@ from penstock.engine.replica import replica as replica_module
 from penstock.engine.replica.proposals import Proposals
 from penstock.engine.replica.replica import Replica
 from penstock.engine.replica.snapshot_transfer import SnapshotSource
+from penstock.machines.group import Group
 from penstock.machines.groups import Groups
 from penstock.machines.partitions import Partitions
+from penstock.machines.run_table import RunTable
+from penstock.machines.state_pieces import Piece, joined
 from penstock.raft.follower import Following
 from penstock.raft.leadership import Leadership
 from penstock.raft.log import RaftLog
@@ -342,34 +345,56 @@ def answer_when_proposed() -> list[Patch]:
 @mutation
 def snapshot_without_producers() -> list[Patch]:
     """A snapshot forgets which batches producers have sent."""
-    original = Partitions.snapshot
+    original = Partitions.snapshot_pieces
 
-    def snapshot(self: Partitions) -> bytes:
+    def snapshot_pieces(self: Partitions) -> Iterator[Piece]:
         kept = {number: partition.producers for number, partition in self._partitions.items()}
         for partition in self._partitions.values():
             partition.producers = None
         try:
-            return original(self)
+            return iter((joined(original(self)),))
         finally:
             for number, producers in kept.items():
                 self._partitions[number].producers = producers
 
-    return [(Partitions, "snapshot", snapshot)]
+    return [(Partitions, "snapshot_pieces", snapshot_pieces)]
 
 
 @mutation
 def snapshot_without_groups() -> list[Patch]:
     """A snapshot forgets consumer groups and how far they have got."""
-    original = Groups.snapshot
+    original = Groups.snapshot_pieces
 
-    def snapshot(self: Groups) -> bytes:
+    def snapshot_pieces(self: Groups) -> Iterator[Piece]:
         kept, self._groups = self._groups, {}
         try:
-            return original(self)
+            return iter((joined(original(self)),))
         finally:
             self._groups = kept
 
-    return [(Groups, "snapshot", snapshot)]
+    return [(Groups, "snapshot_pieces", snapshot_pieces)]
+
+
+@mutation
+def snapshot_of_several_moments() -> list[Patch]:
+    """What changes while a snapshot is encoded is not copied before."""
+
+    def nothing(*_: Any) -> None:
+        pass
+
+    return [(Groups, "_copy_before", nothing), (RunTable, "changing", nothing)]
+
+
+@mutation
+def state_bytes_only_grow() -> list[Patch]:
+    """Offsets that are committed again are counted twice."""
+    original = Group.commit
+
+    def commit(self: Group, topic: Any, partition: int, committed: Any) -> None:
+        original(self, topic, partition, committed)
+        self.offsets_bytes += 1
+
+    return [(Group, "commit", commit)]
 
 
 @mutation

@@ -6,7 +6,7 @@ power (it does not), be paused (everything that arrives waits until it goes on) 
 (its supervisor starts it again after a while, as an operator's would).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from penstock.machines.machine import Applied, Reply, Request
 from penstock.machines.queue_commands import Recall, TurnClock
 from penstock.machines.queue_headers import recalled_headers
 from penstock.machines.shard_machine import ShardMachine
+from penstock.machines.state_pieces import Piece, joined
 from penstock.raft import RaftSettings
 from penstock.raft.messages import Ready
 from penstock.storage import Identity, LogJob, LogSettings, ShardLog
@@ -55,13 +56,28 @@ class SimulatedClock:
 
 
 class ObservedMachine(ShardMachine):
-    """The production machine; what came of the last entry can be seen."""
+    """The production machine; what came of the last entry can be seen, and a snapshot that is made
+    in pieces is compared with one of its moment."""
 
     __slots__ = ("applied",)
 
     def apply(self, entry: Entry) -> Applied:
         self.applied = super().apply(entry)
         return self.applied
+
+    def snapshot(self) -> bytes:
+        return joined(super().snapshot_pieces())
+
+    def snapshot_pieces(self) -> Iterator[Piece]:
+        return _compared(super().snapshot_pieces(), self.snapshot())
+
+
+def _compared(pieces: Iterator[Piece], expected: bytes) -> Iterator[Piece]:
+    seen = []
+    for piece in pieces:
+        seen.append(piece)
+        yield piece
+    assert joined(iter(seen)) == expected, "a snapshot shows what came after its moment"
 
 
 class ObservedReplica(Replica):
@@ -103,6 +119,8 @@ class SimulatedNode:
         append_bytes_max: int,
         write_bytes_max: int,
         snapshot_part_bytes: int,
+        snapshot_slice_bytes: int,
+        snapshot_write_bytes: int,
         solo: bool,
     ) -> None:
         self.number = number
@@ -126,6 +144,8 @@ class SimulatedNode:
         self._append_bytes_max = append_bytes_max
         self._write_bytes_max = write_bytes_max
         self._snapshot_part_bytes = snapshot_part_bytes
+        self._snapshot_slice_bytes = snapshot_slice_bytes
+        self._snapshot_write_bytes = snapshot_write_bytes
         self._solo = solo
         self._held: list[tuple[Callable[[], None], bool]] = []
         self._tending = 0
@@ -172,6 +192,8 @@ class SimulatedNode:
                 snapshot_log_bytes=self._snapshot_log_bytes,
                 write_bytes_max=self._write_bytes_max,
                 snapshot_part_bytes=self._snapshot_part_bytes,
+                snapshot_slice_bytes=self._snapshot_slice_bytes,
+                snapshot_write_bytes=self._snapshot_write_bytes,
             ),
             world=self._world(),
             bootstrap=self._bootstrap,

@@ -1,5 +1,6 @@
 """Planted bugs of publications; see `tests/simulation/planting.py`."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from penstock.engine.topics.staging import StagingIndex
 from penstock.machines.machine import Reply
 from penstock.machines.publication_commands import BeginPublication, SettleParts
 from penstock.machines.publications import Publications
+from penstock.machines.state_pieces import Piece, joined
 from tests.simulation.planting import Patch, mutation
 
 
@@ -80,13 +82,13 @@ def what_others_staged_is_trimmed() -> list[Patch]:
 @mutation
 def snapshot_without_publications() -> list[Patch]:
     """A snapshot forgets what was published and what is under way."""
-    original = Publications.snapshot
+    original = Publications.snapshot_pieces
 
-    def snapshot(self: Publications) -> bytes:
+    def snapshot_pieces(self: Publications) -> Iterator[Piece]:
         kept, self._applications = self._applications, {}
         try:
-            return original(self)
+            return iter((joined(original(self)),))
         finally:
             self._applications = kept
 
-    return [(Publications, "snapshot", snapshot)]
+    return [(Publications, "snapshot_pieces", snapshot_pieces)]

@@ -14,7 +14,7 @@ from penstock.machines.cursor import Cursor
 from penstock.machines.machine import Applied, Plan, Propose, Request
 from penstock.machines.queue_commands import Acquire, CumulativeAck, Settlement
 from penstock.machines.queues import Queues
-from penstock.machines.recent_ids import NO_IDS, RecentIds
+from penstock.machines.recent_ids import IdsView, RecentIds
 from penstock.machines.run import Run, State
 from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.turn_order import FifoOrder
@@ -193,8 +193,13 @@ def ids_are_forgotten_early() -> list[Patch]:
 
 
 def _recorded(change: Callable[[WorkRecord], WorkRecord]) -> list[Patch]:
-    original = WorkGroup.record
-    return [(WorkGroup, "record", lambda self: change(original(self)))]
+    """What is restored is not what was there."""
+    original = WorkGroup.restore
+
+    def restore(record: WorkRecord, *rest: Any) -> WorkGroup:
+        return original(change(record), *rest)
+
+    return [(WorkGroup, "restore", restore)]
 
 
 def _runs(change: Callable[[Run], Run]) -> list[Patch]:
@@ -243,7 +248,7 @@ def snapshot_without_turns() -> list[Patch]:
 @mutation
 def snapshot_without_ids() -> list[Patch]:
     """After a restart duplicates are new."""
-    return [(RecentIds, "columns", lambda _self: NO_IDS)]
+    return [(RecentIds, "view", lambda _self: IdsView([]))]
 
 
 @mutation

@@ -244,6 +244,9 @@ class Cluster:
                 )
                 for view in followers
             ),
+            state_bytes=sum(running.machine.state_bytes().values()),
+            state_share=running.machine.state_share(),
+            snapshot_failure=replica.snapshot_failure,
         )
 
     def health(self) -> NodeHealth:

@@ -265,6 +265,7 @@ class Node:
             disk=self._disk,
             log=settings.log,
             history_bytes=settings.history_bytes,
+            state_bytes_max=settings.state_bytes_max,
             hooks=ShardHooks(
                 on_opened=self._shard_opened,
                 on_effect=self._shard_effect,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, MIB, TICK_MS
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, MIB, SHARD_STATE_BYTES_MAX, TICK_MS
 from penstock.core.types import NodeId
 from penstock.engine.groups.requests import GroupSettings
 from penstock.engine.topics.topics import EngineSettings
@@ -28,5 +28,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
     history_bytes: int = DELIVERY_HISTORY_BYTES_MAX
     """Of each shard."""
+    state_bytes_max: int = SHARD_STATE_BYTES_MAX
+    """Of each shard; above it new state is refused."""
     engine: EngineSettings = EngineSettings()
     groups: GroupSettings = GroupSettings()

@@ -47,6 +47,12 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
     leads_here: bool = False
     followers: tuple[FollowerStatus, ...] = ()
     """Known to the leader only."""
+    state_bytes: int = 0
+    """What groups, offsets, producers, leases and so on take in a snapshot."""
+    state_share: float = 0.0
+    """Of what the fullest kind of it may take."""
+    snapshot_failure: str = ""
+    """Why no new snapshot could be taken; the one before and the log are kept."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,6 +96,8 @@ class MachineSample(msgspec.Struct, frozen=True, array_like=True):
     memory_bytes_max: int
     holds: int
     """Shards."""
+    state_used_share: float = 0.0
+    """Of what one kind of state may take in a shard; that of the fullest."""
 
 
 class NodeSample(msgspec.Struct, frozen=True, array_like=True):

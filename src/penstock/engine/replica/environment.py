@@ -14,6 +14,8 @@ from penstock.core.limits import (
     PROPOSALS_WAITING_BYTES_MAX,
     SNAPSHOT_LOG_BYTES,
     SNAPSHOT_PART_BYTES,
+    SNAPSHOT_SLICE_BYTES,
+    SNAPSHOT_WRITE_BYTES,
     WRITE_BYTES_MAX,
 )
 from penstock.engine.replica.network import Network
@@ -30,6 +32,8 @@ class ReplicaSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_bytes_max: int = PROPOSALS_WAITING_BYTES_MAX
     write_bytes_max: int = WRITE_BYTES_MAX
     snapshot_part_bytes: int = SNAPSHOT_PART_BYTES
+    snapshot_slice_bytes: int = SNAPSHOT_SLICE_BYTES
+    snapshot_write_bytes: int = SNAPSHOT_WRITE_BYTES
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

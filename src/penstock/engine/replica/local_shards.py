@@ -16,7 +16,7 @@ import msgspec
 from penstock.core.clock import Clock
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
-from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, SHARD_STATE_BYTES_MAX
 from penstock.core.retries import REPAIR, Retrier
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.replica.network import Network, PeerMessage
@@ -53,6 +53,7 @@ class LocalShards:
         log: LogSettings,
         hooks: ShardHooks,
         history_bytes: int = DELIVERY_HISTORY_BYTES_MAX,
+        state_bytes_max: int = SHARD_STATE_BYTES_MAX,
     ) -> None:
         self._directory = directory
         self._cluster_id = cluster_id
@@ -64,6 +65,7 @@ class LocalShards:
         self._log = log
         self._hooks = hooks
         self._history_bytes = history_bytes
+        self._state_bytes_max = state_bytes_max
         self._shards: dict[ShardId, Shard] = {}
         self._supervisors: dict[ShardId, asyncio.Task[None]] = {}
         self._leaderless: dict[ShardId, int] = {}
@@ -150,6 +152,7 @@ class LocalShards:
                 log=self._log,
                 tick_ms=None,
                 history_bytes=self._history_bytes,
+                state_bytes_max=self._state_bytes_max,
             ),
             self._network(shard),
             clock=self._clock,

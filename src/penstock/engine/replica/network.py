@@ -29,6 +29,9 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     state_position: int
     erased_through: Index = NO_INDEX
     """The follower began with nothing when this was the leader's `erased_through`."""
+    any_size: bool = False
+    """The follower writes what it gets to disk. One of release 0.1.0 does not, and stops if the
+    state is larger than `SNAPSHOT_BYTES_OLD_MAX`."""
 
     def describe(self) -> str:
         where = f"records>{self.records_after}" if self.records_after < self.mark.index else "state"

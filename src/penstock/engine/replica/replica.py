@@ -74,6 +74,7 @@ from penstock.engine.replica.snapshot_transfer import (
 from penstock.engine.replica.upkeep import Upkeep
 from penstock.machines.machine import Append, Known, Reply, Request
 from penstock.machines.partitions import AppendBatch, HoldsPartitions
+from penstock.machines.state_pieces import Restoring
 from penstock.raft import RaftNode, Role
 from penstock.raft.messages import Ready
 from penstock.storage import LogJob, ShardLog
@@ -88,6 +89,8 @@ GATHER_BYTES = 64 * KIB
 """With so much at hand, the next write need not wait for more."""
 APPLY_SECONDS = 0.01
 """If applying takes longer, the loop turns before it goes on: others have something to do, too."""
+RESTORE_STEPS = 64
+"""How many parts of an installed state are taken over before the loop turns."""
 FETCH_READS_MAX = 64
 """How many reads a fetch may take: about half a millisecond."""
 STATELESS_REFUSALS = (BatchTooLarge, InvalidBatch, UnsupportedBatch)
@@ -159,6 +162,10 @@ class Replica:
             settings.snapshot_log_bytes,
             compaction=self.compaction,
             run=self._in_background,
+            soon=self._soon,
+            announce=world.announce,
+            slice_bytes=settings.snapshot_slice_bytes,
+            snapshot_write_bytes=settings.snapshot_write_bytes,
         )
         self.retention = Retention(log, machine)
         self._ticks = 0
@@ -175,6 +182,11 @@ class Replica:
     def leads(self) -> bool:
         """This replica leads and has applied everything that was committed before its term."""
         return self._leader_ready
+
+    @property
+    def snapshot_failure(self) -> str:
+        """Why the last snapshot could not be taken; empty if it could."""
+        return self._upkeep.snapshot_failure
 
     @property
     def waiting_requests(self) -> int:
@@ -418,6 +430,15 @@ class Replica:
 
     # A turn.
 
+    def _soon(self, action: Callable[[], None]) -> None:
+        """Call back when the loop has turned, unless this replica halts before."""
+
+        def act() -> None:
+            if self.halted is None:
+                self._guard(action)
+
+        self._world.soon(act)
+
     def _turn_soon(self) -> None:
         if not self._turn_due:
             self._turn_due = True
@@ -587,7 +608,7 @@ class Replica:
             if self._upkeep.busy:
                 return  # Both change which segments there are; the turn after the upkeep goes on.
             pending.append(self._pending_writes.popleft())
-            job = fetch.incoming.finish_job(fetch.state)
+            job = fetch.incoming.finish_job()
         else:
             while self._pending_writes and self._pending_writes[0].fetch is None:
                 one = self._pending_writes.popleft()
@@ -631,9 +652,27 @@ class Replica:
         if self._proposals.early:
             self._proposals.reached(Promise.WRITTEN, self.log.durable_index)
             self._proposals.reached(Promise.DURABLE, self.log.durable_index)
+        if pending and (fetch := pending[0].fetch) is not None:
+            self._writing = True  # Nothing is written, nor applied, before the machine is there.
+            restoring = self.machine.restoring(fetch.incoming.stored_state)
+            self._guard(lambda: self._restore(restoring, lambda: self._installed(fetch, pending)))
+        else:
+            self._keep_promises(pending)
+
+    def _restore(self, restoring: Restoring, then: Callable[[], None]) -> None:
+        """Put a state in the place of the machine's, a part each time the loop turns."""
+        try:
+            for _ in range(RESTORE_STEPS):
+                next(restoring)
+        except StopIteration as end:
+            end.value()
+            then()
+            return
+        self._soon(lambda: self._restore(restoring, then))
+
+    def _keep_promises(self, pending: list[PendingWrite]) -> None:
+        """What waited for a write is said now."""
         for one in pending:
-            if one.fetch is not None:
-                self._installed(one.fetch)
             if one.sequence is not None:
                 self.raft.persisted(one.sequence)
             for message in one.promises:
@@ -655,11 +694,13 @@ class Replica:
         else:
             self._turn()
 
-    def _installed(self, fetch: SnapshotFetch) -> None:
-        self.machine.restore(fetch.state)
+    def _installed(self, fetch: SnapshotFetch, pending: list[PendingWrite]) -> None:
+        self._writing = False
+        fetch.incoming.stored_state = b""
         self.applied_index = fetch.mark.index
         self._receiver.installed()
         self._world.announce(f"installed the snapshot at {fetch.mark.index}")
+        self._keep_promises(pending)
 
     def _halt(self, error: Exception) -> None:
         """Stop for good: nothing is promised any more."""

@@ -18,7 +18,7 @@ import msgspec
 from penstock.core.clock import Clock, SystemClock, precise_seconds
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
-from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, TICK_MS
+from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, SHARD_STATE_BYTES_MAX, TICK_MS
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.replica.batcher import Answer, Promise
 from penstock.engine.replica.delivery_history import DeliveryHistory
@@ -29,6 +29,7 @@ from penstock.engine.replica.worker import ThreadWorker
 from penstock.machines.machine import Appended, Effect, Reply, Request
 from penstock.machines.partitions import AppendBatch
 from penstock.machines.shard_machine import ShardMachine
+from penstock.machines.state_bytes import StateBudget
 from penstock.raft import RaftSettings
 from penstock.storage import Disk, Identity, LogSettings, RealDisk, ShardLog
 
@@ -47,6 +48,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     tick_ms: int | None = TICK_MS
     """None: the owner calls `tick`."""
     history_bytes: int = DELIVERY_HISTORY_BYTES_MAX
+    state_bytes_max: int = SHARD_STATE_BYTES_MAX
 
     @property
     def solo(self) -> bool:
@@ -83,7 +85,7 @@ class Shard:
             if settings.snapshot_log_bytes is None
             else ReplicaSettings(raft=raft, snapshot_log_bytes=settings.snapshot_log_bytes)
         )
-        self.machine = ShardMachine()
+        self.machine = ShardMachine(StateBudget(settings.state_bytes_max))
         self.history = DeliveryHistory(settings.history_bytes)
         log.measure_with(precise_seconds)
         self.replica = Replica(

@@ -3,7 +3,8 @@
 What must travel is more than the state: messages live in the log's own files, so the records that
 are still alive and that the follower lacks go first, then the machine's state at the snapshot's
 mark. The follower already holds, unchangeably, everything up to its commit index (or, if it is
-damaged, up to what it still trusts), so only records after that are asked for.
+damaged, up to what it still trusts), so only records after that are asked for. Both go to disk part
+by part, so a state may have any size.
 
 If compaction has dropped tombstones, a follower that missed one would keep what it deleted. So a
 leader says up to which entry it dropped any, and sends the rest only to those who have everything
@@ -20,8 +21,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from penstock.core.entries import SnapshotMark
-from penstock.core.errors import DamagedFile
-from penstock.core.limits import SNAPSHOT_BYTES_MAX, SNAPSHOT_PART_BYTES
+from penstock.core.limits import SNAPSHOT_BYTES_OLD_MAX, SNAPSHOT_PART_BYTES
 from penstock.core.types import NO_INDEX, Index, NodeId
 from penstock.engine.replica.network import SnapshotPart, SnapshotRequest
 from penstock.raft import RaftNode, SnapshotOffer
@@ -53,6 +53,8 @@ class SnapshotSource:
         )
         if mark != self._log.snapshot:
             return gone
+        if not request.any_size and self._log.snapshot_bytes(mark) > SNAPSHOT_BYTES_OLD_MAX:
+            return gone  # It would stop for good. It has to be upgraded first.
         if after > 0 and max(after, request.erased_through) < gone.erased_through:
             return gone
         if after < mark.index:
@@ -82,14 +84,8 @@ class SnapshotFetch:
         self._node = node
         self._records_after = trusted
         self._erased_through = NO_INDEX
-        self._state = bytearray()
         self._quiet_ticks = 0
         self._waited_ticks = 0
-
-    @property
-    def state(self) -> bytes:
-        assert self.complete, "the state is asked for before it has arrived"
-        return bytes(self._state)
 
     def request(self) -> SnapshotRequest:
         """What to ask next."""
@@ -98,8 +94,9 @@ class SnapshotFetch:
             target=self.leader,
             mark=self.mark,
             records_after=self._records_after,
-            state_position=len(self._state),
+            state_position=self.incoming.state.length,
             erased_through=self._erased_through,
+            any_size=True,
         )
 
     def tick(self) -> SnapshotRequest | None:
@@ -122,7 +119,8 @@ class SnapshotFetch:
         """Take a part; False if it answers an older question and was dropped."""
         if self.complete or self.writing or part.mark != self.mark:
             return False
-        if part.records_after != self._records_after or part.state_position != len(self._state):
+        position = self.incoming.state.length
+        if part.records_after != self._records_after or part.state_position != position:
             return False
         self._quiet_ticks = self._waited_ticks = 0
         if part.records_after == NO_INDEX:
@@ -132,14 +130,7 @@ class SnapshotFetch:
         if part.entries:
             incoming.stage(part.entries)
         self._records_after = part.records_through
-        if len(self._state) + len(part.state) > SNAPSHOT_BYTES_MAX:
-            raise DamagedFile(
-                path=f"the snapshot offered by node {self.leader}",
-                position=len(self._state),
-                problem=f"its state is larger than {SNAPSHOT_BYTES_MAX} bytes",
-                way_out="Check that all nodes run the same version.",
-            )
-        self._state += part.state
+        incoming.state.stage(part.state)
         self.complete = part.complete
         return True
 

@@ -5,16 +5,23 @@ All of it runs on the background worker, one piece at a time, and none of it is 
 answer. A snapshot is taken after so much log, when a follower can be helped by nothing else, when a
 segment was sealed to be compacted, and before a clean stop. It counts once the log's next write has
 made it known; then segments below it may go.
+
+A snapshot is encoded on the loop, a slice at a time, and written by the worker, some slices at a
+time, while entries go on being applied (`machines.state_pieces`). If it cannot be made, the one
+before stays, and with it all of the log behind that: nothing is lost, the next attempt is made
+after so much log again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from penstock.core.entries import SnapshotMark
+from penstock.core.limits import SNAPSHOT_SLICE_BYTES, SNAPSHOT_WRITE_BYTES
 from penstock.core.types import NO_INDEX, Index
 from penstock.engine.replica.compaction import Compaction
 from penstock.machines.machine import Machine
+from penstock.machines.state_pieces import Patch, Piece
 from penstock.raft import RaftNode
-from penstock.storage import LogJob, ShardLog
+from penstock.storage import LogJob, NewSnapshot, ShardLog
 
 UPKEEP_TICKS = 20
 """How often dead segments, or a full disk, are looked at again."""
@@ -39,6 +46,10 @@ class Upkeep:
         *,
         compaction: Compaction,
         run: Callable[[LogJob, Callable[[bool], None]], None],
+        soon: Callable[[Callable[[], None]], object],
+        announce: Callable[[str], None],
+        slice_bytes: int = SNAPSHOT_SLICE_BYTES,
+        snapshot_write_bytes: int = SNAPSHOT_WRITE_BYTES,
     ) -> None:
         self._log = log
         self._machine = machine
@@ -46,6 +57,10 @@ class Upkeep:
         self._snapshot_log_bytes = snapshot_log_bytes
         self._compaction = compaction
         self._run = run
+        self._soon = soon
+        self._announce = announce
+        self._slice_bytes = slice_bytes
+        self._snapshot_write_bytes = snapshot_write_bytes
         self._snapshot_index = log.snapshot.index
         self._taken_index = NO_INDEX
         self._snapshot_from = NO_INDEX
@@ -54,6 +69,8 @@ class Upkeep:
         self.busy = False
         self.log_bytes = 0
         """Applied since the last snapshot."""
+        self.snapshot_failure = ""
+        """Why the last snapshot could not be made; empty once one was made."""
 
     def tick(self) -> None:
         """Now and then, look whether there is something to do."""
@@ -92,7 +109,48 @@ class Upkeep:
         self.log_bytes, self._snapshot_from = 0, NO_INDEX
         self._taken_index = applied
         mark = SnapshotMark(applied, self._raft.term_at(applied), self._raft.membership_at(applied))
-        self._start(self._log.snapshot_job(mark, self._machine.snapshot()))
+        self.busy = True
+        self._encode(self._log.begin_snapshot(mark), self._machine.snapshot_pieces())
+
+    def _encode(self, snapshot: NewSnapshot, pieces: Iterator[Piece]) -> None:
+        """A slice of a snapshot."""
+        until = snapshot.staged_bytes + self._slice_bytes
+        try:
+            for piece in pieces:
+                if isinstance(piece, Patch):
+                    snapshot.stage(piece.data, piece.position)
+                else:
+                    snapshot.stage(piece)
+                if snapshot.staged_bytes >= until:
+                    break
+            else:
+                self._run(snapshot.finish_job(), self._snapshot_done)
+                return
+        except Exception as error:  # noqa: BLE001 - whatever it is, the shard goes on without one
+            snapshot.give_up()
+            self._note_snapshot(f"{type(error).__name__}: {error}")
+            self.busy = False
+            return
+        if snapshot.staged_bytes < self._snapshot_write_bytes:
+            self._soon(lambda: self._encode(snapshot, pieces))
+            return
+
+        def written(worked: bool) -> None:
+            if worked:
+                self._encode(snapshot, pieces)
+            else:
+                self._snapshot_done(False)
+
+        self._run(snapshot.take_job(), written)
+
+    def _snapshot_done(self, worked: bool) -> None:
+        self._note_snapshot("" if worked else "the disk is full")
+        self._done(worked)
+
+    def _note_snapshot(self, failure: str) -> None:
+        if failure and failure != self.snapshot_failure:
+            self._announce(f"cannot take a snapshot, keeps the one before and the log: {failure}")
+        self.snapshot_failure = failure
 
     def after_write(self) -> None:
         """A write may have made a new snapshot count."""
