@@ -38,6 +38,7 @@ from penstock.core.limits import (
     PARTITIONS_ALLOWED,
     PARTITIONS_MAX,
     SEGMENT_BYTES,
+    SHARD_STATE_BYTES_MAX,
     SHARDS_MAX,
     SQS_CONNECTIONS_MAX,
     TICK_MS,
@@ -253,6 +254,13 @@ class Storage(Section):
         notation.size(128 * KIB, 64 * GIB),
         "How much of what happened to a shard's messages is kept in memory, for `penstock trace`.",
     )
+    state_bytes_max: int = setting(
+        "state_size_max",
+        SHARD_STATE_BYTES_MAX,
+        notation.size(1 * MIB, 64 * GIB),
+        "How large a shard's state (groups, offsets, producers, leases) may become before new state"
+        " is refused; in memory it takes several times as much.",
+    )
 
 
 class Limits(Section):
@@ -392,6 +400,12 @@ class Alerts(Section):
         RULES["disk"].levels,
         level_notation.SHARES,
         "How much of the file system that holds a node's data may be taken.",
+    )
+    state: Levels = setting(
+        "state",
+        RULES["state"].levels,
+        level_notation.SHARES,
+        "How much of what one kind of a shard's state may take may be taken.",
     )
     processing_rate: Levels = setting(
         "processing_rate",

@@ -494,6 +494,7 @@ def node_settings(config: Config) -> NodeSettings:
             index_cache_bytes=storage.index_cache_bytes,
         ),
         history_bytes=storage.history_bytes,
+        state_bytes_max=storage.state_bytes_max,
         engine=EngineSettings(
             default_partitions=config.topics.partitions_default,
             topic_partitions_max=config.topics.partitions_max,

@@ -177,6 +177,10 @@ def _of_node(node: NodeReading, settings: AlertSettings) -> Iterator[Finding]:
         yield from judged.by(
             "disk", share, lambda: f"the disk of node {node.node} is {share:.1%} full"
         )
+        used = node.state_used_share
+        yield from judged.by(
+            "state", used, lambda: f"state of a shard on node {node.node} is {used:.1%} full"
+        )
 
 
 def _node_subject(node: NodeReading) -> Subject:

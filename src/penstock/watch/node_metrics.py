@@ -42,6 +42,11 @@ def add_shards(page: Families, node: Node) -> None:
         running = node.shards.get(shard)
         if running is not None:
             some = _add_replica(page, shard, running.replica)
+            budget = running.machine.budget
+            for kind, size in running.machine.state_bytes().items():
+                page.add("penstock_shard_state_bytes", size, str(shard), kind.value)
+                limit = budget.limit(kind)
+                page.add("penstock_shard_state_limit_bytes", limit, str(shard), kind.value)
             raft_bytes += some[0]
             index_bytes += some[1]
     page.add("penstock_memory_bytes", raft_bytes, "raft_cache")
@@ -70,6 +75,7 @@ def _add_replica(page: Families, shard: ShardId, replica: Replica) -> tuple[int,
     page.add("penstock_storage_log_bytes", log.size_bytes, group)
     page.add("penstock_storage_segments", log.segments, group)
     page.add("penstock_storage_full", int(log.full), group)
+    page.add("penstock_storage_snapshot_failed", int(bool(replica.snapshot_failure)), group)
     syncs = replica.log.syncs.histogram.statistics()
     page.add_times("penstock_storage_fsync_duration_seconds", syncs, group)
     return raft.memory_bytes, log.index_cache_bytes

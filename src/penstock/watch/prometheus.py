@@ -90,6 +90,12 @@ EXPRESSIONS = (
         described="the disk of {{ $labels.instance }} is {{ $value | humanizePercentage }} full",
     ),
     Expression(
+        "state",
+        "penstock_shard_state_bytes / penstock_shard_state_limit_bytes",
+        described="shard {{ $labels.group }} on {{ $labels.instance }} holds"
+        " {{ $value | humanizePercentage }} of the {{ $labels.kind }} that it may",
+    ),
+    Expression(
         "processing_rate",
         f"{_ACKED} / ({_USUAL} > 0)",
         f"{_WAITING} > {BACKLOG_SECONDS} * {_USUAL}",

@@ -143,6 +143,8 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     memory_bytes_max: int | None = None
     """What the machine, or the limit set for the process, has."""
+    state_used_share: float = 0.0
+    """Of what one kind of state may take in a shard; that of the fullest."""
 
     def on(self, machine: MachineSample) -> "NodeReading":
         """With what it says about its machine."""
@@ -158,6 +160,7 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
             data_bytes=machine.data_bytes,
             memory_bytes=machine.memory_bytes,
             memory_bytes_max=machine.memory_bytes_max,
+            state_used_share=machine.state_used_share,
         )
 
 

@@ -125,6 +125,17 @@ _TABLE = (
         advice="Make room: shorten retention, delete data that is not needed, or add disk.",
     ),
     Rule(
+        name="state",
+        title="Shard state",
+        about="node",
+        unit=Unit.SHARE,
+        levels=Levels(warning=0.7, critical=0.95),
+        target=0.5,
+        meaning="So much of what one kind of a shard's state may take is taken: groups and offsets,"
+        " producers, deduplication ids, leased messages, moves or publications.",
+        advice="See which kind it is, remove what nobody needs, or raise storage.state_size_max.",
+    ),
+    Rule(
         name="processing_rate",
         title="Processing rate",
         about="queue",

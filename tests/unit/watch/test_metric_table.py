@@ -10,7 +10,7 @@ ALIASES = ("kafka_", "queue_")
 UNITS = (
     "bytes", "seconds", "messages", "entries", "info", "index", "term", "leader", "segments",
     "connections", "consumers", "members", "letters", "requests", "full", "topics", "partitions",
-    "connected", "offset", "watermark", "total", "alerts",
+    "connected", "offset", "watermark", "total", "alerts", "failed",
 )  # fmt: skip
 OURS = [metric for metric in METRICS.values() if not metric.name.startswith(ALIASES)]
 

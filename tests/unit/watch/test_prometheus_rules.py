@@ -69,6 +69,15 @@ def disk(value: float) -> World:
     return world
 
 
+def state(value: float) -> World:
+    world = World()
+    for kind, used in (("groups", value), ("producers", 0.1)):
+        labels = {"instance": "a", "group": "1", "kind": kind}
+        world.put("penstock_shard_state_bytes", 1_000_000 * used, **labels)
+        world.put("penstock_shard_state_limit_bytes", 1_000_000, **labels)
+    return world
+
+
 def processing_rate(value: float) -> World:
     world = depth(1_001)
     world.put("rate penstock_messages_acked_total", 100 * value, destination="jobs")
@@ -86,6 +95,8 @@ ABOVE: list[tuple[str, Callable[[float], World], float]] = [
     ("PenstockErrorRateWarning", error_rate, 0.01),
     ("PenstockNoConsumersCritical", silence, 300),
     ("PenstockDiskWarning", disk, 0.8),
+    ("PenstockStateWarning", state, 0.7),
+    ("PenstockStateCritical", state, 0.95),
 ]
 
 

@@ -10,7 +10,7 @@ from penstock.core.alert_levels import Level
 from penstock.machines.catalog import Catalog
 from penstock.watch.alerts import Finding
 from penstock.watch.inspection import inspect
-from penstock.watch.readings import Readings
+from penstock.watch.readings import NodeReading, Readings
 from penstock.watch.rules import RULES
 from penstock.watch.settings import AlertSettings
 from tests.unit.watch.made import group, node, queue, readings
@@ -60,6 +60,10 @@ def disk(value: float) -> Readings:
     return readings(node(value))
 
 
+def state(value: float) -> Readings:
+    return readings(NodeReading(node=1, alive=True, disk_used_share=0.1, state_used_share=value))
+
+
 def processing_rate(value: float) -> Readings:
     return readings(queue(ready=2_000, expected_rate=100.0, minute_ack_rate=100 * value))
 
@@ -75,6 +79,8 @@ TABLE: list[tuple[str, Callable[[float], Readings], float, Level | None, Level]]
     ("no_consumers", no_consumers, 300_000, None, CRITICAL),
     ("no_consumers", no_members, 300_000, None, CRITICAL),
     ("disk", disk, 0.80, None, WARNING),
+    ("state", state, 0.70, None, WARNING),
+    ("state", state, 0.95, WARNING, CRITICAL),
 ]
 
 

@@ -69,6 +69,8 @@ def _shard_row(shard: ShardStatus, alive: Collection[NodeId]) -> dict[str, objec
         tone, word = "critical", f"node {shard.leader} does not answer"
     elif shard.full:
         tone, word = "critical", "disk full"
+    elif shard.snapshot_failure:
+        tone, word = "warning", f"no snapshot: {shard.snapshot_failure}"
     elif any(one.damaged for one in shard.followers):
         tone, word = "warning", "a copy is being repaired"
     elif silent:
