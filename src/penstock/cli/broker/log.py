@@ -11,7 +11,9 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
+from penstock.cli.quantities import parse_bytes
 from penstock.core.errors import LocalError
+from penstock.engine.cluster.group_repair import drop_groups
 from penstock.storage.disk import RealDisk
 from penstock.storage.repair import (
     Finding,
@@ -87,6 +89,16 @@ def repair(
     /,
     *,
     yes: Annotated[bool, Parameter(negative="", show_default=False, help="Do not ask.")] = False,
+    drop_group: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="", show_default=False, help="Delete this consumer group; can be repeated."
+        ),
+    ] = (),
+    drop_groups_above: Annotated[
+        str | None,
+        Parameter(metavar="SIZE", help="Delete consumer groups that take more, such as `16MiB`."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Repair a damaged log by dropping what cannot be read. The node must be stopped.
@@ -95,11 +107,17 @@ def repair(
     repairs itself from the leader without losing anything. Files that are replaced are kept under
     another name. A log that is whole is left alone.
 
+    With `--drop-group` or `--drop-groups-above` the log stays as it is, and consumer groups of the
+    shard are deleted with their offsets: for a node whose memory a group has filled.
+
     Examples
     --------
     penstock log repair ./penstock-data/shard-0
     """
     disk = RealDisk()
+    if drop_group or drop_groups_above is not None:
+        _drop_groups(directory, drop_group, drop_groups_above, yes=yes, json=json)
+        return
     if not yes:
         findings = verify_directory(disk, directory)
         if findings:
@@ -112,14 +130,31 @@ def repair(
         print("\n".join(report.describe()))
 
 
-def _ask(directory: str) -> None:
+def _drop_groups(
+    directory: str, names: tuple[str, ...], above: str | None, *, yes: bool, json: bool
+) -> None:
+    size = None if above is None else parse_bytes("--drop-groups-above", above)
+    if not yes:
+        _ask(directory, "consumer groups and their offsets")
+    dropped = drop_groups(RealDisk(), directory, names=names, larger_than_bytes=size)
+    if json:
+        _print_json(dropped)
+        return
+    for one in dropped:
+        print(
+            f"dropped: group {one.group}, {one.size_bytes:,} bytes, {one.members} members,"
+            f" offsets of {one.offsets} partitions"
+        )
+    if not dropped:
+        print("no group is so large, nothing was changed")
+
+
+def _ask(directory: str, lost: str = "what cannot be read") -> None:
     """Destructive verbs ask for the name back."""
     if not sys.stdin.isatty():
-        raise LocalError(
-            f"repairing {directory} gives up what cannot be read; add --yes if you want that"
-        )
+        raise LocalError(f"repairing {directory} gives up {lost}; add --yes if you want that")
     print(
-        "What cannot be read will be given up. Type the directory's name to go on: ",
+        f"This gives up {lost}. Type the directory's name to go on: ",
         end="",
         file=sys.stderr,
         flush=True,
