@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REASON: Final = "reason"
 SUFFIX: Final = "_dlq"
-UNSAID: Final = "it failed without a reason"
+UNSAID: Final = "it failed, and nobody said why"
 
 
 def split(rows: "DataFrame", reason: str = REASON) -> "tuple[DataFrame, DataFrame]":
