@@ -177,10 +177,6 @@ class ShardMachine:
             found |= machine.state_bytes()
         return found
 
-    def state_share(self) -> float:
-        """How much of what it may take is taken by the fullest kind of state."""
-        return self.budget.fullness(self.state_bytes())
-
     def snapshot(self) -> bytes:
         return joined(self.snapshot_pieces())
 

@@ -93,9 +93,5 @@ class StateBudget:
             f" ({more:,} more are asked for): {WAYS_OUT[kind]}, or raise storage.state_size_max"
         )
 
-    def fullness(self, used: Mapping[StateKind, int]) -> float:
-        """The share that is used of the kind that is nearest to its limit."""
-        return max((used[kind] / self._limits[kind] for kind in used), default=0.0)
-
 
 DEFAULT_BUDGET = StateBudget()

@@ -42,10 +42,8 @@ def add_shards(page: Families, node: Node) -> None:
         running = node.shards.get(shard)
         if running is not None:
             some = _add_replica(page, shard, running.replica)
-            budget = running.machine.budget
-            for kind, size in running.machine.state_bytes().items():
+            for kind, (size, limit) in running.state_use().items():
                 page.add("penstock_shard_state_bytes", size, str(shard), kind.value)
-                limit = budget.limit(kind)
                 page.add("penstock_shard_state_limit_bytes", limit, str(shard), kind.value)
             raft_bytes += some[0]
             index_bytes += some[1]

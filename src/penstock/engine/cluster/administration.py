@@ -244,8 +244,8 @@ class Cluster:
                 )
                 for view in followers
             ),
-            state_bytes=sum(running.machine.state_bytes().values()),
-            state_share=running.machine.state_share(),
+            state_bytes=sum(used for used, _ in running.state_use().values()),
+            state_share=running.state_share(),
             snapshot_failure=replica.snapshot_failure,
         )
 

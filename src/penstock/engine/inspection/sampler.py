@@ -227,7 +227,7 @@ class Sampler:
             memory_bytes(),
             memory_bytes_max(),
             len(held),
-            max((running.machine.state_share() for running in held), default=0.0),
+            max((running.state_share() for running in held), default=0.0),
         )
 
     def _led(self) -> Iterator[tuple[ShardId, Shard]]:

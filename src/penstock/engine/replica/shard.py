@@ -29,7 +29,7 @@ from penstock.engine.replica.worker import ThreadWorker
 from penstock.machines.machine import Appended, Effect, Reply, Request
 from penstock.machines.partitions import AppendBatch
 from penstock.machines.shard_machine import ShardMachine
-from penstock.machines.state_bytes import StateBudget
+from penstock.machines.state_bytes import StateBudget, StateKind
 from penstock.raft import RaftSettings
 from penstock.storage import Disk, Identity, LogSettings, RealDisk, ShardLog
 
@@ -146,6 +146,17 @@ class Shard:
             on_leadership=on_leadership,
             announce=announce,
         )
+
+    def state_use(self) -> dict[StateKind, tuple[int, int]]:
+        """How many bytes the state takes by kind, and how many it may take."""
+        budget = self.machine.budget
+        return {
+            kind: (size, budget.limit(kind)) for kind, size in self.machine.state_bytes().items()
+        }
+
+    def state_share(self) -> float:
+        """How much of what it may take is taken by the fullest kind of state."""
+        return max(used / limit for used, limit in self.state_use().values())
 
     def submit(self, request: Request, answer: Answer, promise: Promise) -> bool:
         """Carry out a request and call back; the order of calls is the order of the log. True: it
