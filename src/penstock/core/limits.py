@@ -239,6 +239,8 @@ MEMORY_CONNECTIONS_PER_ADDRESS_MAX = 8_000
 """How many connections clients of one address may have, on all ports of a node."""
 FRAME_BYTES_MIN = 4 * KIB
 """The buffer that a request gets when it has only begun to arrive, however long it says it is."""
+FRAME_GROWTH = 4
+"""How many times larger than what has come such a buffer may be."""
 
 # The Kafka port.
 KAFKA_REQUEST_BYTES_MAX = 100 * MIB
@@ -257,18 +259,12 @@ KAFKA_HEADER_BYTES_MAX = 32 * KIB
 """Of a request's header: the client's name and tagged fields."""
 KAFKA_ROWS_AT_ONCE = 100
 """How many rows of one request are carried out side by side, where each waits for the cluster."""
-KAFKA_FRAME_STEP_BYTES = 1 * MIB
-"""What is reserved for a request at first, however long it says it is."""
 KAFKA_LANDING_BYTES = 64 * KIB
 """Where bytes arrive before it is known what they belong to; one for all connections."""
-KAFKA_REQUESTS_HELD_BYTES_MAX = 128 * MIB
-"""What the requests of all connections hold together before reading pauses."""
 KAFKA_CONNECTION_REQUESTS_MAX = 1_000
 """How many requests of one connection may be under way."""
 KAFKA_CONNECTION_REQUESTS_BYTES_MAX = 32 * MIB
 """And how many bytes; a single larger request is still taken."""
-KAFKA_ANSWERS_UNSENT_BYTES_MAX = 256 * MIB
-"""What waits to be sent on all connections; above it a fetch is answered with one batch."""
 KAFKA_CONNECTION_UNSENT_BYTES_MAX = 8 * MIB
 """What may wait to be sent on one connection before its next request is looked at."""
 KAFKA_FETCH_BYTES_MAX = 55 * MIB

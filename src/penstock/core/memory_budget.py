@@ -218,19 +218,17 @@ class MemoryBudget:
 
     def _evict(self, stalled: "list[tuple[int, int, MemoryAccount]]") -> None:
         """Until an eighth of what is full is free again."""
-        excess = self.held - (self.ordinary_max - self.ordinary_max // 8)
-        freed: Counter[str] = Counter()
+        is_full = self.held >= self.ordinary_max
+        held_end = self.ordinary_max - self.ordinary_max // 8
+        address_end = self.address_max - self.address_max // 8
         for stalled_ms, held, account in stalled:
-            of_address = account.place.held - (self.address_max - self.address_max // 8)
-            is_full = self.held >= self.ordinary_max
-            if (is_full and excess > 0) or of_address > freed[account.address]:
-                excess -= held
-                freed[account.address] += held
+            if (is_full and self.held > held_end) or account.place.held > address_end:
                 self.evicted[account.protocol] += 1
                 account.holder.evict(
                     f"memory is short ({self.held} of {self.bytes_max} bytes are held), and what"
                     f" it has sent or not read, {held} bytes, has been stalled for {stalled_ms} ms"
                 )
+                account.close()
 
     # Counting.
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.core import limits
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import OffsetOutOfRange, PenstockError
+from penstock.core.memory_budget import FETCHES, ONE_BATCH
 from penstock.core.types import Offset
 from penstock.kafka.codec import ROWS_PER_PORTION, Message
 from penstock.kafka.context import Buffer, Context
@@ -142,7 +143,8 @@ class _Fetch:
 
     __slots__ = (
         "bytes_max", "bytes_min", "context", "endpoints", "failed", "got_bytes", "held_bytes",
-        "is_answered", "is_woken", "parked_at", "parts", "timer", "topics", "wait_ms", "watch",
+        "is_answered", "is_short", "is_woken", "parked_at", "parked_bytes", "parts", "room_end",
+        "timer", "topics", "wait_ms", "watch",
     )  # fmt: skip
 
     def __init__(self, request: Message, context: Context) -> None:
@@ -155,6 +157,12 @@ class _Fetch:
         self.failed = False
         self.got_bytes = 0
         self.held_bytes = 0
+        """Of the messages it has read, what is drawn on the memory budget."""
+        self.parked_bytes = 0
+        self.room_end = -1
+        """How much it may have got by the end of this look; -1 if that was not asked."""
+        self.is_short = False
+        """The budget has less room than it would read."""
         self.is_answered = False
         self.is_woken = False
         self.parked_at = 0.0
@@ -215,12 +223,20 @@ class _Fetch:
 
     def _look(self) -> None:
         """Read what there is, as far as the bounds allow."""
-        bytes_max = min(self.bytes_max, self.context.port_state.fetch_allowance())
+        self.room_end, self.is_short = -1, False
         for part in self.parts:
             if not part.code:
-                self._look_at(part, bytes_max)
+                self._look_at(part)
 
-    def _look_at(self, part: _Part, bytes_max: int) -> None:
+    def _draw(self) -> int:
+        """How much it may have got by the end of this look, as far as there is memory."""
+        wanted = max(self.bytes_max - self.got_bytes, ONE_BATCH)
+        room = self.context.connection.account.room(wanted)
+        self.is_short = self.is_short or room < wanted
+        self.room_end = self.got_bytes + room
+        return self.room_end
+
+    def _look_at(self, part: _Part) -> None:
         engine = self.context.engine
         topic = part.topic
         assert topic is not None, "a partition of no topic has an error"
@@ -230,8 +246,9 @@ class _Fetch:
                 self._check_epoch(part, topic)
             if part.offset == part.high_watermark or part.code:
                 return
-            left = min(part.bytes_max - sum(map(len, part.records)), bytes_max - self.got_bytes)
-            if left <= 0 and self.got_bytes:
+            end_bytes = self._draw() if self.room_end < 0 else self.room_end
+            left = min(part.bytes_max - sum(map(len, part.records)), end_bytes - self.got_bytes)
+            if left <= 0 and (self.got_bytes or end_bytes <= 0):
                 return
             data, end = engine.topics.read_stretch(
                 topic, part.index, Offset(part.offset), max(left, 0)
@@ -247,6 +264,8 @@ class _Fetch:
                 part.messages += end - part.offset
                 part.next_offset = end
                 self.got_bytes += len(data)
+                self.held_bytes += len(data)
+                self.context.connection.account.take(FETCHES, len(data))
 
     def _check_epoch(self, part: _Part, topic: "Topic") -> None:
         """KIP-320: the client's idea of who leads must be neither older nor newer than ours."""
@@ -271,6 +290,7 @@ class _Fetch:
         return (
             self.failed
             or self.wait_ms <= 0
+            or (self.is_short and self.got_bytes > 0)
             or self.got_bytes >= min(self.bytes_min, self.bytes_max)
             or not self.parts
         )
@@ -279,9 +299,10 @@ class _Fetch:
 
     def _hold(self) -> None:
         """Keep what was read, so that the next look goes on behind it."""
-        port_state = self.context.port_state
-        port_state.fetches_held_bytes += self.got_bytes - self.held_bytes
-        self.held_bytes = self.got_bytes
+        self.context.port_state.fetches_held_bytes += self.got_bytes - self.parked_bytes
+        self.parked_bytes = self.got_bytes
+        if self.is_short:
+            self.context.connection.account.wait(self._wake)
         if self.got_bytes:
             for part in self.parts:
                 part.offset = part.next_offset
@@ -319,6 +340,12 @@ class _Fetch:
                 self.context.version, self.context.correlation_id, *self._content()
             )
             self.context.finish(buffers)
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """The connection draws for the answer now."""
+        self.context.connection.account.give_back(FETCHES, self.held_bytes)
+        self.held_bytes = 0
 
     def _end(self) -> bool:
         """Stop to wait; whether there is still an answer to give."""
@@ -330,7 +357,7 @@ class _Fetch:
         if self.timer is not None:
             self.timer.cancel()
         context = self.context
-        context.port_state.fetches_held_bytes -= self.held_bytes
+        context.port_state.fetches_held_bytes -= self.parked_bytes
         if not context.abandoned:
             self._count()
         return True
@@ -367,6 +394,7 @@ class _LongFetch(_Fetch):
             await self._answer_in_slices()
         finally:
             self._end()
+            self._give_back()
 
     async def _look_until_enough(self) -> None:
         """Look whenever there may be more; the first time at once, for what came meanwhile."""
@@ -386,10 +414,11 @@ class _LongFetch(_Fetch):
 
     async def _look_in_slices(self) -> None:
         slices = self.context.slices
-        bytes_max = min(self.bytes_max, self.context.port_state.fetch_allowance())
+        self.is_short = False
         for part in self.parts:
             if not part.code:
-                self._look_at(part, bytes_max)
+                self.room_end = -1  # Others have drawn meanwhile.
+                self._look_at(part)
                 await slices.let_others()
                 if self.context.abandoned:
                     return

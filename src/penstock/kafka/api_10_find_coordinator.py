@@ -47,7 +47,9 @@ def _row(key: str, key_type: int, context: Context) -> Row:
     engine = context.engine
     if key_type == _TRANSACTION:
         text = "transactions are not served by this broker"
-        context.port_state.warn(f"client {context.client_id} asks for transaction {key}: {text}")
+        context.port_state.complaints.warn(
+            f"client {context.client_id} asks for transaction {key}: {text}"
+        )
         return _refusal(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text, context)
     if key_type not in (_GROUP, _SHARE):
         text = f"key type {key_type} is not served by this broker"

@@ -62,7 +62,7 @@ def _entries(resource: Message, context: Context) -> list[ConfigEntry]:
             raise InvalidRequest(
                 f"this is broker {engine.topics.node_id}; ask broker {name} itself"
             )
-        return broker_entries(engine, context.port_state.settings, keys)
+        return broker_entries(engine, context.port_state, keys)
     if kind == Resource.GROUP:
         if not name:
             raise InvalidRequest("a group has a name")

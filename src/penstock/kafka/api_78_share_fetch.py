@@ -138,7 +138,7 @@ class _ShareFetch:
         wait_ms = min(request.max_wait, port_state.settings.connection_idle_ms)
         limits = AcquireLimits(
             messages=request.max_records,
-            bytes=min(request.max_bytes, port_state.fetch_allowance()),
+            bytes=min(request.max_bytes, port_state.settings.fetch_bytes_max),
             wait_ms=0 if is_answered_now else wait_ms,
             whole_batches=True,
         )

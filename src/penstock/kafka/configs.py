@@ -16,13 +16,14 @@ import msgspec
 
 from penstock.core.configs import Config, ConfigKind
 from penstock.core.group_configs import GROUP_CONFIGS
+from penstock.core.limits import MEMORY_BYTES_MAX
 from penstock.core.topic import Topic
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import ShardId
 from penstock.engine.engine import Engine
 from penstock.engine.groups.requests import GroupSettings
 from penstock.engine.topics.topics import EngineSettings
-from penstock.kafka.port_state import KafkaSettings
+from penstock.kafka.port_state import KafkaSettings, PortState
 from penstock.kafka.row_errors import Row
 
 _MINUTE_MS = 60_000
@@ -186,7 +187,7 @@ def _documentation(config: Config) -> str:
 
 
 def broker_entries(
-    engine: Engine, port: KafkaSettings, names: Collection[str] | None = None
+    engine: Engine, port: PortState, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """The settings of this broker, sorted by name; all of them, or those that are asked for."""
     entries = [
@@ -312,8 +313,8 @@ def _groups(given: GroupSettings) -> list[ConfigEntry]:
     ]
 
 
-def _port(given: KafkaSettings) -> list[ConfigEntry]:
-    usual = KafkaSettings()
+def _port(port: PortState) -> list[ConfigEntry]:
+    given, usual = port.settings, KafkaSettings()
     number, long = ConfigKind.INT, ConfigKind.LONG
     return [
         _entry(
@@ -340,9 +341,9 @@ def _port(given: KafkaSettings) -> list[ConfigEntry]:
         _entry(
             "queued.max.request.bytes",
             long,
-            given.requests_held_bytes_max,
-            usual.requests_held_bytes_max,
-            "What all requests under way may hold. See limits.requests_held_max.",
+            port.memory.bytes_max,
+            MEMORY_BYTES_MAX,
+            "What requests and answers of all clients may hold. See limits.memory_max.",
         ),
         _entry(
             "socket.request.max.bytes",

@@ -12,8 +12,9 @@ Serving. Many requests of one connection may be under way. Those with a `start` 
 their order; the others go through one task, one after the other, which lives only while there are
 any. Answers wait until all before them are sent.
 
-Pushing back. No further request is looked at while the client does not read its answers, or too
-many requests or bytes are under way, here or on all connections: reading pauses, and TCP tells the
+Pushing back. What the client makes this node hold is drawn on the memory budget. No further request
+is looked at while too many answers have not left, also those of this turn of the loop, too many
+requests or bytes are under way, or the budget has no room: reading pauses, and TCP tells the
 client.
 
 The native protocol shares the port (`port_state.native_listener`): a connection that begins with
@@ -31,11 +32,13 @@ from typing import Final, cast
 
 from penstock.core import limits
 from penstock.core.errors import MalformedRequest, PenstockError
+from penstock.core.memory_budget import ANSWERS, REQUESTS
 from penstock.core.write_parts import write_parts
 from penstock.kafka.api import Api
 from penstock.kafka.codec import skip_tags
 from penstock.kafka.context import Buffer, Context
-from penstock.kafka.port_state import PortState
+from penstock.kafka.port_state import PROTOCOL, PortState
+from penstock.kafka.tcp_keepalive import keep_alive
 
 log = logging.getLogger("penstock.kafka")
 
@@ -45,9 +48,14 @@ _KEY: Final = struct.Struct(">h")
 _PRODUCE_KEY: Final = 0
 _API_VERSIONS_KEY: Final = 18
 _UNSUPPORTED_VERSION: Final = 35
-_WRITE_HIGH_BYTES: Final = 256 * limits.KIB
 _JOINED_BYTES_MAX: Final = 16 * limits.KIB
 """Small answers are joined: one copy of a few bytes costs less than a list of many buffers."""
+_WRITE_HIGH_BYTES: Final = _JOINED_BYTES_MAX
+"""What the transport may keep of an answer without being counted."""
+
+
+LINGER_SECONDS: Final = 0.5
+"""How long a client has to close after this side has said that there is no more."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -62,10 +70,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._under_way: deque[Context] = deque()
         self._under_way_bytes = 0
-        self._ordered_bytes = 0
-        """Answers that are ready and wait for earlier ones."""
+        self._unsent_bytes = 0
+        """Answers that wait for earlier ones, or for the end of this turn of the loop."""
         self._buffered_bytes = 0
         """What the transport has not got rid of, while it says that this is too much."""
+        self._moved_bytes = 0
+        """Of requests that came in parts, and of answers that did not leave at once."""
         self._outgoing: list[Buffer] = []
         self._queue: deque[tuple[Context, bytearray, int]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -73,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_bytes = 0
         self._filled = 0
         self._rest = b""
+        self._kept_bytes = 0
+        """Of `_rest`, as it is counted."""
         self._client_id = (b"", "")
         self._writing_paused = False
         self._reading_paused = False
@@ -101,14 +113,19 @@ class Connection(asyncio.BufferedProtocol):
         present = len(port_state.connections) + (
             len(port_state.native_listener) if port_state.native_listener is not None else 0
         )
+        reason = ""
         if present >= port_state.settings.connections_max:
+            reason = f"there are {present} connections, as many as limits.connections_max allows"
+        elif not port_state.memory.takes_connection(self.client_host):
+            reason = "its address has limits.connections_per_address_max connections"
+        self.account = port_state.memory.open(PROTOCOL, self.client_host, self)
+        if reason:
+            self._closed = True
             port_state.refused += 1
-            port_state.warn(
-                f"Kafka client {self._client} was refused: there are {present}"
-                " connections, as many as may be"
-            )
+            port_state.complaints.warn(f"Kafka client {self._client} was refused: {reason}")
             transport.abort()
             return
+        keep_alive(transport)
         port_state.accepted += 1
         port_state.connections.add(self)
         self.active_ms = port_state.clock.monotonic_ms()
@@ -128,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take(self.port_state.landing[:nbytes])
             return
         self._filled += nbytes
+        self._moved_bytes += nbytes
         if self._filled == len(frame):
             self._fill_on(frame)
 
@@ -147,12 +165,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._closed = True
-        port_state = self.port_state
-        port_state.leave(self)
-        port_state.answers_unsent_bytes -= self._ordered_bytes + self._buffered_bytes
-        port_state.release(self._under_way_bytes)
-        self._release_frame()
+        self.port_state.leave(self)
+        self.account.close()
+        self._frame = None
         self._rest = b""
+        self._outgoing = []
         self._queue.clear()
         if self._task is not None:
             self._task.cancel()
@@ -164,34 +181,46 @@ class Connection(asyncio.BufferedProtocol):
 
     # Receiving.
 
-    def _take(self, view: memoryview) -> None:
-        """Serve the whole requests in what has landed, and keep the beginning of the next."""
+    def _take(self, view: memoryview) -> bool:
+        """Serve the whole requests in what has landed, and keep the beginning of the next. Whether
+        more may be read."""
         if self._rest:
             view = memoryview(self._rest + view)
-            self._rest = b""
+            self._keep(b"")
         if not self.requests and self._is_native(view):
-            return
+            return True
         position, end = 0, len(view)
         # The API key is wanted too: it decides how long a request may be.
+        must_wait = False
         while end - position >= _LENGTH.size + _KEY.size:
-            if self._must_wait():
-                break
             (length,) = _LENGTH.unpack_from(view, position)
+            must_wait = self._must_wait(length)
+            if must_wait:
+                break
             start = position + _LENGTH.size
             if not self._accepts_length(length, _KEY.unpack_from(view, start)[0]):
-                return
+                return False
             position = start + length
             if position > end:
                 self._begin_frame(length, view[start:])
-                return
-            self.port_state.requests_held_bytes += length
+                return True
+            self.account.take(REQUESTS, length)
             self._serve(bytearray(view[start:position]))
             if self._closed:
-                return
+                return False
         if position < end:
-            self._rest = bytes(view[position:])
-        if self._must_wait():
+            self._keep(bytes(view[position:]))
+        if must_wait or self._is_busy():
             self._pause_reading()
+            return False
+        return True
+
+    def _keep(self, rest: bytes) -> None:
+        """What has landed and is not looked at yet."""
+        self._rest = rest
+        self.account.give_back(REQUESTS, self._kept_bytes)
+        self._kept_bytes = len(rest)
+        self.account.take(REQUESTS, self._kept_bytes)
 
     def _is_native(self, view: memoryview) -> bool:
         """Whether the first bytes are, or may become, the greeting of another protocol that shares
@@ -202,11 +231,12 @@ class Connection(asyncio.BufferedProtocol):
         ):
             return False
         if len(view) < len(native_listener.magic):
-            self._rest = bytes(view)
+            self._keep(bytes(view))
         elif self._transport is not None:
             transport, self._transport = self._transport, None
             self._closed = True
             self.port_state.leave(self)
+            self.account.close()
             native_listener.take_over(transport, view)
         return True
 
@@ -222,54 +252,66 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _begin_frame(self, length: int, first: memoryview) -> None:
-        """A request has only begun to arrive: read the rest of it into a buffer of its own."""
+        """A request has only begun to arrive: read the rest of it into a buffer of its own, which
+        grows as bytes come."""
         self._frame_bytes = length
-        self._frame = frame = bytearray(min(length, limits.KAFKA_FRAME_STEP_BYTES))
+        size = min(length, max(limits.FRAME_BYTES_MIN, limits.FRAME_GROWTH * len(first)))
+        self._frame = frame = bytearray(size)
         frame[: len(first)] = first
         self._filled = len(first)
-        self.port_state.requests_held_bytes += len(frame)
+        self._moved_bytes += len(first)
+        self.account.take(REQUESTS, size)
 
     def _fill_on(self, frame: bytearray) -> None:
         """The buffer is full: serve the request, or make room for more of it."""
         if len(frame) < self._frame_bytes:
-            if self.port_state.is_full:
+            if self.account.admits(self._frame_bytes):
+                self._grow(frame)
+            else:
                 self._pause_reading()
                 self._wait_for_room()
-            else:
-                self._grow(frame)
             return
         self._frame = None
         self._serve(frame)
-        if self._must_wait():
+        if self._is_busy():
             self._pause_reading()
 
     def _grow(self, frame: bytearray) -> None:
         # A new buffer: the loop may still hold on to this one, and it cannot be resized then.
-        size = min(self._frame_bytes, 2 * len(frame))
+        size = min(self._frame_bytes, limits.FRAME_GROWTH * len(frame))
+        self.account.take(REQUESTS, size - len(frame))
         self._frame = bytearray(size)
         self._frame[: len(frame)] = frame
-        self.port_state.requests_held_bytes += size - len(frame)
 
-    def _must_wait(self) -> bool:
-        """Whether the next request has to wait; whoever ends the reason calls `continue_soon`."""
-        if (
+    def _is_busy(self) -> bool:
+        """Whether the next request has to wait for something of this connection; what ends the
+        reason calls `continue_soon`."""
+        return (
             self._writing_paused
             or self._retiring
             or len(self._under_way) >= limits.KAFKA_CONNECTION_REQUESTS_MAX
             or self._under_way_bytes >= limits.KAFKA_CONNECTION_REQUESTS_BYTES_MAX
-            or self._ordered_bytes >= limits.KAFKA_CONNECTION_UNSENT_BYTES_MAX
-        ):
+            or self._unsent_bytes >= limits.KAFKA_CONNECTION_UNSENT_BYTES_MAX
+        )
+
+    def _must_wait(self, length: int) -> bool:
+        """Whether the next request, which has this length, has to wait."""
+        if self._is_busy():
             return True
-        if self.port_state.is_full:
-            self._wait_for_room()
-            return True
-        return False
+        if self.account.admits(length):
+            return False
+        self._wait_for_room()
+        return True
 
     def _wait_for_room(self) -> None:
         if not self._waits_for_room:
             self._waits_for_room = True
             self.port_state.throttled += 1
-            self.port_state.waiting.append(self)
+            self.account.wait(self._has_room)
+
+    def _has_room(self) -> None:
+        self._waits_for_room = False
+        self.continue_soon()
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._reading_paused:
@@ -278,7 +320,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def continue_soon(self) -> None:
         """Something that reading waited for has ended."""
-        self._waits_for_room = False
         if self._reading_paused and self._transport is not None:
             asyncio.get_running_loop().call_soon(self._continue)
 
@@ -288,16 +329,15 @@ class Connection(asyncio.BufferedProtocol):
         frame = self._frame
         if frame is not None:
             if self._filled == len(frame):
-                if self.port_state.is_full:
+                if not self.account.admits(self._frame_bytes):
                     self._wait_for_room()
                     return
                 self._grow(frame)
-        elif self._rest:
-            self._take(memoryview(b""))
+        elif self._is_busy() or (self._rest and not self._take(memoryview(b""))):
+            return
         if self._transport is not None and not self._closed:
-            if self._frame is not None or not self._must_wait():
-                self._reading_paused = False
-                self._transport.resume_reading()
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     # Serving.
 
@@ -306,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         key, version, correlation_id, client_bytes = _HEADER.unpack_from(frame)
         api = self.port_state.apis.get(key)
         if api is None:
-            self._drop_frame(frame, f"API {key} is not served")
+            self.close(f"API {key} is not served")
             return
         self.port_state.requests[key] += 1
         first, last = api.served
@@ -315,9 +355,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._begin(api, 0, correlation_id, "", frame)
                 self._answer_older_version()
             else:
-                self._drop_frame(
-                    frame, f"{api.name} version {version}; {first} to {last} are served"
-                )
+                self.close(f"{api.name} version {version}; {first} to {last} are served")
             return
         try:
             position = _HEADER.size + max(client_bytes, 0)
@@ -327,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
             if position > limits.KAFKA_HEADER_BYTES_MAX:
                 raise MalformedRequest(f"{position} bytes; {limits.KAFKA_HEADER_BYTES_MAX} at most")
         except (IndexError, UnicodeDecodeError, MalformedRequest) as error:
-            self._drop_frame(frame, f"{api.name} version {version} with a bad header: {error}")
+            self.close(f"{api.name} version {version} with a bad header: {error}")
             return
         context = self._begin(api, version, correlation_id, client_id, frame)
         try:
@@ -386,33 +424,30 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, PenstockError):
             context.refuse(error)
             return
-        log.error(
-            "%s v%d from %s failed", context.api.name, context.version, self._client, exc_info=error
+        name = context.api.name
+        self.port_state.complaints.failure(
+            f"{name} v{context.version} from {self._client} failed", error
         )
-        self.close(f"{context.api.name} failed: {type(error).__name__}: {error}")
-
-    def _drop_frame(self, frame: bytearray, reason: str) -> None:
-        self.port_state.release(len(frame))
-        self.close(reason)
+        self.close(f"{name} failed: {type(error).__name__}: {error}")
 
     # Answering.
 
     def send_finished(self, finished: Context) -> None:
         """Send all answers that no earlier request stands before."""
-        under_way = self._under_way
-        assert finished.buffers is not None
+        under_way, account = self._under_way, self.account
+        buffers = finished.buffers
+        assert buffers is not None
+        size = sum(map(len, buffers))
+        self._unsent_bytes += size
+        account.take(ANSWERS, size)
         if under_way[0] is finished:
             under_way.popleft()
-            ready = finished.buffers
-            while under_way and (buffers := under_way[0].buffers) is not None:
+            while under_way and (more := under_way[0].buffers) is not None:
                 under_way.popleft()
-                self._count_ordered(-sum(map(len, buffers)))
-                ready = ready + buffers
-            self._send(ready)
-        else:
-            self._count_ordered(sum(map(len, finished.buffers)))
+                buffers = buffers + more
+            self._send(buffers)
         self._under_way_bytes -= finished.frame_bytes
-        self.port_state.release(finished.frame_bytes)
+        account.give_back(REQUESTS, finished.frame_bytes)
         if self._reading_paused:
             self.continue_soon()
         if self._retiring and not under_way:
@@ -436,17 +471,21 @@ class Connection(asyncio.BufferedProtocol):
                 write_parts(self._transport, outgoing, _WRITE_HIGH_BYTES)
             if self._writing_paused:
                 self._count_buffered()
-
-    def _count_ordered(self, more_bytes: int) -> None:
-        self._ordered_bytes += more_bytes
-        self.port_state.answers_unsent_bytes += more_bytes
+            self._unsent_bytes -= size
+            self.account.give_back(ANSWERS, size)
+            if self._reading_paused:
+                self.continue_soon()
 
     def _count_buffered(self) -> None:
         now = 0
         if self._writing_paused and self._transport is not None:
             now = self._transport.get_write_buffer_size()
-        self.port_state.answers_unsent_bytes += now - self._buffered_bytes
-        self._buffered_bytes = now
+        before, self._buffered_bytes = self._buffered_bytes, now
+        if now > before:
+            self.account.take(ANSWERS, now - before)
+        elif now < before:
+            self._moved_bytes += before - now
+            self.account.give_back(ANSWERS, before - now)
 
     # Ending.
 
@@ -455,7 +494,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._closed:
             self._closed = True
             self.port_state.faulted += 1
-            self.port_state.warn(f"Kafka client {self._client} was disconnected: {reason}")
+            self.port_state.complaints.warn(
+                f"Kafka client {self._client} was disconnected: {reason}"
+            )
             self._transport.abort()
 
     def retire(self) -> None:
@@ -478,17 +519,27 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing() or self._lingering:
             return
         self._lingering = True
-        self._release_frame()
+        if self._frame is not None:
+            self.account.give_back(REQUESTS, len(self._frame))
+            self._frame = None
         if transport.can_write_eof():
             transport.write_eof()
             transport.resume_reading()
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self.abort)
         else:
             transport.close()
 
-    def _release_frame(self) -> None:
-        if self._frame is not None:
-            self.port_state.release(len(self._frame))
-            self._frame = None
+    def moved_bytes(self) -> int | None:
+        """For the memory budget: how far an unfinished request, or unread answers, have come."""
+        if self._writing_paused:
+            self._count_buffered()
+        elif self._frame is None:
+            return None
+        return self._moved_bytes
+
+    def evict(self, reason: str) -> None:
+        """For the memory budget: give way to others."""
+        self.close(reason)
 
     def abort(self) -> None:
         """Close at once, without a word."""
@@ -499,8 +550,8 @@ class Connection(asyncio.BufferedProtocol):
     def sweep(self, now_ms: int) -> None:
         """Called about every second: give up on clients that are silent or half say something."""
         if self._lingering:
-            self.abort()
-        elif self._frame is not None or (self._rest and not self._reading_paused):
+            return
+        if self._frame is not None or (self._rest and not self._reading_paused):
             number, since_ms = self._partial
             if number != self.requests:
                 self._partial = (self.requests, now_ms)

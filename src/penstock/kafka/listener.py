@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.core.front_end import FrontEndStatistics
+from penstock.core.memory_budget import MemoryBudget
 from penstock.kafka.api import Api
 from penstock.kafka.connection import Connection
 from penstock.kafka.port_guest import NativeListener
@@ -42,8 +43,9 @@ class KafkaListener:
         table: Mapping[int, Api] = TABLE,
         cluster: "Cluster | None" = None,
         native_listener: NativeListener | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
-        """Without a `cluster`, leaders cannot be elected by request."""
+        """Without a `cluster`, leaders cannot be elected by request. `memory` is the node's."""
         self._port_state = PortState(
             engine,
             table,
@@ -51,6 +53,7 @@ class KafkaListener:
             engine.topics.clock,
             cluster,
             native_listener,
+            memory,
         )
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -85,8 +88,6 @@ class KafkaListener:
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Accept nobody, let the requests under way finish for a while, then close."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._port_state.connections):
@@ -96,6 +97,8 @@ class KafkaListener:
             if self._port_state.native_listener is not None:
                 closing.create_task(self._port_state.native_listener.close(grace_seconds))
         await self._port_state.share_sessions.finish(RELEASE_SECONDS)
+        if self._sweeping is not None:  # Until now it made room for what was under way.
+            self._sweeping.cancel()
         if self._server is not None:
             await self._server.wait_closed()
 
@@ -113,6 +116,8 @@ class KafkaListener:
         """Close the connections that are idle or have been sending one request for too long; all
         of them, when it is time to hang up."""
         now_ms = self._port_state.clock.monotonic_ms()
+        self._port_state.complaints.flush()
+        self._port_state.memory.sweep(now_ms)
         for connection in list(self._port_state.connections):
             connection.sweep(now_ms)
         self._port_state.share_sessions.sweep(now_ms)

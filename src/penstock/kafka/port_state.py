@@ -1,14 +1,15 @@
 """What all connections of a Kafka port share: the engine, the table, the bounds and the counters.
 
-Back-pressure. Requests are held until they are answered. When all of them together exceed their
-bound, connections stop reading where they are, in the middle of a request if need be, and go on in
-the order in which they stopped when there is room again. A request that stays incomplete is given
-up after a while, so that clients that send half of one cannot block the others for good.
+Back-pressure. What clients make this node hold is drawn on the memory budget of the node
+(`core/memory_budget.py`), which all its ports share. Without room, connections stop reading where
+they are, in the middle of a request if need be, and go on in the order in which they stopped. A
+request that stays incomplete is given up after a while, so that clients that send half of one
+cannot block the others for good.
 """
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ import msgspec
 from penstock.core import limits
 from penstock.core.clock import Clock
 from penstock.core.front_end import FrontEndStatistics
+from penstock.core.limited_log import LimitedLog
+from penstock.core.memory_budget import MemoryBudget
 from penstock.core.request_times import RequestReading, RequestTimes
 from penstock.kafka.api import Api
 from penstock.kafka.error_names import name_of
@@ -32,15 +35,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.kafka")
 
-WARNINGS_PER_SECOND_MAX = 10
-"""Lines about bad clients; what is above is only counted, or the log would be theirs to fill."""
+PROTOCOL = "kafka"
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may change about the Kafka port."""
 
     request_bytes_max: int = limits.KAFKA_REQUEST_BYTES_MAX
-    requests_held_bytes_max: int = limits.KAFKA_REQUESTS_HELD_BYTES_MAX
     connections_max: int = limits.KAFKA_CONNECTIONS_MAX
     connection_idle_ms: int = limits.KAFKA_CONNECTION_IDLE_MS
     frame_ms_max: int = limits.KAFKA_FRAME_MS_MAX
@@ -76,8 +77,11 @@ class PortState:
         clock: Clock,
         cluster: "Cluster | None" = None,
         native_listener: NativeListener | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.engine = engine
+        self.memory = memory or MemoryBudget()
+        self.complaints = LimitedLog(log, clock, "Kafka clients")
         self.native_listener = native_listener
         self.cluster = cluster
         self.apis = apis
@@ -92,12 +96,11 @@ class PortState:
         self.share_sessions = ShareSessions(engine, clock)
         self.times = RequestTimes()
         self.histograms = {key: self.times.of(api.name) for key, api in apis.items()}
-        self.flow = engine.topics.traffic.of("kafka")
+        self.flow = engine.topics.traffic.of(PROTOCOL)
         self.throttled = 0
         """How often a connection had to wait for room."""
-        self.requests_held_bytes = 0
-        self.answers_unsent_bytes = 0
         self.fetches_held_bytes = 0
+        """What fetches that wait for more have read."""
         self.requests: list[int] = [0] * (max(apis, default=0) + 1)
         self.errors: Counter[tuple[int, int]] = Counter()
         self.bytes_in = 0
@@ -105,13 +108,10 @@ class PortState:
         self.accepted = 0
         self.refused = 0
         self.faulted = 0
-        self.waiting: deque[Connection] = deque()
         self.tasks: set[asyncio.Task[None]] = set()
         """Long requests, each carried out by a task of its own."""
         self._to_flush: list[Connection] = []
         self._empty: asyncio.Event | None = None
-        self._warnings = 0
-        self._warnings_second = 0
 
     def leave(self, connection: "Connection") -> None:
         """The connection is gone."""
@@ -126,18 +126,6 @@ class PortState:
         if self.connections:
             await self._empty.wait()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether requests hold as much as they may."""
-        return self.requests_held_bytes >= self.settings.requests_held_bytes_max
-
-    def release(self, held_bytes: int) -> None:
-        """Bytes of requests have gone: let those go on who waited for it."""
-        self.requests_held_bytes -= held_bytes
-        assert self.requests_held_bytes >= 0, f"{self.requests_held_bytes} bytes held"
-        while self.waiting and not self.is_full:
-            self.waiting.popleft().continue_soon()
-
     def flush_soon(self, connection: "Connection") -> None:
         """Have the connection send what it has at the end of this turn of the loop."""
         if not self._to_flush:
@@ -149,28 +137,9 @@ class PortState:
         for connection in connections:
             connection.flush()
 
-    def fetch_allowance(self) -> int:
-        """How many bytes a fetch may answer with now; one batch is always allowed."""
-        left = limits.KAFKA_ANSWERS_UNSENT_BYTES_MAX - self.answers_unsent_bytes
-        return max(0, min(left, self.settings.fetch_bytes_max))
-
     def count_error(self, key: int, code: int) -> None:
         """Note an error code that was answered."""
         self.errors[key, code] += 1
-
-    def warn(self, text: str) -> None:
-        """One line about a client, unless there were too many this second."""
-        second = self.clock.monotonic_ms() // 1_000
-        if second != self._warnings_second:
-            unsaid = self._warnings - WARNINGS_PER_SECOND_MAX
-            if unsaid > 0:
-                log.warning("%d more lines about Kafka clients were left out", unsaid)
-            self._warnings_second, self._warnings = second, 0
-        self._warnings += 1
-        if self._warnings <= WARNINGS_PER_SECOND_MAX:
-            # Clients choose names; what they choose must not look like lines of the log.
-            plain = "".join(letter if letter.isprintable() else "?" for letter in text[:1_000])
-            log.warning("%s", plain)
 
     def front_end(self) -> FrontEndStatistics:
         """What all front-ends can say of themselves."""
@@ -179,7 +148,7 @@ class PortState:
             for (key, code), count in self.errors.items()
         }
         return FrontEndStatistics(
-            protocol="kafka",
+            protocol=PROTOCOL,
             requests=RequestReading(self.times.statistics().times, errors),
             connections=len(self.connections),
             accepted=self.accepted,
@@ -188,15 +157,12 @@ class PortState:
             throttled=self.throttled,
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
-            held_bytes={
-                "requests": self.requests_held_bytes,
-                "answers": self.answers_unsent_bytes,
-                "fetches": self.fetches_held_bytes,
-            },
+            held_bytes=self.memory.held_by(PROTOCOL),
         )
 
     def statistics(self) -> KafkaStatistics:
         """A frozen snapshot."""
+        held = self.memory.held_by(PROTOCOL)
         return KafkaStatistics(
             connections=len(self.connections),
             connections_total=self.accepted,
@@ -208,6 +174,6 @@ class PortState:
             },
             bytes_in_total=self.bytes_in,
             bytes_out_total=self.bytes_out,
-            requests_held_bytes=self.requests_held_bytes,
-            answers_unsent_bytes=self.answers_unsent_bytes,
+            requests_held_bytes=held["requests"],
+            answers_unsent_bytes=held["answers"],
         )
