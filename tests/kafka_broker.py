@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from penstock.core.limits import MIB
+from penstock.core.memory_budget import MemoryBudget
 from penstock.core.types import ShardId
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_settings import NodeSettings
@@ -48,6 +49,7 @@ async def open_broker(
     data: Path,
     kafka: KafkaSettings | None = None,
     engine: EngineSettings | None = None,
+    memory: MemoryBudget | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker that is ready: it leads all its shards and knows its own address."""
     node = await Node.open(
@@ -57,11 +59,16 @@ async def open_broker(
             log=LogSettings(segment_bytes=16 * MIB, ballast_bytes=0),
             engine=engine or EngineSettings(),
             groups=GroupSettings(initial_delay_ms=0),
-        )
+        ),
+        memory=memory,
     )
     native_listener = NativeConnections(Service(node))
     listener = KafkaListener(
-        node.engine, kafka, cluster=node.cluster, native_listener=native_listener
+        node.engine,
+        kafka,
+        cluster=node.cluster,
+        native_listener=native_listener,
+        memory=node.memory,
     )
     try:
         host, port = await listener.start("127.0.0.1", 0)

@@ -239,8 +239,6 @@ MEMORY_CONNECTIONS_PER_ADDRESS_MAX = 8_000
 """How many connections clients of one address may have, on all ports of a node."""
 FRAME_BYTES_MIN = 4 * KIB
 """The buffer that a request gets when it has only begun to arrive, however long it says it is."""
-FRAME_GROWTH = 4
-"""How many times larger than what has come such a buffer may be."""
 
 # The Kafka port.
 KAFKA_REQUEST_BYTES_MAX = 100 * MIB

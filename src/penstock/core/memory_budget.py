@@ -373,3 +373,28 @@ class MemoryAccount:
             self.give_back(kind, size)
         self.is_closed = True
         self.budget.forget(self)
+
+
+class MemoryDraw:
+    """What is read for one request: drawn as it is read, and given back when the answer, which is
+    drawn for itself, has taken its place."""
+
+    __slots__ = ("_held", "account")
+
+    def __init__(self, account: MemoryAccount) -> None:
+        self.account = account
+        self._held = 0
+
+    def room(self, wanted: int) -> int:
+        """See `MemoryAccount.room`."""
+        return self.account.room(wanted)
+
+    def take(self, size: int) -> None:
+        """So much was read."""
+        self._held += size
+        self.account.take(FETCHES, size)
+
+    def close(self) -> None:
+        """The request is answered."""
+        self.account.give_back(FETCHES, self._held)
+        self._held = 0

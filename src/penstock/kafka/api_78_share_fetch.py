@@ -16,6 +16,7 @@ Not served  `min_bytes` above one message and `batch_size`: leases are not held 
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
+from penstock.core.memory_budget import MemoryDraw
 from penstock.core.receiver import receiver_name
 from penstock.core.types import PartitionId, TopicId
 from penstock.engine.delivery.acquisition import (
@@ -107,10 +108,17 @@ class _ShareFetch:
         self._keys: dict[PartitionId, PartitionKey] = {}
         self._hurried = False
         self._acquisition: Acquisition | None = None
+        self._draw = MemoryDraw(context.connection.account)
         context.on_cancel = self._hurry
 
     async def run(self) -> None:
         """Carry the request out and answer it."""
+        try:
+            await self._run()
+        finally:
+            self._draw.close()
+
+    async def _run(self) -> None:
         session, context = self._session, self._context
         async with session.taking_turns():
             acknowledged = await acknowledge(session, self._request, context)
@@ -141,6 +149,7 @@ class _ShareFetch:
             bytes=min(request.max_bytes, port_state.settings.fetch_bytes_max),
             wait_ms=0 if is_answered_now else wait_ms,
             whole_batches=True,
+            draw=self._draw,
         )
         address, client = self._context.connection.client_address, self._context.client_id
         receiver = receiver_name("kafka", address, client)

@@ -32,6 +32,7 @@ from typing import Final, cast
 
 from penstock.core import limits
 from penstock.core.errors import MalformedRequest, PenstockError
+from penstock.core.frame_buffer import first_bytes, grown_bytes
 from penstock.core.memory_budget import ANSWERS, REQUESTS
 from penstock.core.write_parts import write_parts
 from penstock.kafka.api import Api
@@ -255,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         """A request has only begun to arrive: read the rest of it into a buffer of its own, which
         grows as bytes come."""
         self._frame_bytes = length
-        size = min(length, max(limits.FRAME_BYTES_MIN, limits.FRAME_GROWTH * len(first)))
+        size = first_bytes(grown_bytes(len(first), length), length)
         self._frame = frame = bytearray(size)
         frame[: len(first)] = first
         self._filled = len(first)
@@ -278,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _grow(self, frame: bytearray) -> None:
         # A new buffer: the loop may still hold on to this one, and it cannot be resized then.
-        size = min(self._frame_bytes, limits.FRAME_GROWTH * len(frame))
+        size = grown_bytes(len(frame), self._frame_bytes)
         self.account.take(REQUESTS, size - len(frame))
         self._frame = bytearray(size)
         self._frame[: len(frame)] = frame

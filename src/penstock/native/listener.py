@@ -5,14 +5,18 @@ to here, and the port's owner asks this object to sweep and to close what it has
 """
 
 import asyncio
+import logging
 
 from penstock.core.front_end import FrontEndStatistics
-from penstock.core.limits import KAFKA_LANDING_BYTES
+from penstock.core.limited_log import LimitedLog
+from penstock.core.limits import KAFKA_CONNECTION_IDLE_MS, KAFKA_LANDING_BYTES
 from penstock.core.request_times import RequestTimes
 from penstock.native.connection import NativeConnection
 from penstock.native.context import PROTOCOL
 from penstock.native.service import Service
 from penstock.wire.frames import MAGIC
+
+log = logging.getLogger("penstock.native")
 
 
 class NativeConnections:
@@ -20,8 +24,13 @@ class NativeConnections:
 
     magic = MAGIC
 
-    def __init__(self, service: Service) -> None:
+    def __init__(
+        self, service: Service, *, connection_idle_ms: int = KAFKA_CONNECTION_IDLE_MS
+    ) -> None:
         self.service = service
+        self.memory = service.memory
+        self.complaints = LimitedLog(log, service.clock, "native clients")
+        self.connection_idle_ms = connection_idle_ms
         self.landing = memoryview(bytearray(KAFKA_LANDING_BYTES))
         """Where bytes arrive before it is known what they belong to; one for all connections."""
         self.connections: set[NativeConnection] = set()
@@ -55,7 +64,8 @@ class NativeConnections:
             self._empty.set()
 
     def sweep(self, now_ms: int) -> None:
-        """Give up on clients that half say something."""
+        """Give up on clients that half say something, and on those that are silent."""
+        self.complaints.flush()
         for connection in list(self.connections):
             connection.sweep(now_ms)
 
@@ -69,7 +79,7 @@ class NativeConnections:
             faulted=self.faulted,
             throttled=self.throttled,
             bytes_in=self.bytes_in,
-            held_bytes={"requests": sum(one.held_bytes for one in self.connections)},
+            held_bytes=self.memory.held_by(PROTOCOL),
         )
 
     async def close(self, grace_seconds: float) -> None:

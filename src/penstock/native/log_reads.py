@@ -9,6 +9,7 @@ import asyncio
 
 from penstock.core.errors import InvalidBatch, InvalidRequest, PenstockError
 from penstock.core.limits import MIB
+from penstock.core.memory_budget import ONE_BATCH, MemoryAccount
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, ShardId, TopicId
@@ -31,17 +32,15 @@ from penstock.wire.read_requests import (
 FETCH_BYTES_MAX = 16 * MIB
 """The largest answer to a fetch, but for a first batch that is larger."""
 FETCH_WAIT_MS_MAX = 60_000
-_ONE_BATCH = 1
-"""A read returns at least one batch, however little is asked for."""
 
 
 # Fetching.
 
 
-async def answer_fetch(context: Context, request: Fetch, _payload: memoryview) -> Reply:
-    """Batches, now or as soon as there are any."""
+async def answer_fetch(context: Context, request: Fetch, account: MemoryAccount | None) -> Reply:
+    """Batches, now or as soon as there are any, and memory to read them into."""
     _check_count(len(request.parts))
-    found = _look(context, request)
+    found = _look(context, request, account)
     wait_ms = min(request.wait_ms, FETCH_WAIT_MS_MAX)
     if found.says_something or wait_ms <= 0 or not request.parts:
         return found.reply(context)
@@ -50,8 +49,11 @@ async def answer_fetch(context: Context, request: Fetch, _payload: memoryview) -
     try:
         async with asyncio.timeout(wait_ms / 1_000):
             while not found.says_something:
-                found = _look(context, request)  # It may have come before the watch began.
+                # It may have come before the watch began.
+                found = _look(context, request, account)
                 if not found.says_something:
+                    if found.is_short and account is not None:
+                        account.wait(woken.set)
                     with parked():
                         await woken.wait()
                     woken.clear()
@@ -65,14 +67,28 @@ async def answer_fetch(context: Context, request: Fetch, _payload: memoryview) -
 class _Found:
     """What one look at the partitions has brought."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int, account: MemoryAccount | None) -> None:
         self.rows: list[FetchedPart] = []
         self.batches: list[bytes] = []
         self.size = 0
         self.failed = False
+        self.is_short = False
+        """The memory budget has less room than it would read."""
         self.places: list[tuple[Topic, int]] = []
         self.messages: list[tuple[str, int]] = []
         """How many, by topic."""
+        self._bytes_max = bytes_max
+        self._account = account
+
+    def bytes_end(self) -> int:
+        """How much there may be in all. The connection draws for the answer before anything else
+        happens, so what is read is not drawn itself."""
+        if self._account is not None:
+            wanted = max(self._bytes_max, ONE_BATCH)
+            self._bytes_max = self._account.room(wanted)
+            self.is_short = self._bytes_max < wanted
+            self._account = None  # It is asked once.
+        return self._bytes_max
 
     @property
     def says_something(self) -> bool:
@@ -88,12 +104,11 @@ class _Found:
         return Fetched(tuple(self.rows)), payload
 
 
-def _look(context: Context, request: Fetch) -> _Found:
-    found = _Found()
-    bytes_max = max(0, min(request.bytes_max, FETCH_BYTES_MAX))
+def _look(context: Context, request: Fetch, account: MemoryAccount | None) -> _Found:
+    found = _Found(max(0, min(request.bytes_max, FETCH_BYTES_MAX)), account)
     for part in request.parts:
         try:
-            row = _look_at(context, part, bytes_max, found)
+            row = _look_at(context, part, found)
         except PenstockError as error:
             found.failed = True
             row = FetchedPart(part.topic_id, part.index, -1, -1, 0, describe_error(error))
@@ -101,20 +116,21 @@ def _look(context: Context, request: Fetch) -> _Found:
     return found
 
 
-def _look_at(context: Context, part: FetchPart, bytes_max: int, found: _Found) -> FetchedPart:
+def _look_at(context: Context, part: FetchPart, found: _Found) -> FetchedPart:
     topic = context.topic(part.topic_id)
     log_start, high_watermark = context.engine.topics.bounds(topic, part.index)
     found.places.append((topic, part.index))
     size = 0
-    left = bytes_max - found.size
-    if part.offset != high_watermark and (left > 0 or not found.size):
-        offset = Offset(part.offset)
-        data, end = context.engine.topics.read_stretch(topic, part.index, offset, max(left, 0))
-        if data and (len(data) <= left or not found.size):
-            found.messages.append((topic.name, end - offset))
-            size = len(data)
-            found.size += size
-            found.batches.append(data)
+    if part.offset != high_watermark:
+        left = found.bytes_end() - found.size
+        if left > 0 or (not found.size and not found.is_short):
+            offset = Offset(part.offset)
+            data, end = context.engine.topics.read_stretch(topic, part.index, offset, max(left, 0))
+            if data and (len(data) <= left or not found.size):
+                found.messages.append((topic.name, end - offset))
+                size = len(data)
+                found.size += size
+                found.batches.append(data)
     return FetchedPart(part.topic_id, part.index, log_start, high_watermark, size)
 
 
@@ -173,7 +189,7 @@ async def _find(
     found = engine.topics.offset_for_time(topic, part.index, max(0, part.time_ms))
     if found is None:
         return OffsetFound(part.topic_id, part.index, bounds.high_watermark)
-    batches = engine.topics.read(topic, part.index, found[0], _ONE_BATCH)
+    batches = engine.topics.read(topic, part.index, found[0], ONE_BATCH)
     # Opening a batch may take long, and the node has more to do.
     exact = await asyncio.to_thread(_first_message, batches, part.time_ms, bounds.log_start)
     offset, time_ms = exact or found
@@ -199,4 +215,4 @@ def _check_count(count: int) -> None:
         raise InvalidRequest(f"{count} partitions in one request, {FETCH_PARTS_MAX} at most")
 
 
-READ_HANDLERS: Handlers = {AskOffsets: answer_offsets, Fetch: answer_fetch}
+READ_HANDLERS: Handlers = {AskOffsets: answer_offsets}

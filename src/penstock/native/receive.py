@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.core.errors import InvalidBatch
 from penstock.core.limits import LEASE_MS_MAX
+from penstock.core.memory_budget import MemoryAccount, MemoryDraw
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import Marks, build_messages, cut_batch, new_marks
 from penstock.core.receiver import receiver_name
@@ -42,8 +43,21 @@ class ReceiveService:
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are sent in parts; the last used ones last."""
 
-    async def take(self, request: ReceiveRequest, address: str) -> tuple[ReceiveResponse, Buffer]:
-        """Lease messages; waits for some if there are none. `address` is the client's."""
+    async def take(
+        self, request: ReceiveRequest, address: str, account: MemoryAccount | None
+    ) -> tuple[ReceiveResponse, Buffer]:
+        """Lease messages; waits for some if there are none. `address` is the client's; messages are
+        read on its `account`."""
+        draw = None if account is None else MemoryDraw(account)
+        try:
+            return await self._take(request, address, draw)
+        finally:
+            if draw is not None:  # The connection has the answer now, and draws for it.
+                draw.close()
+
+    async def _take(
+        self, request: ReceiveRequest, address: str, draw: MemoryDraw | None
+    ) -> tuple[ReceiveResponse, Buffer]:
         receiver = receiver_name("native", address, request.receiver)
         wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
         limits = AcquireLimits(
@@ -52,6 +66,7 @@ class ReceiveService:
             lease_ms=min(request.lease_ms, LEASE_MS_MAX) if request.lease_ms >= 0 else None,
             wait_ms=wait_ms,
             pre_acquire=True,
+            draw=draw,
         )
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         while True:

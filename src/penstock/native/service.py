@@ -8,19 +8,22 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest, PenstockError
+from penstock.core.memory_budget import MemoryAccount, MemoryBudget
 from penstock.engine.cluster.node import Node
 from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.native.context import Buffer, Context, Handler, Reply
 from penstock.native.cumulative_acks import COVER_HANDLERS
 from penstock.native.groups import GROUP_HANDLERS
-from penstock.native.log_reads import READ_HANDLERS
+from penstock.native.log_reads import READ_HANDLERS, answer_fetch
 from penstock.native.messages import MESSAGE_HANDLERS, Quick
 from penstock.native.publications import PUBLISH_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.receive import ReceiveService
 from penstock.native.topics import TOPIC_HANDLERS
 from penstock.native.traces import TRACE_HANDLERS
+from penstock.wire.read_requests import Fetch
 from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
@@ -47,11 +50,30 @@ class Service:
         """Who tells of requests that took long."""
         return self._context.engine.topics.slow_requests
 
-    async def answer(self, request: Request, payload: Buffer = b"", *, address: str = "") -> Reply:
+    @property
+    def memory(self) -> MemoryBudget:
+        """What the connections of the node may hold."""
+        return self._context.node.memory
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the node."""
+        return self._context.engine.topics.clock
+
+    async def answer(
+        self,
+        request: Request,
+        payload: Buffer = b"",
+        *,
+        address: str = "",
+        account: MemoryAccount | None = None,
+    ) -> Reply:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.
-        `address` is the client's, if it has one."""
+        `address` is the client's, if it has one, and messages are read on its `account`."""
         if type(request) is ReceiveRequest:
-            return await self._receiving.take(request, address)
+            return await self._receiving.take(request, address, account)
+        if type(request) is Fetch:
+            return await answer_fetch(self._context, request, account)
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise InvalidRequest(f"{type(request).__name__} is not answered here")

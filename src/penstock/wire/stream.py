@@ -2,8 +2,8 @@
 
 Bytes land in a place that may be shared by many streams; whole frames are copied out of it. One
 that does not fit gets a buffer of its own, into which the rest is read directly, so that large
-ones, the batches of messages, are not copied again. The buffer starts small and grows as bytes
-come, whatever length was claimed.
+ones, the batches of messages, are not copied again. The buffer starts with what has come and grows
+when it is full and more is read, whatever length was claimed.
 
     view = stream.buffer()          where the next bytes should go
     frames = stream.received(n)     so many have come: the frames that are complete now
@@ -11,13 +11,10 @@ come, whatever length was claimed.
 The greeting comes first; `version` is 0 until then.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from penstock.core.limits import MIB
+from penstock.core.frame_buffer import first_bytes, grown_bytes
 from penstock.wire.frames import GREETING, PREFIX, FrameHead, Kind, read_greeting, read_prefix
-
-FRAME_STEP_BYTES: Final = 1 * MIB
-"""What is reserved for a frame at first, however long it says it is."""
 
 
 class Frame(NamedTuple):
@@ -56,11 +53,31 @@ class FrameStream:
         """Something has begun to arrive and is not complete."""
         return self._frame is not None or bool(self._rest)
 
+    @property
+    def frame_bytes(self) -> int:
+        """How long the frame will be whose buffer is full and grows with the next read; 0 if there
+        is none."""
+        if self._frame is None or self._expected is None or self._filled < len(self._frame):
+            return 0
+        return self._expected.size
+
+    @property
+    def held_bytes(self) -> int:
+        """What incomplete frames take up."""
+        return len(self._rest) if self._frame is None else len(self._frame)
+
     def buffer(self) -> memoryview:
         """Where the next bytes should go."""
-        if self._frame is None:
+        frame = self._frame
+        if frame is None:
             return self._landing
-        return memoryview(self._frame)[self._filled :]
+        if self._filled == len(frame):
+            # A new buffer: the loop may still hold on to this one, and it cannot be resized then.
+            assert self._expected is not None, "a buffer belongs to a frame"
+            self._frame = bytearray(grown_bytes(len(frame), self._expected.size))
+            self._frame[: len(frame)] = frame
+            frame = self._frame
+        return memoryview(frame)[self._filled :]
 
     def received(self, count: int) -> list[Frame]:
         """So many bytes have come into the buffer."""
@@ -71,11 +88,7 @@ class FrameStream:
         if self._filled < len(frame):
             return []
         assert self._expected is not None, "a buffer belongs to a frame"
-        size = self._expected.size
-        if len(frame) < size:
-            # A new buffer: the loop may still hold on to this one, and it cannot be resized then.
-            self._frame = bytearray(min(size, 2 * len(frame)))
-            self._frame[: len(frame)] = frame
+        if len(frame) < self._expected.size:
             return []
         self._frame = None
         return [_cut(self._expected, memoryview(frame))]
@@ -107,7 +120,7 @@ class FrameStream:
 
     def _begin(self, head: FrameHead, first: memoryview) -> None:
         self._expected = head
-        self._frame = bytearray(max(min(head.size, FRAME_STEP_BYTES), len(first)))
+        self._frame = bytearray(first_bytes(len(first), head.size))
         self._frame[: len(first)] = first
         self._filled = len(first)
 

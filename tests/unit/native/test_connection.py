@@ -8,6 +8,7 @@ import pytest
 
 import penstock
 from penstock.core.errors import UnknownTopic
+from penstock.core.memory_budget import MemoryBudget
 from penstock.wire import codec
 from penstock.wire.failures import Described, remake_error
 from penstock.wire.frames import GREETING, PREFIX, Kind, greet, read_prefix, write_prefix
@@ -63,9 +64,11 @@ class RawClient:
         self.writer.close()
 
 
-def play(scene: Callable[[Broker], Awaitable[None]], data: Path) -> None:
+def play(
+    scene: Callable[[Broker], Awaitable[None]], data: Path, memory: MemoryBudget | None = None
+) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS), open_broker(data) as broker:
+        async with asyncio.timeout(PATIENCE_SECONDS), open_broker(data, memory=memory) as broker:
             await scene(broker)
 
     asyncio.run(whole())

@@ -54,7 +54,7 @@ async def fetch(
     wait_ms: int = 0,
 ) -> tuple[Fetched, Buffer]:
     parts = tuple(FetchPart(topic.topic_id, index, offset) for index, offset in offsets)
-    answer, payload = await answer_fetch(context, Fetch(parts, bytes_max, wait_ms), NOTHING)
+    answer, payload = await answer_fetch(context, Fetch(parts, bytes_max, wait_ms), None)
     assert isinstance(answer, Fetched)
     assert sum(part.size for part in answer.parts) == len(payload)
     return answer, payload
@@ -126,7 +126,7 @@ def test_one_partitions_trouble_is_its_own(tmp_path: Path) -> None:
             FetchPart(topic.topic_id, 9, 0),
             FetchPart(bytes(16), 0, 0),
         )
-        answer, payload = await answer_fetch(context, Fetch(parts, 1_000, 60_000), NOTHING)
+        answer, payload = await answer_fetch(context, Fetch(parts, 1_000, 60_000), None)
         assert isinstance(answer, Fetched)
         assert offsets_in(payload) == [0]
         kinds = [part.failure.kinds[0] if part.failure else None for part in answer.parts]
@@ -139,7 +139,7 @@ def test_too_many_partitions_are_refused(tmp_path: Path) -> None:
     async def story(context: Context, topic: Topic) -> None:
         parts = (FetchPart(topic.topic_id, 0, 0),) * 1_001
         with pytest.raises(InvalidRequest, match="1001 partitions"):
-            await answer_fetch(context, Fetch(parts, 1_000), NOTHING)
+            await answer_fetch(context, Fetch(parts, 1_000), None)
 
     on_one_node(tmp_path, story)
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidFrame
-from penstock.core.limits import MIB
+from penstock.core.limits import FRAME_BYTES_MIN, MIB
 from penstock.wire.frames import Kind, greet, write_prefix
-from penstock.wire.stream import FRAME_STEP_BYTES, Frame, FrameStream
+from penstock.wire.stream import Frame, FrameStream
 
 LANDING = 64
 
@@ -64,12 +64,15 @@ def test_a_claimed_length_reserves_no_more_than_comes() -> None:
     stream = FrameStream(memoryview(bytearray(LANDING)), 1 << 30)
     _deliver(stream, greet() + write_prefix(Kind.ANSWER, 1, 0, 512 * MIB), [LANDING])
 
-    assert len(stream.buffer()) <= FRAME_STEP_BYTES
+    assert stream.held_bytes == FRAME_BYTES_MIN
+    assert not stream.frame_bytes
+    _deliver(stream, bytes(FRAME_BYTES_MIN), [1 << 20])
+    assert stream.held_bytes == 4 * FRAME_BYTES_MIN
 
 
 def test_a_large_frame_arrives_whole() -> None:
     stream = FrameStream(memoryview(bytearray(LANDING)), 1 << 30)
-    payload = bytes(range(256)) * (3 * FRAME_STEP_BYTES // 256)
+    payload = bytes(range(256)) * (3 * MIB // 256)
 
     (frame,) = _deliver(stream, greet() + _frame(3, b"h", payload), [1 << 20])
 

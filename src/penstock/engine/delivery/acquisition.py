@@ -16,17 +16,18 @@ for a receiver that has gone, is given back (`lease_returns`).
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotLeader, PenstockError
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX, MIB
+from penstock.core.memory_budget import MemoryDraw
 from penstock.core.message import Message
 from penstock.core.records import read_outline
 from penstock.core.topic import Topic
-from penstock.core.types import PartitionId, ShardId
+from penstock.core.types import Offset, PartitionId, ShardId
 from penstock.engine.delivery.first_use import FirstUse, Start
 from penstock.engine.delivery.lease_returns import LeaseReturns
 from penstock.engine.delivery.leases import LeaseRequest, PartitionLease
@@ -44,6 +45,7 @@ from penstock.engine.delivery.wait_queue import WaitQueue
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.long_polls import Batch
 from penstock.engine.topics.message_reader import MessageReader
+from penstock.engine.topics.poll_time import parked
 from penstock.engine.topics.topics import Topics
 from penstock.machines.queue_commands import Acquire
 from penstock.machines.queues import Acquired
@@ -86,6 +88,8 @@ class AcquireLimits(NamedTuple):
     whole_batches: bool = False
     """The answer holds stored batches, unchanged. Their size is only known by measuring, and the
     measure only holds if no other receiver acquires meanwhile: they take turns."""
+    draw: MemoryDraw | None = None
+    """Where the memory for what is read comes from; without room for it, nothing is acquired."""
 
 
 class Acquisitions:
@@ -271,8 +275,8 @@ class Acquisition:
     """One request of one receiver; see the top of this module."""
 
     __slots__ = (
-        "_end_wait", "_ends_wait", "_key", "_owner", "_places", "_queue", "_start", "_stopped",
-        "group", "led", "limits", "problems", "receiver",
+        "_end_wait", "_ends_wait", "_is_short", "_key", "_owner", "_places", "_queue", "_start",
+        "_stopped", "group", "led", "limits", "problems", "receiver",
     )  # fmt: skip
 
     def __init__(
@@ -304,6 +308,8 @@ class Acquisition:
         self._queue: WaitQueue[LeaseRequest] | None = None
         self._end_wait: Callable[[], None] | None = None
         self._stopped = False
+        self._is_short = False
+        """There was something to acquire, and no memory to read it into."""
 
     @property
     def led_indexes(self) -> list[int]:
@@ -337,6 +343,9 @@ class Acquisition:
                 left_ms = began_ms + self._patience_ms() - clock.monotonic_ms()
                 if left_ms <= 0:
                     return []
+                if self._is_short:
+                    await self._wait_for_room(left_ms)
+                    continue
                 # What became ready in one partition while another was looked at woke no one.
                 looks += 1
                 if looks < LOOKS_MAX and self._may_have():
@@ -377,7 +386,7 @@ class Acquisition:
     async def _look(self) -> list[PartitionLease]:
         messages, room = min(self.limits.messages, ACQUIRE_MESSAGES_MAX), self.limits.bytes
         leases: list[PartitionLease] = []
-        self.problems = {}
+        self.problems, self._is_short = {}, False
         places = self._places if self._ends_wait else self._owner.in_turn(self._places)
         last = places[-1] if places else None
         try:
@@ -415,6 +424,13 @@ class Acquisition:
             work = shard.machine.queues.work(partition, group)
         if work is None or not owner.may_have(work):
             return None
+        if self.limits.draw is not None:
+            wanted = RECEIVE_BYTES_MAX if room is None else max(room, 1)
+            got = self.limits.draw.room(wanted)
+            if not got:
+                self._is_short = True
+                return None
+            room = got if got < wanted else room
         if self.limits.whole_batches:
             async with owner.gate(partition, group):
                 batches = self._stored(place)
@@ -427,8 +443,15 @@ class Acquisition:
         return await self._acquire(shard, place, _cut_to(fitting, batches, room), batches)
 
     def _stored(self, place: Place) -> StoredBatches:
-        topics, (topic, index) = self._owner.topics, place
-        return StoredBatches(lambda offset, size: topics.read(topic, index, offset, size))
+        topics, draw, (topic, index) = self._owner.topics, self.limits.draw, place
+
+        def read(offset: Offset, size: int) -> bytes:
+            found = topics.read(topic, index, offset, size)
+            if draw is not None:
+                draw.take(len(found))
+            return found
+
+        return StoredBatches(read)
 
     def _measured(
         self, place: Place, work: WorkGroup, batches: StoredBatches, messages: int, room: int
@@ -456,16 +479,24 @@ class Acquisition:
             receiver=self.receiver,
         )
 
-    def _collected(self, lease: PartitionLease, batches: StoredBatches | None) -> PartitionLease:
+    def _collected(
+        self, lease: PartitionLease, batches: StoredBatches | None
+    ) -> PartitionLease | None:
         """Read the stored batches of a lease, unless its messages are read one by one. What does
-        not fit the answer is given back."""
+        not fit the answer, or the memory there is, is given back."""
         limits = self.limits
+        bound = max(limits.bytes or 0, RECEIVE_BYTES_MAX)
+        if batches is None and limits.draw is not None:
+            bound = limits.draw.room(bound)
+            if not bound:
+                self._is_short = True
+                self._owner.returns.give_back(lease.leased())
+                return None
         if limits.bytes is None or (lease.messages <= FEW_MESSAGES and not limits.whole_batches):
             return lease
         returns = self._owner.returns
         try:
             stored = batches or self._stored((lease.topic, lease.index))
-            bound = max(limits.bytes, RECEIVE_BYTES_MAX)
             lease.pieces, unsent = collect(lease.ranges(), stored, bound)
         except BaseException:
             returns.give_back(lease.leased())
@@ -479,7 +510,10 @@ class Acquisition:
         """How much of the answer a lease takes."""
         if lease.pieces is not None:
             return sent_bytes(lease.pieces, whole=self.limits.whole_batches)
-        return sum(len(one.value or b"") for one in self._owner.messages(lease))
+        size = sum(len(one.value or b"") for one in self._owner.messages(lease))
+        if self.limits.draw is not None:
+            self.limits.draw.take(size)
+        return size
 
     # Waiting.
 
@@ -499,6 +533,17 @@ class Acquisition:
         if request is None:
             request = await queue.wait(wait_ms / 1_000, self._pre_acquire, LeaseRequest.abandon)
         return None if request is None else await self._pre_acquired(request)
+
+    async def _wait_for_room(self, wait_ms: int) -> None:
+        """Wait until there may be memory for what can be acquired."""
+        assert self.limits.draw is not None, "only a draw can be short"
+        woken = asyncio.Event()
+        self._end_wait = woken.set
+        self.limits.draw.account.wait(woken.set)
+        with parked(), suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1_000):
+                await woken.wait()
+        self._end_wait = None
 
     def _on_wait(self, end_wait: Callable[[], None]) -> None:
         self._end_wait = end_wait
