@@ -28,18 +28,16 @@ class LimitedLog:
         self._lines = 0
         self._traceback_ms: int | None = None
 
-    def warn(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """One line about a client, unless there were too many in this second."""
-        if self._may_write():
+        if self.may_write():
             self._log.warning("%s", one_line(text))
 
     def failure(self, text: str, error: BaseException) -> None:
         """A failure of our own, which a client may be able to repeat at will."""
-        if not self._may_write():
+        if not self.may_write():
             return
-        now_ms = self._clock.monotonic_ms()
-        if self._traceback_ms is None or now_ms - self._traceback_ms >= TRACEBACK_MS:
-            self._traceback_ms = now_ms
+        if self.may_trace():
             self._log.error("%s", one_line(text), exc_info=error)
         else:
             self._log.error("%s", one_line(f"{text}: {type(error).__name__}: {error}"))
@@ -53,10 +51,43 @@ class LimitedLog:
             if unsaid > 0:
                 self._log.warning("%d more lines about %s were left out", unsaid, self._what)
 
-    def _may_write(self) -> bool:
+    def may_write(self) -> bool:
+        """Whether one more line may be written now; it is counted."""
         self.flush()
         self._lines += 1
         return self._lines <= LINES_PER_SECOND_MAX
+
+    def may_trace(self) -> bool:
+        """Whether a failure may be written with its traceback."""
+        now_ms = self._clock.monotonic_ms()
+        if self._traceback_ms is not None and now_ms - self._traceback_ms < TRACEBACK_MS:
+            return False
+        self._traceback_ms = now_ms
+        return True
+
+
+class LimitedRecords(logging.Filter):
+    """The same limits for lines of loggers that are not ours to change, such as a library's: those
+    whose names begin with one of `names`. A filter for a handler."""
+
+    def __init__(self, limit: LimitedLog, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._limit = limit
+        self._names = names
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written; it is made one line, but for a traceback now and then."""
+        if record.levelno < logging.WARNING or not record.name.startswith(self._names):
+            return True
+        if not self._limit.may_write():
+            return False
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None and not self._limit.may_trace():
+            error = record.exc_info[1]
+            text = f"{text.rstrip()}: {type(error).__name__}: {error}"
+            record.exc_info, record.exc_text = None, None
+        record.msg, record.args = one_line(text), None
+        return True
 
 
 def one_line(text: str) -> str:

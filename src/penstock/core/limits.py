@@ -298,9 +298,10 @@ NATIVE_UNSENT_BYTES_MAX = 8 * MIB
 # SQS, at the HTTP port.
 SQS_BODY_BYTES_MAX = 4 * MIB
 """A batch has up to 1 MiB of text, and JSON and forms write a character of two bytes with six."""
-SQS_REQUESTS_HELD_BYTES_MAX = 128 * MIB
-"""What requests, and answers not yet sent, hold together before further ones are refused."""
 SQS_CONNECTIONS_MAX = 5_000
+HTTP_DOOR_CONNECTIONS_MAX = 1_000
+"""Connections above that number that may be open for a moment, to be asked for `/livez` or
+`/readyz`."""
 
 # Queues.
 MESSAGES_OPENED_BYTES_MAX = 32 * MIB

@@ -47,7 +47,7 @@ def _row(key: str, key_type: int, context: Context) -> Row:
     engine = context.engine
     if key_type == _TRANSACTION:
         text = "transactions are not served by this broker"
-        context.port_state.complaints.warn(
+        context.port_state.complaints.note(
             f"client {context.client_id} asks for transaction {key}: {text}"
         )
         return _refusal(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text, context)

@@ -16,7 +16,7 @@ from penstock.kafka.error_codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 async def handle(request: Message, context: Context) -> Answer:
     """A producer id that was never used."""
     if request.transactional_id is not None:
-        context.port_state.complaints.warn(
+        context.port_state.complaints.note(
             f"client {context.client_id} wants the transactional id {request.transactional_id};"
             " transactions are not served"
         )

@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         if reason:
             self._closed = True
             port_state.refused += 1
-            port_state.complaints.warn(f"Kafka client {self._client} was refused: {reason}")
+            port_state.complaints.note(f"Kafka client {self._client} was refused: {reason}")
             transport.abort()
             return
         keep_alive(transport)
@@ -495,7 +495,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._closed:
             self._closed = True
             self.port_state.faulted += 1
-            self.port_state.complaints.warn(
+            self.port_state.complaints.note(
                 f"Kafka client {self._client} was disconnected: {reason}"
             )
             self._transport.abort()

@@ -359,7 +359,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             self._closed = True
             self._listener.faulted += 1
             text = f"native client {self._client} was disconnected: {reason}"
-            self._listener.complaints.warn(text)
+            self._listener.complaints.note(text)
             self._transport.abort()
 
     def evict(self, reason: str) -> None:

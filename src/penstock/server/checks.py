@@ -21,10 +21,10 @@ def check_config(config: Config) -> None:
             "groups.session_min is above groups.session_max; no member could ever join"
         )
     limits = config.limits
-    if limits.request_bytes_max > limits.requests_held_bytes_max:
+    if limits.request_bytes_max > max(limits.memory_bytes_max, limits.requests_held_bytes_max):
         raise LocalError(
-            "limits.request_size_max is above limits.requests_held_max; the largest request"
-            " would never find room"
+            "limits.request_size_max is above limits.memory_max; the largest request would never"
+            " find room"
         )
 
 

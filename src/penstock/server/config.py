@@ -31,8 +31,9 @@ from penstock.core.limits import (
     KAFKA_CONNECTIONS_MAX,
     KAFKA_FETCH_BYTES_MAX,
     KAFKA_REQUEST_BYTES_MAX,
-    KAFKA_REQUESTS_HELD_BYTES_MAX,
     KIB,
+    MEMORY_BYTES_MAX,
+    MEMORY_CONNECTIONS_PER_ADDRESS_MAX,
     MIB,
     OFFSET_RETENTION_MS,
     PARTITIONS_ALLOWED,
@@ -270,13 +271,19 @@ class Limits(Section):
         "connections_max",
         KAFKA_CONNECTIONS_MAX,
         notation.integer(1, 1_000_000),
-        "How many Kafka connections are open at once.",
+        "How many connections Kafka and native clients have open at once.",
+    )
+    connections_per_address_max: int = setting(
+        "connections_per_address_max",
+        MEMORY_CONNECTIONS_PER_ADDRESS_MAX,
+        notation.integer(1, 1_000_000),
+        "How many connections clients of one address have open at once, at all ports together.",
     )
     connection_idle_ms: int = setting(
         "connection_idle",
         KAFKA_CONNECTION_IDLE_MS,
         notation.duration(1 * _SECOND_MS, _DAY_MS),
-        "A Kafka connection that is silent for this long is closed.",
+        "A connection of a Kafka or native client that is silent for this long is closed.",
     )
     request_bytes_max: int = setting(
         "request_size_max",
@@ -284,11 +291,19 @@ class Limits(Section):
         notation.size(1 * MIB, 1 * GIB),
         "The largest Kafka request; a longer one ends its connection.",
     )
+    memory_bytes_max: int = setting(
+        "memory_max",
+        MEMORY_BYTES_MAX,
+        notation.size(16 * MIB, 1_024 * GIB),
+        "How much memory requests and answers of all clients may take together, at all ports; above"
+        " it reading waits, fetches get less, and the slowest clients are disconnected.",
+    )
     requests_held_bytes_max: int = setting(
         "requests_held_max",
-        KAFKA_REQUESTS_HELD_BYTES_MAX,
+        128 * MIB,
         notation.size(1 * MIB, 1_024 * GIB),
-        "How much memory all Kafka requests under way may take; above it, reading waits.",
+        "Deprecated since 0.2, and dropped in 0.3: it counts only where it is above"
+        " `limits.memory_max`, and then in place of it.",
     )
     fetch_bytes_max: int = setting(
         "fetch_size_max",

@@ -17,12 +17,14 @@ from penstock.server.notation import Address
 from penstock.sqs.endpoint import Endpoint
 from penstock.sqs.http.connection import SqsConnection
 from penstock.sqs.http.middleware import SqsMiddleware
-from penstock.sqs.http.server import SqsHttpServer
+from penstock.sqs.http.server import NoSqs, SqsHttpServer
+from penstock.sqs.reply import Reply
 from penstock.sqs.service import Service, SqsSettings
 from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import Watch
 from penstock.web.app import make_app
 from penstock.web.listener import HttpListener
+from penstock.web.probes import PROBE_PATHS, Probes
 
 if TYPE_CHECKING:
     from penstock.server.server import Server
@@ -34,23 +36,35 @@ class HttpFront:
     def __init__(self, server: "Server", bound: socket.socket) -> None:
         config = server.config
         self._config: Config = config
+        self._memory = server.memory
         self._times = RequestTimes()
         self._sqs = Endpoint() if config.sqs.enabled else None
-        self._sqs_server: SqsHttpServer | None = None
+        self._probes = Probes(server, self._times)
         app = make_app(server, self._times)
-        first = None
         if self._sqs is not None:
             host, port, *_ = bound.getsockname()
             self._sqs.default_host = str(Address(host, port))
             app = SqsMiddleware(app, self._sqs, hosts=server.hosts)
-            self._sqs_server = SqsHttpServer(
-                self._sqs, hosts=server.hosts, connections_max=config.sqs.connections_max
-            )
-            first = partial(SqsConnection, self._sqs_server)
+        self._sqs_server = SqsHttpServer(
+            self._sqs or NoSqs(),
+            hosts=server.hosts,
+            connections_max=config.sqs.connections_max,
+            memory=server.memory,
+            probe=self._probe,
+        )
         self._listener = HttpListener(
-            app, connections_max=config.limits.http_connections_max, first=first
+            app,
+            connections_max=config.limits.http_connections_max,
+            first=partial(SqsConnection, self._sqs_server),
+            memory=server.memory,
+            always=PROBE_PATHS,
         )
         self._listener.serve(bound)
+
+    def _probe(self, path: bytes) -> Reply | None:
+        """Answered at the door, beside every bound: see `SqsHttpServer`."""
+        answer = self._probes.answer(path)
+        return None if answer is None else Reply(answer.status, answer.header_lines, answer.body)
 
     def serve_sqs(self, engine: Engine) -> None:
         """Let SQS's clients in."""
@@ -69,20 +83,22 @@ class HttpFront:
 
     def front_ends(self) -> Iterator[FrontEndStatistics]:
         """What each protocol that is served here says of itself."""
-        if self._sqs is not None and self._sqs_server is not None:
+        if self._sqs is not None:
             yield FrontEndStatistics(
                 protocol="sqs",
                 requests=self._sqs.times.statistics(),
                 connections=len(self._sqs_server.connections),
                 accepted=self._sqs_server.accepted,
+                refused=self._sqs_server.refused,
                 throttled=self._sqs_server.throttled,
-                held_bytes={"requests": self._sqs_server.held_bytes},
+                held_bytes=self._memory.held_by("sqs"),
             )
         yield FrontEndStatistics(
             protocol="http",
             requests=self._times.statistics(),
             connections=self._listener.connections,
             accepted=self._listener.accepted,
+            held_bytes=self._memory.held_by("http"),
         )
 
     def start_watch(self, node: Node, settings: AlertSettings) -> Watch:
@@ -93,8 +109,7 @@ class HttpFront:
 
     async def close_sqs(self, grace_seconds: float) -> None:
         """Let SQS's requests finish, for a while, and take no more."""
-        if self._sqs_server is not None:
-            await self._sqs_server.close(grace_seconds)
+        await self._sqs_server.close(grace_seconds)
         if self._sqs is not None:
             self._sqs.service = None
 

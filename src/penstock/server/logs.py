@@ -21,6 +21,8 @@ from typing import TextIO
 
 import msgspec
 
+from penstock.core.clock import SystemClock
+from penstock.core.limited_log import LimitedLog, LimitedRecords
 from penstock.engine.inspection.events import kind_of
 from penstock.server.config import Log
 
@@ -30,6 +32,7 @@ _LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+HTTP_LOGGERS = ("asyncio", "penstock.sqs", "penstock.web", "uvicorn")
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31;1m"}
 _PLAIN = "\x1b[0m"
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: "\\n", 13: "\\r", 9: " "}
@@ -100,6 +103,9 @@ def configure_logs(settings: Log, *, colour: bool, stream: TextIO | None = None)
     channel.setFormatter(
         JsonFormatter() if settings.format == "json" else TextFormatter(colour=colour)
     )
+    # Lines that clients can cause there have no other limit.
+    limit = LimitedLog(logging.getLogger("penstock.http"), SystemClock(), "HTTP clients")
+    channel.addFilter(LimitedRecords(limit, HTTP_LOGGERS))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)

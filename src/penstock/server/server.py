@@ -34,6 +34,7 @@ from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import LocalError, PenstockError
 from penstock.core.extras import require
 from penstock.core.front_end import FrontEndStatistics
+from penstock.core.memory_budget import MemoryBudget
 from penstock.core.retries import POLL
 from penstock.core.types import NodeId
 from penstock.engine.cluster.movable_clock import ClockMover
@@ -130,6 +131,12 @@ class Server:
         self._http: HttpFront | None = None
         self._native_listener: NativeConnections | None = None
         self._hosts: set[str] = set(self._config.web.hosts)
+        limits = self._config.limits
+        self.memory = MemoryBudget(
+            max(limits.memory_bytes_max, limits.requests_held_bytes_max),
+            connections_per_address_max=limits.connections_per_address_max,
+        )
+        """What the connections of all ports may hold together."""
         self._ready_file: str | None = None
         self._data = os.path.abspath(loaded.config.broker.data)
 
@@ -370,14 +377,19 @@ class Server:
         limits = self._config.limits
         settings = KafkaSettings(
             request_bytes_max=limits.request_bytes_max,
-            requests_held_bytes_max=limits.requests_held_bytes_max,
             connections_max=limits.connections_max,
             connection_idle_ms=limits.connection_idle_ms,
             fetch_bytes_max=limits.fetch_bytes_max,
         )
-        native_listener = self._native_listener = NativeConnections(Service(node))
+        native_listener = self._native_listener = NativeConnections(
+            Service(node), connection_idle_ms=limits.connection_idle_ms
+        )
         listener = KafkaListener(
-            node.engine, settings, cluster=node.cluster, native_listener=native_listener
+            node.engine,
+            settings,
+            cluster=node.cluster,
+            native_listener=native_listener,
+            memory=self.memory,
         )
         try:
             bound = await listener.reserve(_number(wanted.host), wanted.port)
@@ -394,6 +406,7 @@ class Server:
                 clock=self._clock,
                 disk=self._disk,
                 announce=self._announce,
+                memory=self.memory,
             )
         except OSError as error:
             if is_about_place(error):

@@ -43,13 +43,14 @@ from penstock.engine.cluster.node import Node as EngineNode
 from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.web.answers import error_answer, json_answer, penstock_error_answer
 from penstock.web.audited_actions import OrderNotes
-from penstock.web.broker import Broker, Cluster, Node, Phase, node_of
+from penstock.web.broker import Broker, Cluster, Node, node_of
 from penstock.web.cuts import cut_routes
 from penstock.web.dashboard.renderer import is_for_people, problem_view, render
 from penstock.web.dashboard.routes import page_routes
 from penstock.web.guard import Guard
 from penstock.web.health import missing_replicas, needed_here
 from penstock.web.metrics import metric_routes
+from penstock.web.probes import PROBE_PATHS, verdict
 from penstock.web.queue_moves import move_routes
 from penstock.web.queue_work import work_routes
 from penstock.web.queues import queue_routes
@@ -62,7 +63,6 @@ from penstock.web.topics import topic_routes
 from penstock.web.traces import trace_routes
 
 AUDIT_LINES = 1_000
-HEALTH_PATHS = ("/livez", "/startupz", "/readyz", "/healthz")
 
 logger = logging.getLogger(__name__)
 
@@ -86,10 +86,7 @@ def make_app(broker: Broker, times: RequestTimes | None = None) -> ASGIApp:
     endpoints = _Endpoints(broker)
     routes = [
         *page_routes(broker),
-        Route("/livez", endpoints.live),
-        Route("/startupz", endpoints.started),
-        Route("/readyz", endpoints.ready),
-        Route("/healthz", endpoints.ready),
+        *(Route(path, endpoints.probe) for path in PROBE_PATHS),
         Route("/v1/health/quorum-critical", endpoints.quorum_critical),
         Route("/v1/health/replicated", endpoints.replicated),
         Route("/v1/cluster", endpoints.status),
@@ -122,7 +119,7 @@ def make_app(broker: Broker, times: RequestTimes | None = None) -> ASGIApp:
     guarded = Guard(
         OrderNotes(app, broker),
         hosts=broker.hosts,
-        open_paths=HEALTH_PATHS,
+        open_paths=PROBE_PATHS,
         is_token=partial(is_token, broker),
         read_only=lambda: broker.read_only,
     )
@@ -139,19 +136,9 @@ class _Endpoints:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def live(self, _request: Request) -> Response:
-        return json_answer({"live": True})
-
-    async def started(self, _request: Request) -> Response:
-        if self._broker.node is not None:
-            return _verdict("started", [])
-        return _verdict("started", self._broker.problems() or ["it is starting"])
-
-    async def ready(self, _request: Request) -> Response:
-        problems = self._broker.problems()
-        if self._broker.phase is not Phase.SERVING and not problems:
-            problems = [f"it is {self._broker.phase.value}"]
-        return _verdict("ready", problems)
+    async def probe(self, request: Request) -> Response:
+        document = verdict(self._broker, request.url.path)
+        return json_answer(document, status=503 if document.get("problems") else 200)
 
     async def quorum_critical(self, _request: Request) -> Response:
         return _verdict("safe_to_stop", needed_here(await self._cluster().status()))

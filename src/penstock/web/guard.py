@@ -26,6 +26,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.core.errors import Unavailable
 from penstock.core.http_hosts import (
     BROWSER_SIGNS,
     Hosts,
@@ -34,9 +35,12 @@ from penstock.core.http_hosts import (
     unknown_host,
 )
 from penstock.core.limits import MIB
-from penstock.web.answers import error_answer
+from penstock.core.memory_budget import REQUESTS, MemoryAccount
+from penstock.web.answers import error_answer, penstock_error_answer
 from penstock.web.requests import decimal
 
+ACCOUNT = "penstock.account"
+"""Where a scope has the connection's account with the memory budget."""
 TOKEN_HEADER = "x-penstock-token"  # noqa: S105 -- what it is called
 BODY_BYTES_MAX = 1 * MIB
 BODY_SECONDS_MAX = 10.0
@@ -72,11 +76,15 @@ class Guard:
             await send({"type": "websocket.close"})
             return
         headers = Headers(scope=scope)
-        outcome = self._refusal(scope, headers) or await _read_body(headers, receive)
-        if isinstance(outcome, Response):
-            await outcome(scope, receive, send)
-        else:
-            await self._app(scope, _replay(outcome, receive), send)
+        draw = RequestDraw(scope.get(ACCOUNT))
+        try:
+            outcome = self._refusal(scope, headers) or await _read_body(headers, receive, draw)
+            if isinstance(outcome, Response):
+                await outcome(scope, receive, send)
+            else:
+                await self._app(scope, _replay(outcome, receive), send)
+        finally:
+            draw.close()
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
@@ -101,7 +109,37 @@ class Guard:
         return None
 
 
-async def _read_body(headers: Headers, receive: Receive) -> Response | bytes:
+class RequestDraw:
+    """What a body takes of the memory budget, if the connection has an account."""
+
+    def __init__(self, account: MemoryAccount | None) -> None:
+        self._account = account
+        self._held = 0
+
+    def take(self, size: int) -> bool:
+        """So much has come; whether there is room for it."""
+        account = self._account
+        if account is None:
+            return True
+        self._held += size
+        account.take(REQUESTS, size)
+        return account.admits(self._held)
+
+    def refused(self) -> Response:
+        """The answer to a request that finds no room."""
+        assert self._account is not None, "without an account there is always room"
+        self._account.budget.refused[self._account.protocol] += 1
+        return penstock_error_answer(
+            Unavailable("memory is short: see limits.memory_max; ask again", retry_after_ms=1_000)
+        )
+
+    def close(self) -> None:
+        """The request is answered."""
+        if self._account is not None:
+            self._account.give_back(REQUESTS, self._held)
+
+
+async def _read_body(headers: Headers, receive: Receive, draw: RequestDraw) -> Response | bytes:
     too_large = error_answer(413, "BodyTooLarge", f"a body has at most {BODY_BYTES_MAX} bytes")
     claimed = decimal(headers.get("content-length", "0"))
     if claimed is None or claimed > BODY_BYTES_MAX:
@@ -113,7 +151,10 @@ async def _read_body(headers: Headers, receive: Receive) -> Response | bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return error_answer(400, "Disconnected", "the request ended early")
-                body += message.get("body", b"")
+                part = message.get("body", b"")
+                body += part
+                if part and not draw.take(len(part)):
+                    return draw.refused()
                 if len(body) > BODY_BYTES_MAX:
                     return too_large
                 if not message.get("more_body", False):

@@ -1,10 +1,12 @@
 """The HTTP port: uvicorn, embedded in the loop of the broker.
 
-uvicorn's own `Server` is used for what it does well, and three things are changed. It installs no
+uvicorn's own `Server` is used for what it does well, and a few things are changed. It installs no
 signal handlers, because a signal stops a broker in an order uvicorn knows nothing of. A request's
 head has a bound and a deadline, which the parser does not have: otherwise a few silent connections
-use up all of them. And the port is bound here, before anything is started, so that a port in use is
-our error with our sentence.
+use up all of them. Probes are answered however many connections there are. What clients do not read
+is drawn on the memory budget. A client that leaves in the middle of pipelined requests is no error.
+And the port is bound here, before anything is started, so that a port in use is our error with our
+sentence.
 
 Another protocol may come first: with `first`, every connection begins with what that makes, which
 may hand it over to uvicorn later.
@@ -12,39 +14,113 @@ may hand it over to uvicorn later.
 
 import asyncio
 import contextlib
+import logging
 import socket
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.core.limits import KIB
+from penstock.core.memory_budget import ANSWERS, MemoryAccount, MemoryBudget
+from penstock.web.guard import ACCOUNT
 from penstock.web.port import BACKLOG, bind
 
 HEAD_BYTES_MAX = 64 * KIB
 HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 30
+WRITE_HIGH_BYTES = 16 * KIB
+"""What the transport may keep of answers without being counted."""
+
+logger = logging.getLogger(__name__)
 
 MakeProtocol = Callable[[], asyncio.Protocol]
 """Makes the protocol of one connection."""
 
 
+class _Flow(FlowControl):
+    """uvloop raises when a closed transport is paused or resumed."""
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            super().resume_reading()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """A connection whose requests must begin, and end their heads, in time and within bounds."""
 
+    memory: MemoryBudget
+    always: Collection[bytes] = ()
+    """Paths that are served however many connections there are."""
+    _account: MemoryAccount | None = None
     _deadline: asyncio.TimerHandle | None = None
     _in_head = True
     _head_bytes = 0
+    _running: RequestResponseCycle | None = None
+    _unsent_bytes = 0
+    _moved_bytes = 0
+    _writing_paused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport)
+        self._account = self.memory.open("http", self.client[0] if self.client else "", self)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        # uvicorn tells only the request that came last.
+        waiting = [cycle for cycle, _ in self.pipeline]
+        self.pipeline.clear()
+        for cycle in (*waiting, self._running):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
+        if self._account is not None:
+            self._account.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing_paused = True
+        self._count_unsent()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._writing_paused = False
+        self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        now = self.transport.get_write_buffer_size() if self._writing_paused else 0
+        before, self._unsent_bytes = self._unsent_bytes, now
+        if self._account is not None:
+            self._account.take(ANSWERS, now)
+            self._account.give_back(ANSWERS, before)
+        self._moved_bytes += max(0, before - now)
+
+    def moved_bytes(self) -> int | None:
+        """For the memory budget: how far unread answers have come."""
+        if not self._writing_paused:
+            return None
+        self._count_unsent()
+        return self._moved_bytes
+
+    def evict(self, reason: str) -> None:
+        """For the memory budget: give way to others."""
+        logger.warning("HTTP client %s was disconnected: %s", self.client, reason)
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
@@ -60,7 +136,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
-        super().on_headers_complete()
+        cast(dict[str, object], self.scope)[ACCOUNT] = self._account
+        if self.url.partition(b"?")[0] not in self.always:
+            super().on_headers_complete()
+            return
+        bound, self.limit_concurrency = self.limit_concurrency, None
+        try:
+            super().on_headers_complete()
+        finally:
+            self.limit_concurrency = bound
 
     def _expect_head(self) -> None:
         self._in_head = True
@@ -93,15 +177,22 @@ class HttpListener:
         *,
         connections_max: int,
         first: Callable[[MakeProtocol], asyncio.Protocol] | None = None,
+        memory: MemoryBudget | None = None,
+        always: Collection[str] = (),
     ) -> None:
-        """`connections_max` are those of the application. `first` makes the protocol that a
-        connection begins with; it is given how to make the application's."""
+        """`connections_max` are those of the application, but for requests of the paths `always`.
+        `first` makes the protocol that a connection begins with; it is given how to make the
+        application's. What clients do not read is drawn on `memory`."""
+        budget = memory or MemoryBudget()
+        paths = frozenset(path.encode() for path in always)
         self.accepted = 0
         """Connections that the application has had so far."""
 
         def make_own(**settings: Any) -> asyncio.Protocol:
             self.accepted += 1
-            return BoundedProtocol(**settings)
+            made = BoundedProtocol(**settings)
+            made.memory, made.always = budget, paths
+            return made
 
         def make(**settings: Any) -> asyncio.Protocol:
             """uvicorn calls it for each connection."""

@@ -15,6 +15,7 @@ from penstock.core.clock import precise_seconds
 from penstock.core.request_times import OTHER, RequestTimes
 from penstock.engine.topics.poll_time import begin_parking
 from penstock.engine.topics.slow_requests import SlowRequests
+from penstock.web.probes import PROBE_PATHS
 
 PROTOCOL: Final = "http"
 _FIRST_ERROR: Final = 400
@@ -52,6 +53,8 @@ class Timing:
 
     def _note(self, scope: Scope, status: int, began: float, waited: float) -> None:
         path = self._paths.get(scope.get("endpoint"))
+        if path in PROBE_PATHS:  # They share an endpoint.
+            path = scope["path"]
         name = OTHER if path is None else f"{scope['method']} {path}"
         ended = precise_seconds()
         self._times.observe(name, ended - began - waited)

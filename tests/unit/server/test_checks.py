@@ -51,7 +51,7 @@ def test_bounds_that_exclude_everything() -> None:
     with pytest.raises(LocalError, match="groups.session_min is above"):
         check(groups__session_min="20s", groups__session_max="10s")
     with pytest.raises(LocalError, match="limits.request_size_max is above"):
-        check(limits__request_size_max="200MiB", limits__requests_held_max="100MiB")
+        check(limits__request_size_max="200MiB", limits__memory_max="100MiB")
 
 
 @pytest.mark.parametrize(

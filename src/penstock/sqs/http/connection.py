@@ -27,12 +27,15 @@ from typing import cast
 import httptools
 
 from penstock.core.limits import KIB, SQS_BODY_BYTES_MAX
+from penstock.core.memory_budget import ANSWERS, REQUESTS
 from penstock.sqs.endpoint import CLIENT
 from penstock.sqs.http.browser_guard import page_refusal
-from penstock.sqs.http.server import Fallback, SqsHttpServer
+from penstock.sqs.http.server import Entry, Fallback, SqsHttpServer
 from penstock.sqs.reply import Reply
 
 HEAD_BYTES_MAX = 64 * KIB
+WRITE_HIGH_BYTES = 16 * KIB
+"""What the transport may keep of answers without being counted."""
 REQUESTS_WAITING_MAX = 32
 """How many requests may wait for their turn before no more are read."""
 
@@ -47,7 +50,12 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _OFFERS = (b"connection", b"http2-settings", b"upgrade")
 _TOO_LARGE = f"A request body has at most {SQS_BODY_BYTES_MAX} bytes."
 _TOO_SLOW = f"The request body did not come within {BODY_SECONDS_MAX:.0f} seconds."
-_TOO_MANY = "The broker holds as many requests as it can; try again."
+_TOO_MANY = "The broker holds as much as it may (limits.memory_max); try again."
+_CROWDED = Reply(
+    503,
+    b"Content-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\n",
+    b"your address has too many connections (limits.connections_per_address_max)\n",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +104,10 @@ class SqsConnection(asyncio.Protocol):
         self._reading_paused = False
         self._writing_paused = False
         self._unsent_bytes = 0
+        self._kept_bytes = 0
+        """Of an incomplete head, as it is counted."""
+        self._moved_bytes = 0
+        self._entry = Entry.LET_IN
         self._ending = False
         """No more is read; the connection ends when what waits is answered."""
         self._phase: tuple[int, float] = (-1, 0.0)
@@ -106,10 +118,16 @@ class SqsConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
+        address = ""
         if isinstance(name, tuple):
+            address = str(name[0])
             self._client = f"{name[0]}:{name[1]}".encode()
-        if not self._server.accept(self):
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        entry = self._server.accept(self, address)
+        self._account = self._server.memory.open("sqs", address, self)
+        if entry is Entry.HANDED_OVER:
             self._hand_over()
+        self._entry = entry
 
     def data_received(self, data: bytes) -> None:
         if self._ending:
@@ -130,19 +148,20 @@ class SqsConnection(asyncio.Protocol):
             self._hand_over()
         elif self._arriving is None and self._head_bytes > HEAD_BYTES_MAX:
             self.abort()
+        if self._kept_bytes or self._head_bytes:
+            self._count_head()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
         self._writing_paused = True
-        if self._transport is not None:
-            self._count_unsent(self._transport.get_write_buffer_size())
+        self._count_unsent()
         self._pause_reading()
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self._count_unsent(0)
+        self._count_unsent()
         self._go_on()
         self._say_continue()
         self._resume_reading()
@@ -152,12 +171,9 @@ class SqsConnection(asyncio.Protocol):
         self._ending = True
         if self._task is not None:
             self._task.cancel()
-        for request in (self._current, self._arriving):
-            if request is not None:
-                self._release(request)
-        self._drop_waiting()
+        self._waiting.clear()
         self._current = None
-        self._count_unsent(0)
+        self._account.close()
         self._server.remove(self)
 
     # What the parser calls.
@@ -183,10 +199,20 @@ class SqsConnection(asyncio.Protocol):
         if path != b"/":
             path, _, query = (path if path[:1] == b"/" else _path_of(path)).partition(b"?")
         method = parser.get_method()
-        if not self._server.api.takes(method, path, query, headers):
+        upgrades = b"upgrade" in headers and parser.should_upgrade()
+        reply = self._server.probe(path) if method == b"GET" and not upgrades else None
+        if reply is not None:
+            self._take_probe(headers, reply)
+            return
+        if self._entry is Entry.PROBES:
+            self._server.refused += 1
+            self._take_probe(headers, _CROWDED)
+            return
+        crowded = self._entry is Entry.CROWDED
+        if crowded or not self._server.api.takes(method, path, query, headers):
             self._is_foreign = True
             return
-        if b"upgrade" in headers and parser.should_upgrade():
+        if upgrades:
             return
         self._requests += 1
         headers[CLIENT] = self._client
@@ -214,11 +240,12 @@ class SqsConnection(asyncio.Protocol):
         server, size = self._server, len(body)
         request.body.append(body)
         request.body_bytes += size
-        server.held_bytes += size
+        self._account.take(REQUESTS, size)
         if request.body_bytes > SQS_BODY_BYTES_MAX:
             self._refuse(request, 413, _TOO_LARGE)
-        elif server.held_bytes >= server.held_bytes_max:
+        elif not self._account.admits(request.body_bytes):
             server.throttled += 1
+            server.memory.refused["sqs"] += 1
             self._refuse(request, 503, _TOO_MANY)
 
     def on_message_complete(self) -> None:
@@ -232,6 +259,17 @@ class SqsConnection(asyncio.Protocol):
             self._take(request)
 
     # Receiving.
+
+    def _take_probe(self, headers: dict[bytes, bytes], reply: Reply) -> None:
+        """Answer at once, or when it is its turn, without a look at the bounds."""
+        self._requests += 1
+        self._raw = None
+        self._arriving = request = _Request(b"GET", b"", b"", headers)
+        request.refusal = reply
+        request.keep_alive = self._entry is Entry.LET_IN and self._parser.should_keep_alive()
+        if not request.keep_alive:
+            self._ending = True
+        self._take(request)
 
     def _take(self, request: _Request) -> None:
         waiting = self._waiting
@@ -266,7 +304,7 @@ class SqsConnection(asyncio.Protocol):
         """Bytes that are no HTTP are left to the ASGI server, or else end the connection."""
         if self._is_foreign or self._ending:
             return
-        if self._arriving is None:
+        if self._arriving is None and self._entry is not Entry.PROBES:
             self._is_foreign = True
         else:
             self.abort()
@@ -284,6 +322,7 @@ class SqsConnection(asyncio.Protocol):
             return
         raw, self._raw = b"".join(self._raw), []
         self._server.remove(self)
+        self._account.close()
         self._ending = True
         protocol = self._fallback()
         transport.set_protocol(protocol)
@@ -363,7 +402,8 @@ class SqsConnection(asyncio.Protocol):
             self._answer(reply)
             return True
         self._current = None
-        server.held_bytes -= request.body_bytes
+        if request.body_bytes:
+            self._account.give_back(REQUESTS, request.body_bytes)
         body = reply.body
         transport.write(
             b"%b%bContent-Length: %d\r\n\r\n%b"
@@ -417,7 +457,7 @@ class SqsConnection(asyncio.Protocol):
                 self._transport.write(_CONTINUE)
 
     def _release(self, request: _Request) -> None:
-        self._server.held_bytes -= request.body_bytes
+        self._account.give_back(REQUESTS, request.body_bytes)
         request.body_bytes = 0
 
     def _drop_waiting(self) -> None:
@@ -425,9 +465,35 @@ class SqsConnection(asyncio.Protocol):
             self._release(request)
         self._waiting.clear()
 
-    def _count_unsent(self, now_bytes: int) -> None:
-        self._server.held_bytes += now_bytes - self._unsent_bytes
-        self._unsent_bytes = now_bytes
+    def _count_unsent(self) -> None:
+        now = 0
+        if self._writing_paused and self._transport is not None:
+            now = self._transport.get_write_buffer_size()
+        before, self._unsent_bytes = self._unsent_bytes, now
+        self._account.take(ANSWERS, now)
+        self._account.give_back(ANSWERS, before)
+        self._moved_bytes += max(0, before - now)
+
+    def _count_head(self) -> None:
+        before, self._kept_bytes = self._kept_bytes, self._head_bytes
+        self._account.take(REQUESTS, self._kept_bytes)
+        self._account.give_back(REQUESTS, before)
+        self._moved_bytes += max(0, self._kept_bytes - before)
+
+    def moved_bytes(self) -> int | None:
+        """For the memory budget: how far an unfinished request, or an unread answer, has come."""
+        if self._writing_paused:
+            self._count_unsent()
+        elif self._arriving is not None:
+            return self._moved_bytes + self._arriving.body_bytes
+        elif not self._kept_bytes:
+            return None
+        return self._moved_bytes
+
+    def evict(self, reason: str) -> None:
+        """For the memory budget: give way to others."""
+        logger.warning("HTTP client %s was disconnected: %s", self._client.decode(), reason)
+        self.abort()
 
     # Ending.
 

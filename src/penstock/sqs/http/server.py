@@ -9,14 +9,19 @@ SQS's hands it over; there, a middleware serves SQS (`middleware.py`).
 
 The connections share these bounds:
 
-- their number; the rest are handed over at once, and the ASGI server has a bound of its own
-- the bytes that their requests, and answers that clients do not read, hold; above it a request is
-  refused, because a client that is refused comes again later, and one that is made to wait holds on
-  to what it has
+- their number. Beyond it a connection is kept until it has said what it wants: a probe (`/livez`
+  and the like) is answered here, all else is handed over to the ASGI server, which has a bound of
+  its own. There are a thousand places for that, and the one that has been silent for longest gives
+  way. So a probe is answered however many connections there are: an orchestrator that gets no
+  answer kills a broker that is only busy.
+- the memory budget of the node, which the ports of the other protocols share; a request that finds
+  no room is refused, because a client that is refused comes again later, and one that is made to
+  wait holds on to what it has
 - the time each may take for each step; one timer checks all connections, twice a second
 """
 
 import asyncio
+import enum
 import http
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +29,8 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.http_hosts import Hosts
-from penstock.core.limits import SQS_CONNECTIONS_MAX, SQS_REQUESTS_HELD_BYTES_MAX
+from penstock.core.limits import HTTP_DOOR_CONNECTIONS_MAX, SQS_CONNECTIONS_MAX
+from penstock.core.memory_budget import MemoryBudget
 from penstock.sqs.endpoint import Headers
 from penstock.sqs.reply import Reply
 
@@ -37,6 +43,27 @@ HURRY_SECONDS = 0.5
 
 Fallback = Callable[[], asyncio.Protocol]
 """Makes the ASGI server's protocol for a connection."""
+
+
+Probe = Callable[[bytes], Reply | None]
+"""The answer to a probe, by its path; None if the path is no probe's."""
+
+
+def no_probe(_path: bytes) -> Reply | None:
+    """There are none."""
+    return None
+
+
+class Entry(enum.Enum):
+    """What a new connection may do."""
+
+    LET_IN = "let in"
+    CROWDED = "crowded"
+    """There are too many: what it asks for is the ASGI server's, but for probes."""
+    PROBES = "probes"
+    """Its address has too many: it may ask for a probe, and nothing else."""
+    HANDED_OVER = "handed over"
+    """The server is closing: what is left is the ASGI server's."""
 
 
 class SqsApi(Protocol):
@@ -62,6 +89,27 @@ class SqsApi(Protocol):
         """Answer long polls now: the broker is about to stop."""
 
 
+class NoSqs:
+    """SQS is not served: all requests but probes are the ASGI server's."""
+
+    def takes(self, _method: bytes, _path: bytes, _query: bytes, _headers: Headers) -> bool:
+        return False
+
+    def begin(self, _headers: Headers, _body: bytes, _done: Callable[[Reply | None], bool]) -> bool:
+        return False
+
+    async def answer(
+        self, _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
+    ) -> Reply:
+        return Reply(404, b"", b"")
+
+    def refuse(self, status: int, _message: str, _headers: Headers) -> Reply:
+        return Reply(status, b"", b"")
+
+    def cancel_long_polls(self) -> None:
+        """There are none."""
+
+
 class SqsHttpServer:
     """The connections that carry SQS requests, with their bounds."""
 
@@ -71,20 +119,26 @@ class SqsHttpServer:
         *,
         hosts: Hosts,
         connections_max: int = SQS_CONNECTIONS_MAX,
-        held_bytes_max: int = SQS_REQUESTS_HELD_BYTES_MAX,
+        door_max: int = HTTP_DOOR_CONNECTIONS_MAX,
+        memory: MemoryBudget | None = None,
+        probe: Probe = no_probe,
     ) -> None:
-        """`hosts` are the names this node is known by, for browsers."""
+        """`hosts` are the names this node is known by, for browsers. `probe` answers a path that
+        is asked for beside every bound."""
         self.api = api
         self.hosts = hosts
+        self.probe = probe
+        self.memory = memory or MemoryBudget()
         self.connections: set[SqsConnection] = set()
-        self.held_bytes = 0
+        self.crowd: dict[SqsConnection, None] = {}
+        """Those that came when there were too many, in the order in which they came."""
         self.accepted = 0
+        self.refused = 0
         self.throttled = 0
         """How often a request was refused because too much was held."""
         self.retiring = False
         self._connections_max = connections_max
-        self.held_bytes_max = held_bytes_max
-        """What requests and answers may hold together."""
+        self._door_max = door_max
         self._sweeping: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._second_ends = 0.0
@@ -92,18 +146,26 @@ class SqsHttpServer:
 
     # For connections.
 
-    def accept(self, connection: "SqsConnection") -> bool:
-        """Let a connection stay; False if there are too many, and it must be handed over."""
-        if self.retiring or len(self.connections) >= self._connections_max:
-            return False
-        self.connections.add(connection)
-        self.accepted += 1
+    def accept(self, connection: "SqsConnection", address: str) -> Entry:
+        """Decide what a new connection may do."""
+        if self.retiring:
+            return Entry.HANDED_OVER
         if self._sweeping is None:
             self._sweep_soon()
-        return True
+        takes = self.memory.takes_connection(address)
+        if not takes or len(self.connections) >= self._connections_max:
+            self.crowd[connection] = None
+            if len(self.crowd) > self._door_max:
+                self.refused += 1
+                next(iter(self.crowd)).abort()
+            return Entry.CROWDED if takes else Entry.PROBES
+        self.connections.add(connection)
+        self.accepted += 1
+        return Entry.LET_IN
 
     def remove(self, connection: "SqsConnection") -> None:
         """A connection is lost, or handed over."""
+        self.crowd.pop(connection, None)
         self.connections.discard(connection)
         if not self.connections:
             self._empty.set()
@@ -125,7 +187,8 @@ class SqsHttpServer:
 
     def sweep(self, now: float) -> None:
         """Close connections that take too long."""
-        for connection in list(self.connections):
+        self.memory.sweep(int(now * 1_000))
+        for connection in (*self.connections, *self.crowd):
             connection.sweep(now)
 
     def _sweep_soon(self) -> None:
@@ -134,21 +197,23 @@ class SqsHttpServer:
 
     def _sweep_again(self) -> None:
         self._sweeping = None
-        if self.connections:
+        if self.connections or self.crowd:
             self.sweep(asyncio.get_running_loop().time())
             self._sweep_soon()
 
     async def close(self, grace_seconds: float) -> None:
         """Accept no more requests, let those under way finish within the grace, then close."""
         self.retiring = True
-        for connection in list(self.connections):
+        for connection in (*self.connections, *self.crowd):
             connection.retire()
         if not await self._wait_empty(min(HURRY_SECONDS, grace_seconds)):
             self.api.cancel_long_polls()
         if not await self._wait_empty(max(0.0, grace_seconds - HURRY_SECONDS)):
-            for connection in list(self.connections):
+            for connection in (*self.connections, *self.crowd):
                 connection.abort()
             await self._wait_empty(None)
+        for connection in list(self.crowd):
+            connection.abort()
         if self._sweeping is not None:
             self._sweeping.cancel()
 

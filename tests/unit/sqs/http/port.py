@@ -8,6 +8,8 @@ from functools import partial
 
 import uvloop
 
+from penstock.core.memory_budget import MemoryBudget
+from penstock.core.request_times import RequestTimes
 from penstock.sqs.endpoint import Headers
 from penstock.sqs.http import connection as connecting
 from penstock.sqs.http.middleware import SqsMiddleware
@@ -15,9 +17,13 @@ from penstock.sqs.http.server import SqsHttpServer
 from penstock.sqs.reply import Reply
 from penstock.web.app import make_app
 from penstock.web.listener import HttpListener
+from penstock.web.probes import PROBE_PATHS, Probes
 from tests.unit.web.asgi import FakeBroker
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+"""A probe, answered at the door."""
+FOREIGN = b"GET /v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n"
+"""A request that is the ASGI server's."""
 
 
 REQUEST_ID = b"x-amzn-RequestId: 1\r\n"
@@ -138,15 +144,32 @@ Story = Callable[[Port], Awaitable[None]]
 FACTORIES = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-def serve(story: Story, *, loop: str = "uvloop", **settings: int) -> None:
+def serve(
+    story: Story,
+    *,
+    loop: str = "uvloop",
+    memory: MemoryBudget | None = None,
+    places: int = 16,
+    **settings: int,
+) -> None:
     """Run a story at a port of its own."""
 
     async def run() -> None:
         echo, broker = Echo(), FakeBroker()
-        server = SqsHttpServer(echo, hosts=broker.hosts, **settings)
+        probes = Probes(broker, RequestTimes())
+
+        def probe(path: bytes) -> Reply | None:
+            found = probes.answer(path)
+            return None if found is None else Reply(found.status, found.header_lines, found.body)
+
+        server = SqsHttpServer(echo, hosts=broker.hosts, memory=memory, probe=probe, **settings)
         app = SqsMiddleware(make_app(broker), echo, hosts=broker.hosts)
         listener = HttpListener(
-            app, connections_max=16, first=partial(connecting.SqsConnection, server)
+            app,
+            connections_max=places,
+            first=partial(connecting.SqsConnection, server),
+            memory=server.memory,
+            always=PROBE_PATHS,
         )
         host, port = await listener.start("127.0.0.1", 0)
         try:
@@ -156,7 +179,7 @@ def serve(story: Story, *, loop: str = "uvloop", **settings: int) -> None:
             echo.open.set()
             await server.close(5.0)
             await listener.close()
-        assert server.held_bytes == 0
+        assert server.memory.held == 0
         assert not server.connections
 
     with asyncio.Runner(loop_factory=FACTORIES[loop]) as runner:

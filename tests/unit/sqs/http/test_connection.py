@@ -43,9 +43,9 @@ def test_a_client_that_goes_before_a_request_without_a_task_is_answered() -> Non
         async with port.client() as client:
             client.send(request(b"brief", b"x" * 50) + request(b"b"))
             await until(lambda: len(port.echo.held) == 1)
-            assert port.server.held_bytes == 50
+            assert port.server.memory.held == 50
         await until(lambda: not port.server.connections)
-        assert port.server.held_bytes == 0
+        assert port.server.memory.held == 0
         port.echo.release()
         assert port.echo.asked == [b"brief"], "the next one is not begun for nobody"
         assert port.echo.heard == [False]
@@ -313,10 +313,10 @@ def test_a_client_that_goes_is_given_up() -> None:
         async with port.client() as client:
             client.send(request(b"wait", b"x" * 50) + request(b"b", b"x" * 50))
             await until(lambda: port.echo.asked == [b"wait"])
-            assert port.server.held_bytes == 100
+            assert port.server.memory.held == 100
         await until(lambda: not port.server.connections)
         await until(lambda: port.echo.given_up == [b"wait"])
-        assert port.server.held_bytes == 0
+        assert port.server.memory.held == 0
         assert port.echo.asked == [b"wait"]
 
     serve(story)
