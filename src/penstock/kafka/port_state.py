@@ -18,9 +18,9 @@ import msgspec
 from penstock.core import limits
 from penstock.core.clock import Clock
 from penstock.core.front_end import FrontEndStatistics
-from penstock.core.limited_log import LimitedLog
 from penstock.core.memory_budget import MemoryBudget
 from penstock.core.request_times import RequestReading, RequestTimes
+from penstock.engine.inspection.limited_log import LimitedLog
 from penstock.kafka.api import Api
 from penstock.kafka.error_names import name_of
 from penstock.kafka.metadata_cache import MetadataCache

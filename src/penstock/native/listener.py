@@ -8,9 +8,9 @@ import asyncio
 import logging
 
 from penstock.core.front_end import FrontEndStatistics
-from penstock.core.limited_log import LimitedLog
 from penstock.core.limits import KAFKA_CONNECTION_IDLE_MS, KAFKA_LANDING_BYTES
 from penstock.core.request_times import RequestTimes
+from penstock.engine.inspection.limited_log import LimitedLog
 from penstock.native.connection import NativeConnection
 from penstock.native.context import PROTOCOL
 from penstock.native.service import Service

@@ -22,8 +22,8 @@ from typing import TextIO
 import msgspec
 
 from penstock.core.clock import SystemClock
-from penstock.core.limited_log import LimitedLog, LimitedRecords
 from penstock.engine.inspection.events import kind_of
+from penstock.engine.inspection.limited_log import LimitedLog, LimitedRecords
 from penstock.server.config import Log
 
 _LEVELS = {

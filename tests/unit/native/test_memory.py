@@ -99,14 +99,14 @@ def test_unfinished_frames_hold_what_has_come(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         prefix = write_prefix(Kind.REQUEST, 1, 8, limits.NATIVE_REQUEST_BYTES_MAX - 100)
         async with contextlib.AsyncExitStack() as clients:
-            for _ in range(30):
-                client = await RawClient.open(broker)
+            opened = [await RawClient.open(broker) for _ in range(30)]
+            for client in opened:
                 clients.push_async_callback(client.close)
                 client.writer.write(prefix)
             while memory.held < 30 * limits.FRAME_BYTES_MIN:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             assert await most_held(memory) == 30 * limits.FRAME_BYTES_MIN
-            client.writer.write(bytes(100 * KIB))
+            opened[0].writer.write(bytes(100 * KIB))
             while memory.held == 30 * limits.FRAME_BYTES_MIN:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             beyond = await most_held(memory) - 30 * limits.FRAME_BYTES_MIN

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from penstock.core.limited_log import (
+from penstock.engine.inspection.limited_log import (
     LINE_CHARACTERS_MAX,
     LINES_PER_SECOND_MAX,
     TRACEBACK_MS,
