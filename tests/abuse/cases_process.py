@@ -3,6 +3,7 @@
 import asyncio
 import stat
 import time
+from pathlib import Path
 
 from penstock.wire.frames import greet
 from tests.abuse.kafka_wire import frame
@@ -113,7 +114,10 @@ async def x13b_the_secret_of_a_webhook(target: Target) -> None:
         _, _, body = await http(target.http, "GET", path)
         if _CANARY.encode() in body:
             shown.append(path)
-    if _CANARY in target.cluster.nodes[1].log.read_text("utf-8", errors="replace"):
+    log = await asyncio.to_thread(
+        Path(target.cluster.nodes[1].log_file).read_text, "utf-8", "replace"
+    )
+    if _CANARY in log:
         shown.append("the log")
     if shown:
         raise Broken(f"the secret is shown by {', '.join(shown)}")

@@ -247,28 +247,29 @@ class Target:
 
     def log_bytes(self) -> int:
         """How much all nodes have logged so far."""
-        return sum(_size(node.log) for node in self.cluster.nodes.values())
+        return sum(_size(Path(node.log_file)) for node in self.cluster.nodes.values())
 
     def log_since(self, position: Mapping[int, int]) -> str:
         """What was logged after `log_positions`."""
         text = ""
         for number, node in self.cluster.nodes.items():
-            with contextlib.suppress(FileNotFoundError), node.log.open("rb") as file:
+            with contextlib.suppress(FileNotFoundError), Path(node.log_file).open("rb") as file:
                 file.seek(position.get(number, 0))
                 text += file.read(64 * MIB).decode(errors="replace")
         return text
 
     def log_positions(self) -> dict[int, int]:
         """Where the logs end now."""
-        return {number: _size(node.log) for number, node in self.cluster.nodes.items()}
+        return {number: _size(Path(node.log_file)) for number, node in self.cluster.nodes.items()}
 
     def tracebacks(self) -> list[str]:
         """All there are in the logs."""
-        return [text for node in self.cluster.nodes.values() for text in tracebacks(node.log)]
+        logs = [Path(node.log_file) for node in self.cluster.nodes.values()]
+        return [text for log in logs for text in tracebacks(log)]
 
     def tail(self) -> str:
         """The last lines of the logs."""
-        return "\n".join(tail(node.log, 15) for node in self.cluster.nodes.values())
+        return "\n".join(tail(Path(node.log_file), 15) for node in self.cluster.nodes.values())
 
     # What cases need.
 

@@ -19,7 +19,13 @@ from penstock.core.front_end import FrontEndStatistics
 from penstock.engine.cluster.node import Node
 from penstock.watch.alert import Alert
 from penstock.watch.families import Families
-from penstock.watch.node_metrics import add_alerts, add_front_ends, add_node, add_shards
+from penstock.watch.node_metrics import (
+    add_alerts,
+    add_front_ends,
+    add_memory,
+    add_node,
+    add_shards,
+)
 from penstock.watch.partition_metrics import PartitionMetrics
 from penstock.watch.queue_metrics import QueueMetrics
 
@@ -104,6 +110,7 @@ class Exposition:
         add_node(page, node, sample.machine)
         add_shards(page, node)
         add_front_ends(page, self._front_ends())
+        add_memory(page, self._node.memory.statistics())
         add_alerts(page, node, self._firing())
         await self._pause()
         await self._queues.add(page, sample, precise_seconds())

@@ -244,6 +244,30 @@ CHAPTERS: tuple[Chapter, ...] = (
                 " fetched, `fetches` that wait for more.",
             ),
             Metric(
+                "penstock_memory_budget_bytes",
+                _G,
+                (),
+                "How much memory clients of all ports may hold together (`limits.memory_max`).",
+            ),
+            Metric(
+                "penstock_memory_waiting",
+                _G,
+                (),
+                "Connections and fetches that wait for memory now.",
+            ),
+            Metric(
+                "penstock_memory_refused_total",
+                _C,
+                ("protocol",),
+                "Requests that were refused because memory was short.",
+            ),
+            Metric(
+                "penstock_memory_disconnected_total",
+                _C,
+                ("protocol",),
+                "Connections that were closed because memory was short and they had stalled.",
+            ),
+            Metric(
                 "penstock_network_bytes_total",
                 _C,
                 ("protocol", "direction"),

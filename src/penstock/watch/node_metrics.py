@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.limits import TICK_MS
+from penstock.core.memory_budget import MemoryStatistics
 from penstock.core.types import ShardId
 from penstock.core.version import __version__
 from penstock.engine.cluster.node import Node
@@ -14,6 +15,9 @@ from penstock.engine.replica.replica import Replica
 from penstock.watch.alert import Alert
 from penstock.watch.build import commit
 from penstock.watch.families import Families
+
+PROTOCOLS = ("kafka", "native", "sqs", "http", "peer")
+"""That draw on the memory budget; each has its series from the start."""
 
 
 def add_node(page: Families, node: Node, machine: MachineSample) -> None:
@@ -84,6 +88,15 @@ def add_alerts(page: Families, node: Node, firing: Iterable[Alert]) -> None:
     if node.engine.topics.controller() == node.engine.topics.node_id:
         for (rule, level), count in Counter((one.rule, one.level.value) for one in firing).items():
             page.add("penstock_alerts", count, rule, level)
+
+
+def add_memory(page: Families, memory: MemoryStatistics) -> None:
+    """The memory budget that the ports share."""
+    page.add("penstock_memory_budget_bytes", memory.bytes_max)
+    page.add("penstock_memory_waiting", memory.waiting)
+    for protocol in PROTOCOLS:
+        page.add("penstock_memory_refused_total", memory.refused.get(protocol, 0), protocol)
+        page.add("penstock_memory_disconnected_total", memory.evicted.get(protocol, 0), protocol)
 
 
 def add_front_ends(page: Families, front_ends: Iterable[FrontEndStatistics]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from penstock.core import limits
 from penstock.core.limits import KIB, MIB
 from penstock.core.memory_budget import MemoryBudget
+from penstock.core.topic import Topic
 from penstock.engine.topics.topics import Acks
-from penstock.machines.catalog import Topic
 from penstock.wire.frames import Kind, write_prefix
 from penstock.wire.read_requests import Fetch, Fetched, FetchPart
 from penstock.wire.requests import AskCluster, ClusterInfo, ReceiveRequest, ReceiveResponse

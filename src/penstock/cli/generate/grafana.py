@@ -268,9 +268,26 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"sum by (protocol) (penstock_connections{_NODE})", "{{protocol}}"),),
             ),
             Panel(
-                "Bytes held by requests",
-                ((f"sum by (instance) (penstock_held_bytes{_NODE})", "{{instance}}"),),
+                "Memory held for clients",
+                (
+                    (f"sum by (instance) (penstock_held_bytes{_NODE})", "{{instance}}"),
+                    (f"max(penstock_memory_budget_bytes{_NODE})", "budget"),
+                ),
                 unit="bytes",
+            ),
+            Panel(
+                "Clients refused or disconnected for want of memory",
+                (
+                    (
+                        _rate("penstock_memory_refused_total", "instance", _NODE),
+                        "refused {{instance}}",
+                    ),
+                    (
+                        _rate("penstock_memory_disconnected_total", "instance", _NODE),
+                        "disconnected {{instance}}",
+                    ),
+                ),
+                unit="cps",
             ),
             Panel(
                 "Slow and held back",

@@ -6,7 +6,9 @@ import msgspec
 from starlette.requests import Request
 
 from penstock.core.errors import Unavailable
+from penstock.core.memory_budget import KINDS as KINDS_HELD
 from penstock.core.types import NO_NODE, NodeId
+from penstock.engine.cluster.node import Node as EngineNode
 from penstock.engine.cluster.status import ClusterStatus, ShardStatus
 from penstock.web.broker import Broker
 from penstock.web.dashboard.live.recent_readings import event_lines, lately
@@ -36,6 +38,7 @@ async def cluster(broker: Broker, request: Request) -> View:
             "nodes": [{"node": one, "reading": seen.get(one.node)} for one in status.nodes],
             "shards": [_shard_row(one, alive) for one in status.shards],
             "missing": _missing(status, alive),
+            "memory": _memory(broker),
             "settled": all(node.alive for node in status.nodes)
             and all(shard.leader in alive and not shard.read_only for shard in status.shards),
             "lines": await event_lines(broker, LINES_SHOWN, _chosen(kind)),
@@ -45,6 +48,29 @@ async def cluster(broker: Broker, request: Request) -> View:
         json="/v1/cluster",
         command="penstock cluster status",
     )
+
+
+def _memory(broker: Broker) -> dict[str, object] | None:
+    """The memory budget of the node that answers: what clients hold, by protocol."""
+    if not isinstance(broker.node, EngineNode):
+        return None
+    found = broker.node.memory.statistics()
+    protocols = sorted(
+        {protocol for protocol, _ in found.held_by} | {*found.refused, *found.evicted}
+    )
+    return {
+        "total": found,
+        "share": min(1.0, found.held_bytes / found.bytes_max),
+        "rows": [
+            {
+                "protocol": protocol,
+                "held": [found.held_by.get((protocol, kind), 0) for kind in KINDS_HELD],
+                "refused": found.refused.get(protocol, 0),
+                "disconnected": found.evicted.get(protocol, 0),
+            }
+            for protocol in protocols
+        ],
+    }
 
 
 def _chosen(kind: str) -> Sequence[str]:
