@@ -1,4 +1,7 @@
-"""Frames, order, bounds and ends of a connection, without an engine behind it."""
+"""Frames, order, bounds and ends of a connection, without an engine behind it.
+
+Long because each bound of a connection has its attack.
+"""
 
 import asyncio
 import logging

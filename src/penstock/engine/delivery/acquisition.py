@@ -12,6 +12,8 @@ An `Acquisition` is one request of one receiver:
 The outcome is a `PartitionLease` for each partition that had messages. A lease is committed before
 its messages are read: no two receivers get the same message. What does not fit, and what was leased
 for a receiver that has gone, is given back (`lease_returns`).
+
+Long because what an acquisition reads, waits for and gives back is one sequence of decisions.
 """
 
 import asyncio
