@@ -284,7 +284,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             return
         prefix = write_prefix(kind, frame_id, len(head), len(payload))
         if payload:
-            write_parts(self._transport, (prefix + head, payload), limits.NATIVE_UNSENT_BYTES_MAX)
+            write_parts(self._transport, (prefix + head, payload), WRITE_HIGH_BYTES)
         else:
             self._transport.write(prefix + head)
         if self._writing_paused:
