@@ -1,7 +1,8 @@
 """What must hold while a case runs and after it, and how that is measured.
 
-stall        the slowest answer of the good client, less what the same client waited at most for
-             an echo server in the same time: that is the machine's, not the broker's
+stall        the slowest answer of the good client, less what is the machine's: how long the
+             broker's loop waited for a processor meanwhile, and how long the same client waited
+             at most for an echo server
 memory       what the broker keeps when the storm is over, and its peak
 log          bytes, by the minute
 tracebacks   none
@@ -53,7 +54,7 @@ class Outcome:
     finding: str
     stall: float = 0.0
     machine: float = 0.0
-    """The slowest echo meanwhile."""
+    """The slowest echo meanwhile, and the broker's wait for a processor."""
     slowest: str = ""
     """The conversation that waited longest."""
     kept: int = 0
@@ -147,21 +148,26 @@ def _measure_stall(outcome: Outcome, target: Target, began: float, bars: Bars) -
     samples = [sample for sample in good.since(began) if sample.began <= time.monotonic()]
     echoes = [sample.seconds for sample in samples if sample.what == "echo"]
     asked = [sample for sample in samples if sample.what != "echo"]
-    outcome.machine = max(echoes, default=0.0)
+    echo = max(echoes, default=0.0)
+
+    def machine_of(sample: Sample) -> float:
+        gauges = target.watch.gauges.values()
+        return echo + max(gauge.waited(sample.began, sample.ended) for gauge in gauges)
+
+    def stall_of(sample: Sample) -> float:
+        return sample.seconds - machine_of(sample)
+
     if asked:
-        worst = max(asked, key=_duration)
-        outcome.stall = max(0.0, worst.seconds - outcome.machine)
+        worst = max(asked, key=stall_of)
+        outcome.machine = machine_of(worst)
+        outcome.stall = max(0.0, stall_of(worst))
         outcome.slowest = worst.what
         if outcome.stall > bars.stall_seconds:
             failed = f", {worst.failures} tries failed: {worst.why}" if worst.failures else ""
             outcome.complaints.append(
                 f"stall: {worst.what} waited {worst.seconds:.2f} s,"
-                f" an echo {outcome.machine:.2f} s{failed}"
+                f" {outcome.machine:.2f} s of it for the machine{failed}"
             )
-
-
-def _duration(sample: Sample) -> float:
-    return sample.seconds
 
 
 def _measure_memory(outcome: Outcome, target: Target, before: dict[int, int], bars: Bars) -> None:

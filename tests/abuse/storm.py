@@ -27,6 +27,7 @@ HEALTH_SECONDS_MAX = 1.0
 P99_FLOOR_SECONDS = 0.1
 """Twice next to nothing is next to nothing: below this the ratio says nothing."""
 _PER_SOURCE = 5_000
+_FLOOD_ROUND, _FLOOD_WORKERS = 100, 10
 
 
 async def connection_storm(scale: float = 1.0) -> Outcome:
@@ -117,9 +118,10 @@ def _attacker(kind: str, target: Target, scale: float) -> "subprocess.Popen[byte
 
 
 def _wait_flood(flood: "subprocess.Popen[bytes]") -> None:
-    """The flood ends by itself, and says how many it was."""
+    """The flood ends by itself: attempts that are not answered are given up soon."""
     assert flood.stdout is not None
-    flood.stdout.readline()
+    assert flood.stdout.readline(), "the flood ended early"
+    flood.stdout.close()
 
 
 async def _hold(address: Address, data: bytes, count: int, network: int, buffer: int = 0) -> None:
@@ -135,12 +137,21 @@ async def _hold(address: Address, data: bytes, count: int, network: int, buffer:
 
 
 async def _flood(addresses: list[Address], count: int) -> int:
-    """Connect and close, as fast as it goes."""
+    """Connect and close, as fast as it goes; how many connections came about."""
     done = 0
-    for number in range(count // 100):
-        source = f"127.13.{number % 200}.7"
-        async with silent(addresses[number % len(addresses)], b"", 100, source=source) as opened:
-            done += len(opened)
+    rounds = iter(range(count // _FLOOD_ROUND))
+
+    async def work() -> None:
+        nonlocal done
+        for number in rounds:
+            address = addresses[number % len(addresses)]
+            source = f"127.13.{number % 200}.7"
+            async with silent(
+                address, b"", _FLOOD_ROUND, source=source, connect_seconds=0.5
+            ) as opened:
+                done += len(opened)
+
+    await asyncio.gather(*(work() for _ in range(_FLOOD_WORKERS)))
     return done
 
 

@@ -59,6 +59,7 @@ async def silent(
     *,
     receive_buffer: int = 0,
     source: str = "",
+    connect_seconds: float = 5.0,
 ) -> AsyncIterator[list[socket.socket]]:
     """So many connections that send this and never read. Those that are refused are missing."""
     loop = asyncio.get_running_loop()
@@ -72,7 +73,7 @@ async def silent(
         try:
             if source:
                 one.bind((source, 0))
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(connect_seconds):
                 await loop.sock_connect(one, address)
                 if data:
                     await loop.sock_sendall(one, data)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,21 @@ class Gauge:
     now: int = 0
     peak: int = 0
     exceeded: bool = False
+    times: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    """How long its loop's thread had waited for a processor by then, in seconds."""
+
+    def note_wait(self) -> None:
+        """Read the gauge."""
+        self.times.append(time.monotonic())
+        self.waits.append(_processor_wait(self.pid))
+
+    def waited(self, began: float, ended: float) -> float:
+        """How long it waited for a processor between two moments: the machine's doing."""
+        first, last = bisect_left(self.times, began), bisect_left(self.times, ended)
+        if first >= len(self.waits):
+            return 0.0
+        return self.waits[min(last, len(self.waits) - 1)] - self.waits[first]
 
 
 class Watch:
@@ -146,11 +162,19 @@ class Watch:
         while not self._end.wait(WATCH_SECONDS):
             for gauge in list(self.gauges.values()):
                 gauge.now = rss_of(gauge.pid)
+                gauge.note_wait()
                 gauge.peak = max(gauge.peak, gauge.now)
                 if gauge.now > RSS_BYTES_MAX and not gauge.exceeded:
                     gauge.exceeded = True
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(gauge.pid, signal.SIGKILL)
+
+
+def _processor_wait(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
+    except (FileNotFoundError, ProcessLookupError, ValueError, IndexError):
+        return 0.0
 
 
 def rss_of(pid: int) -> int:
