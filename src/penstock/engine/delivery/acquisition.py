@@ -222,9 +222,9 @@ class Acquisitions:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = WaitQueue(
-                lambda: self._ready(key, led),
+                lambda waiting: self._ready(key, led, waiting),
                 lambda wake: self.topics.watch(key[1], wake),
-                lambda: self._close_queue(key),
+                lambda idle: self._close_queue(key, idle),
                 self._skips.pop(key, 0),
             )
         return queue
@@ -235,16 +235,19 @@ class Acquisitions:
         if queue is not None:
             queue.wake()
 
-    def _close_queue(self, key: WaitKey) -> None:
-        queue = self._queues.pop(key, None)
-        if queue is not None and queue.skips:
+    def _close_queue(self, key: WaitKey, queue: WaitQueue[LeaseRequest]) -> None:
+        # Of two receivers that were woken together, the first may already wait again, in a new
+        # queue, when the second one finds the old queue idle once more.
+        if self._queues.get(key) is not queue:
+            return
+        del self._queues[key]
+        if queue.skips:
             if len(self._skips) >= SKIPS_KEPT_MAX:
                 self._skips.pop(next(iter(self._skips)))
             self._skips[key] = queue.skips
 
-    def _ready(self, key: WaitKey, led: Led) -> int:
+    def _ready(self, key: WaitKey, led: Led, everyone: int) -> int:
         """How many waiters should look now; all of them if leadership has changed."""
-        everyone = len(self._queues[key])
         group, partitions = key
         ready = 0
         try:

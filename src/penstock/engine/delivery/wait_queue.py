@@ -37,13 +37,14 @@ _Waiter = tuple[asyncio.Future[Acquiring | None], PreAcquire[Acquiring] | None]
 
 
 class WaitQueue(Generic[Acquiring]):
-    """See the top of this module. `ready` counts the messages that could be acquired."""
+    """See the top of this module. `ready` counts the messages that could be acquired; it is passed
+    the number of waiters, which is enough to wake all."""
 
     def __init__(
         self,
-        ready: Callable[[], int],
+        ready: Callable[[int], int],
         watch: Callable[[Callable[[], None]], Watch],
-        on_idle: Callable[[], object] = lambda: None,
+        on_idle: Callable[["WaitQueue[Acquiring]"], object] = lambda _: None,
         skips: int = 0,
     ) -> None:
         """`on_idle` is called when there are no waiters and no pre-acquires under way. `skips` is
@@ -112,11 +113,11 @@ class WaitQueue(Generic[Acquiring]):
             self._watch.cancel()
             self._watch = None
         if not self._waiting and not self._reserved:
-            self._on_idle()
+            self._on_idle(self)
 
     def wake(self) -> None:
         """Messages may be ready: wake as many waiters as there are messages without reservation."""
-        ready = self._ready() - sum(self._reserved.values()) if self._waiting else 0
+        ready = self._ready(len(self._waiting)) - sum(self._reserved.values()) if self._waiting else 0
         while self._waiting and ready > 0:
             turn, _ = self._waiting.popleft()
             if not turn.done():

@@ -42,6 +42,35 @@ def on_one_node(path: Path, story: Story, partitions: int = 1) -> None:
     asyncio.run(play())
 
 
+def test_a_receiver_that_waits_again_at_once_is_woken_again(tmp_path: Path) -> None:
+    """Of two that are woken together, the second finds its queue idle when the first one already
+    waits in the next queue, which must stay known."""
+
+    async def story(nodes: Nodes, delivery: DeliveryService, topic: Topic) -> None:
+        engine = nodes[1].engine
+        nothing = cast(LeaseReturns, None), cast(FirstUse, None)
+        acquisitions = Acquisitions(engine.topics, ManualClock(), *nothing)
+        partition = topic.partitions[0]
+        key, led = ("queue", (partition,)), [(topic, delivery.led(topic))]
+        woken: list[str] = []
+
+        async def wait(name: str, times: int) -> None:
+            for _ in range(times):
+                await acquisitions.wait_queue(key, led).wait(60)
+                woken.append(name)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(wait("first", 2))
+            tasks.create_task(wait("second", 1))
+            await asyncio.sleep(0)
+            engine.topics.waiting.wake(partition)  # Without a work group, all waiters look.
+            await until(lambda: woken == ["first", "second"])
+            engine.topics.waiting.wake(partition)
+            await until(lambda: woken == ["first", "second", "first"])
+
+    on_one_node(tmp_path, story)
+
+
 def messages(count: int, size: int = 1) -> list[NewMessage]:
     return [NewMessage(b"x" * size) for _ in range(count)]
 

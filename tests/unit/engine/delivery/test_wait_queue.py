@@ -18,7 +18,7 @@ class Shop:
         self.ready = 0
         self.served: list[str] = []
         self.waiting = LongPolls()
-        self.queue: WaitQueue[None] = WaitQueue(lambda: self.ready, self._watch)
+        self.queue: WaitQueue[None] = WaitQueue(lambda _: self.ready, self._watch)
 
     def _watch(self, wake: Callable[[], None]) -> Watch:
         return self.waiting.watch([PARTITION], wake)
@@ -123,10 +123,10 @@ class Counter:
         self.waiting = LongPolls()
         self.idle = 0
         self.queue: WaitQueue[Order] = WaitQueue(
-            lambda: self.ready, lambda wake: self.waiting.watch([PARTITION], wake), self._be_idle
+            lambda _: self.ready, lambda wake: self.waiting.watch([PARTITION], wake), self._be_idle
         )
 
-    def _be_idle(self) -> None:
+    def _be_idle(self, _queue: WaitQueue[Order]) -> None:
         self.idle += 1
 
     async def come(self, name: str) -> Order | None:
