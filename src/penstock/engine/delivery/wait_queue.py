@@ -117,7 +117,8 @@ class WaitQueue(Generic[Acquiring]):
 
     def wake(self) -> None:
         """Messages may be ready: wake as many waiters as there are messages without reservation."""
-        ready = self._ready(len(self._waiting)) - sum(self._reserved.values()) if self._waiting else 0
+        waiting = len(self._waiting)
+        ready = self._ready(waiting) - sum(self._reserved.values()) if waiting else 0
         while self._waiting and ready > 0:
             turn, _ = self._waiting.popleft()
             if not turn.done():
