@@ -245,16 +245,17 @@ async def redirect_of_all_kafka_clients(target: Target) -> None:
     for number, address in target.all_peers.items():
         with contextlib.suppress(*_NOT_LISTENING):
             async with await PeerStranger.open(address) as stranger:
-                await stranger.greet(claims=99, target=number, cluster_id=known)
-                for node in target.all_peers:
-                    request = RegisterNode(
-                        node=NodeId(node),
-                        peer="evil.example:1",
-                        kafka="evil.example:6666",
-                        http="evil.example:1",
-                        incarnation="stranger",
-                    )
-                    await stranger.ask("change", wrap(ShardId(0), request), node)
+                hello = await stranger.greet(claims=99, target=number, cluster_id=known)
+                request = RegisterNode(
+                    node=NodeId(number),
+                    peer="evil.example:1",
+                    kafka="evil.example:6666",
+                    http="evil.example:1",
+                    # A node that names another one is refused, so the hello's is repeated.
+                    incarnation=hello.identity.incarnation if hello is not None else "stranger",
+                )
+                await stranger.ask("change", wrap(ShardId(0), request))
+    await asyncio.sleep(0.5)
     async with await KafkaConnection.open(target.kafka) as connection:
         answer = await connection.call(3, 9, {"topics": []})
         if any("evil" in node.host for node in answer.brokers):
