@@ -6,7 +6,8 @@ monotonic time never jumps and is used for every timeout.
 """
 
 import time
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
 
 precise_seconds: Final = time.perf_counter
 """For measuring how long something took, to a fraction of a microsecond. It is for people only:
@@ -31,6 +32,15 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never decreases; means nothing after a restart."""
+        ...
+
+
+@runtime_checkable
+class MovableClock(Clock, Protocol):
+    """A clock that is moved by hand, and that announces each move."""
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        """Call `moved` after every move, on any thread; calling the result ends that."""
         ...
 
 

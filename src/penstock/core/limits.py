@@ -30,8 +30,10 @@ CHECKS_WAITING_BYTES_MAX = 64 * MIB
 batches are refused until there is room."""
 CHECK_MS_MAX = 1_000
 """Processor time that one batch may take to check."""
-BATCH_PARTS_MAX = BATCH_BYTES_MAX
-"""No bound but the batch's own size, for entries that a release without one may have written."""
+QUEUE_BATCH_RECORDS_MAX = 20_000
+"""Of a FIFO queue, or one with deduplication: every replica remembers each message, in 8 µs."""
+HEADER_BATCH_RECORDS_MAX = 100_000
+"""Of other queues whose messages have delivery headers: every replica reads them, in 2 µs each."""
 ENTRY_PAYLOAD_BYTES_MAX = 64 * MIB
 """The largest payload of one log entry; a length above it is damage, not data."""
 ENTRY_SLICES_MAX = 65_536

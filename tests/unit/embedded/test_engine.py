@@ -11,6 +11,7 @@ import pytest
 
 from penstock.client.connection.urls import File, Memory
 from penstock.core import delivery_headers
+from penstock.core.clock import MovableClock
 from penstock.core.errors import (
     DirectoryRefused,
     DiskFailed,
@@ -25,7 +26,6 @@ from penstock.embedded.channel import EmbeddedChannel
 from penstock.embedded.engine import EmbeddedEngine
 from penstock.embedded.open_engines import Hold, OpenEngines
 from penstock.embedded.settings import MEMORY_SETTINGS, EmbeddedSettings
-from penstock.engine.cluster.movable_clock import MovableClock
 from penstock.engine.cluster.node_file import NodeFile, store_node_file
 from penstock.storage import RealDisk, memory_disk
 from penstock.storage.memory_disk import MemoryDisk, MemoryFile

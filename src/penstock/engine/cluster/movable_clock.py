@@ -14,9 +14,8 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
-from penstock.core.clock import Clock
+from penstock.core.clock import Clock, MovableClock
 from penstock.core.errors import PenstockError
 from penstock.core.types import ShardId
 from penstock.engine.cluster.node import Node
@@ -29,15 +28,6 @@ TURNS_MAX = 10_000
 
 PASS_SECONDS_MAX = 30.0
 """How long moving a clock may take, if the node's loop is busy or stands still."""
-
-
-@runtime_checkable
-class MovableClock(Clock, Protocol):
-    """A clock that is moved by hand, and that announces each move."""
-
-    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call `moved` after every move, on any thread; calling the result ends that."""
-        ...
 
 
 class ClockMover:

@@ -36,7 +36,10 @@ from penstock.core.limits import (
     CHECKED_AT_ONCE_RECORDS_MAX,
     CHECKED_AT_ONCE_UNPACKED_BYTES_MAX,
     CHECKS_WAITING_BYTES_MAX,
+    HEADER_BATCH_RECORDS_MAX,
+    QUEUE_BATCH_RECORDS_MAX,
 )
+from penstock.core.queue_rules import Deduplication
 from penstock.core.record_bodies import CODEC_MASK, read_records
 from penstock.core.record_check import check_records
 from penstock.core.records import BATCH_HEADER_BYTES, check_batch
@@ -50,22 +53,27 @@ Admitted = Callable[[PenstockError | None], None]
 
 _PAUSE_SECONDS: Final = 0.0001
 _NO_TIME: Final = -1
-_TIMES: Final = struct.Struct(">27xqq")
+_TIMES: Final = struct.Struct(">27xqq14xi")
 _OUTLINE: Final = struct.Struct(">8xi4xb4xh34xi")
 _LENGTH_FROM: Final = 12
 
 
-def check_header(topic: Topic, batch: Batch, now_ms: int) -> None:
-    """Raise what keeps the batch out for good, by its size and times."""
+def check_header(topic: Topic, batch: Batch, now_ms: int | None) -> None:
+    """Raise what keeps the batch out for good, by its size, number of messages and times. Times are
+    not looked at if the broker's is None."""
     settings = topic.settings
     if len(batch) > settings.message_bytes_max:
         raise BatchTooLarge(
             f"a record batch of {len(batch)} bytes is above the topic's max.message.bytes"
             f" of {settings.message_bytes_max}"
         )
-    if settings.log_append_time or len(batch) < BATCH_HEADER_BYTES:
+    if len(batch) < BATCH_HEADER_BYTES:
         return
-    earliest_ms, latest_ms = _TIMES.unpack_from(batch)
+    earliest_ms, latest_ms, count = _TIMES.unpack_from(batch)
+    if count > QUEUE_BATCH_RECORDS_MAX:
+        _check_count(topic, count)
+    if settings.log_append_time or now_ms is None:
+        return
     if latest_ms > now_ms + settings.timestamp_after_max_ms:
         raise InvalidTimestamp(
             f"a message for topic {topic.name} has the time {latest_ms}, {latest_ms - now_ms} ms"
@@ -77,6 +85,23 @@ def check_header(topic: Topic, batch: Batch, now_ms: int) -> None:
             f"a message for topic {topic.name} has the time {earliest_ms}, {now_ms - earliest_ms}"
             " ms behind the broker's; message.timestamp.before.max.ms of the topic is"
             f" {settings.timestamp_before_max_ms}"
+        )
+
+
+def _check_count(topic: Topic, count: int) -> None:
+    """All replicas look at each message of some queues, while they apply: that may not take long.
+    Most of that is for messages that are remembered one by one."""
+    rules = topic.settings.queue.queue_rules
+    if rules.fifo or rules.deduplication is not Deduplication.OFF:
+        most = QUEUE_BATCH_RECORDS_MAX
+    elif rules.reads_messages:
+        most = HEADER_BATCH_RECORDS_MAX
+    else:
+        return
+    if count > most:
+        raise InvalidBatch(
+            f"{count} messages in one batch for queue {topic.name}, which looks at each of them;"
+            f" {most} at most: send smaller batches"
         )
 
 

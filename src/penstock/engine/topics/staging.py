@@ -78,7 +78,7 @@ class Staging:
         check_unprotected(topic.name)
         partition = partition_of(topic, index)
         running = topics.led_shard(partition)
-        check_header(topic, batch, topics.clock.wall_ms())
+        check_header(topic, batch, topics.producers_ms())
         await topics.admission.check(topic.settings, batch)
         if topic.settings.log_append_time:
             stamp_append_time(batch, topics.clock.wall_ms())

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.core.checksum import crc32c
-from penstock.core.clock import Clock
+from penstock.core.clock import Clock, MovableClock
 from penstock.core.errors import (
     InvalidTopicName,
     NotEnoughReplicas,
@@ -166,6 +166,7 @@ class Topics:
         self.waiting = LongPolls()
         self.traffic = Traffic()
         self._own_flow = self.traffic.of(INTERNAL)
+        self._clock_is_moved = isinstance(clock, MovableClock)
         self.slow_requests = SlowRequests(shards, clock)
         self.admission = Admission()
         self.catalog_versions = CatalogVersions(
@@ -409,7 +410,7 @@ class Topics:
                 check_unprotected(topic.name)
             partition = partition_of(topic, index)
             shard = self._led(self.shard_of(partition))
-            check_header(topic, batch, self.clock.wall_ms())
+            check_header(topic, batch, self.producers_ms())
             arrival = _Arrival(topic, partition, shard, batch, acks, flow or self._own_flow, future)
             if self.admission.check_now(partition, topic.settings, batch):
                 self._append(arrival)
@@ -419,6 +420,11 @@ class Topics:
         except PenstockError as error:
             future.set_exception(error)
         return future
+
+    def producers_ms(self) -> int | None:
+        """The time that those of messages are compared with; None for a clock that is moved by
+        hand, which is not the clock of producers."""
+        return None if self._clock_is_moved else self.clock.wall_ms()
 
     def _append_checked(self, arrival: "_Arrival", problem: PenstockError | None) -> None:
         try:

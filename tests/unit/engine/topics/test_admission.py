@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from penstock.core.errors import CorruptBatch, InvalidBatch, Overloaded, Unavailable
+from penstock.core.limits import HEADER_BATCH_RECORDS_MAX, QUEUE_BATCH_RECORDS_MAX
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.types import Offset
@@ -127,6 +128,34 @@ def test_a_bomb_of_empty_members_takes_no_time(tmp_path: Path) -> None:
         bomb = with_bytes(batch, 21, (1).to_bytes(2, "big"))
         with pytest.raises(InvalidBatch, match="more than 20000 members of gzip"):
             await topics.produce(topic, 0, bomb, Acks.ALL)
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("configs", "most"),
+    [
+        ({"queue.order": "fifo"}, QUEUE_BATCH_RECORDS_MAX),
+        ({"queue.deduplication": "id"}, QUEUE_BATCH_RECORDS_MAX),
+        ({"queue.message.headers": "true"}, HEADER_BATCH_RECORDS_MAX),
+    ],
+)
+def test_a_queue_that_looks_at_messages_takes_so_many_at_once(
+    tmp_path: Path, configs: dict[str, str], most: int
+) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders", 1, configs)
+        with pytest.raises(InvalidBatch, match=f"{most} at most: send smaller batches"):
+            await topics.produce(topic, 0, build_batch(most + 1, compression=1), Acks.ALL)
+        fits = build_batch(most, compression=1)
+        assert (await topics.produce(topic, 0, fits, Acks.ALL)).base_offset == 0
+        plain = await topics.create_topic("plain", 1, {})
+        above = build_batch(most + 1, compression=1)
+        assert (await topics.produce(plain, 0, above, Acks.ALL)).base_offset == 0
         await nodes.stop()
 
     asyncio.run(story())
