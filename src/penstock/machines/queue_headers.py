@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from penstock.core import delivery_headers
 from penstock.core.errors import InvalidBatch
+from penstock.core.limits import BATCH_UNPACKED_RECORDS_MAX
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import has_delivery_headers, read_messages
 from penstock.core.queue_rules import (
@@ -43,8 +44,7 @@ def read_delivery_headers(
 ) -> list[DeliveryHeaders]:
     """The messages of a batch that are not like all others, in order; neighbours that are like
     each other are one run. The batch holds the offsets from `first` on, `count` of them."""
-    opened = rules.fifo or rules.deduplication is not Deduplication.OFF
-    if not opened and not (rules.delivery_headers and has_delivery_headers(batch)):
+    if not _opens(batch, rules):
         return _uniform(first, count, rules, now_ms)
     try:
         messages = read_messages(batch)
@@ -63,6 +63,18 @@ def read_delivery_headers(
         else:
             found.append(one)
     return found
+
+
+def is_unreadable_crowd(batch: bytes | memoryview, count: int, rules: QueueRules) -> bool:
+    """The batch claims more messages than anyone opens. Release 0.1 stored what a header claimed,
+    16 million messages in 66 bytes: one of them stands for all."""
+    return count > BATCH_UNPACKED_RECORDS_MAX and _opens(batch, rules)
+
+
+def _opens(batch: bytes | memoryview, rules: QueueRules) -> bool:
+    if rules.fifo or rules.deduplication is not Deduplication.OFF:
+        return True
+    return rules.delivery_headers and has_delivery_headers(batch)
 
 
 def recalled_headers(

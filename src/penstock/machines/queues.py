@@ -69,7 +69,11 @@ from penstock.machines.queue_commands import (
     Settle,
     TurnClock,
 )
-from penstock.machines.queue_headers import DeliveryHeaders, read_delivery_headers
+from penstock.machines.queue_headers import (
+    DeliveryHeaders,
+    is_unreadable_crowd,
+    read_delivery_headers,
+)
 from penstock.machines.recent_ids import IdColumns, RecentIds
 from penstock.machines.run import Run, State
 from penstock.machines.state_bytes import DEFAULT_BUDGET, ByteCount, StateBudget, StateKind
@@ -503,14 +507,18 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         self._forget_ids(queue)
         position = 0
         found: list[DeliveryHeaders] = []
+        skipped: list[tuple[Offset, Offset]] = []
         for _ in range(part.batch_count):
             base_offset, size, count, _, _ = read_outline(data, position)
             batch = bytes(data[position : position + size])
+            if is_unreadable_crowd(batch, count, queue.rules):
+                skipped.append((Offset(base_offset + 1), Offset(base_offset + count)))
+                count = 1
             found += read_delivery_headers(
                 batch, Offset(base_offset), count, queue.rules, self._time_ms
             )
             position += size
-        if not found:
+        if not found and not skipped:
             return
         duplicates: list[Offset] = []
         kept: list[DeliveryHeaders] = []
@@ -521,7 +529,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 kept.append(one)
         for name, work in queue.groups.items():
             runs = [msgspec.structs.replace(one.run) for one in kept]
-            work.add(runs, duplicates)
+            work.add(runs, duplicates, skipped)
             self._arm(part.partition, name, work)
 
     def _is_duplicate(self, queue: Queue, one: DeliveryHeaders) -> bool:

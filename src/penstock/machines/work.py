@@ -237,8 +237,14 @@ class WorkGroup:
 
     # Messages come.
 
-    def add(self, runs: Iterable[Run], duplicates: Iterable[Offset]) -> None:
-        """Messages were appended that are not like all others; the runs are this group's own."""
+    def add(
+        self,
+        runs: Iterable[Run],
+        duplicates: Iterable[Offset],
+        skipped: Iterable[tuple[Offset, Offset]] = (),
+    ) -> None:
+        """Messages were appended that are not like all others; the runs are this group's own, and
+        what is skipped is not delivered."""
         for run in runs:
             if run.first >= self.cursor:
                 self._cursor.skip(run.first, run.end)
@@ -247,6 +253,10 @@ class WorkGroup:
             if offset >= self.cursor:
                 self._cursor.skip(offset, Offset(offset + 1))
                 self.tally.duplicates += 1
+        for first, end in skipped:
+            if first >= self.cursor:
+                self._cursor.skip(first, end)
+                self.tally.dropped += end - first
 
     def recall(self, first: Offset, end: Offset, runs: Iterable[Run]) -> bool:
         """What the messages of a stretch say that were there before this group, or its lines; False

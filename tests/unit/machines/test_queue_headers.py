@@ -6,7 +6,9 @@ from penstock.core import delivery_headers
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages, read_messages
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Deduplication, Priorities, QueueRules
+from penstock.core.records import BATCH_HEADER_BYTES
 from penstock.core.types import Offset
+from penstock.machines import AppendBatch
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
     dedup_id,
@@ -16,8 +18,8 @@ from penstock.machines.queue_headers import (
     recalled_headers,
 )
 from penstock.machines.run import Run, State
-from tests.batches import build_batch
-from tests.unit.machines.queue_shard import message
+from tests.batches import build_batch, with_bytes
+from tests.unit.machines.queue_shard import ONE, QueueShard, message
 
 NOW_MS = 50_000
 CARDS = QueueRules(delivery_headers=True, priorities=Priorities.STRICT)
@@ -263,3 +265,22 @@ def test_an_old_message_counts_from_its_own_time() -> None:
     assert recalled_headers(old, CARDS) == (0, DEFAULT_PRIORITY, None, NOW_MS + 10, NOW_MS + 90)
     assert recalled_headers(Message(Offset(3), NOW_MS, None, b""), CARDS) is None
     assert recalled_headers(Message(Offset(3), NOW_MS, b"k", b""), FIFO) == (3, 4, b"k", -1, -1)
+
+
+@pytest.mark.parametrize("rules", [FIFO, BY_ID, QueueRules(delivery_headers=True)])
+def test_one_message_stands_for_the_millions_that_an_unreadable_batch_claims(
+    rules: QueueRules,
+) -> None:
+    """Release 0.1 has stored such batches; 66 bytes are enough."""
+    shard = QueueShard(rules)
+    batch = build_batch(1)[:BATCH_HEADER_BYTES] + b"junk"
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[21:23] = (1).to_bytes(2, "big")
+    claimed = 1 << 24
+    batch[23:27] = (claimed - 1).to_bytes(4, "big")
+    shard.do(AppendBatch(ONE, with_bytes(batch, 57, claimed.to_bytes(4, "big"))))
+    shard.send(NewMessage(b"after", key=b"k"))
+    work = shard.machine.queues.work(ONE, "queue")
+    assert work is not None
+    assert work.ready == 2
+    assert shard.acquire(10).offsets == [0, claimed]
