@@ -136,14 +136,20 @@ class Admission:
         if not _checks_records(settings):
             one.checked = True
             return
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-admission")
-        self._thread.submit(self._work, partition, settings, batch, one)
+        self._one_thread().submit(self._work, partition, settings, batch, one)
 
     async def check(self, settings: TopicSettings, batch: Batch) -> None:
         """Raise what is wrong with the records, wherever the batch is to go."""
-        if _checks_records(settings) and not _check_at_once(settings, batch):
-            await asyncio.to_thread(_check_in_thread, settings, batch)
+        if not _checks_records(settings) or _check_at_once(settings, batch):
+            return
+        if self._closed:
+            raise Unavailable("this node is stopping")
+        checking = self._loop.run_in_executor(self._one_thread(), _problem_of, settings, batch)
+        await asyncio.wait([checking])
+        if checking.cancelled():
+            raise Unavailable("this node is stopping")
+        if (problem := checking.result()) is not None:
+            raise problem
 
     def close(self) -> None:
         """Nothing is admitted any more; what waits is refused."""
@@ -155,13 +161,16 @@ class Admission:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def _one_thread(self) -> ThreadPoolExecutor:
+        """One for the node: what its batches unpack to is in memory for one of them at a time."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-admission")
+        return self._thread
+
     def _work(
         self, partition: PartitionId, settings: TopicSettings, batch: Batch, one: "_Waiting"
     ) -> None:
-        try:
-            _check_in_thread(settings, batch)
-        except PenstockError as error:
-            one.problem = error
+        one.problem = _problem_of(settings, batch)
         try:
             self._loop.call_soon_threadsafe(self._note_checked, partition, one)
         except RuntimeError:
@@ -230,6 +239,17 @@ def _check_at_once(settings: TopicSettings, batch: Batch) -> bool:
         return left >= 0
 
     return _check_body(settings, batch, count, body, may_walk)
+
+
+def _problem_of(settings: TopicSettings, batch: Batch) -> PenstockError | None:
+    """What keeps the batch out, without the traceback: its frames hold the unpacked records, until
+    the producer has its answer or the garbage collector comes."""
+    try:
+        _check_in_thread(settings, batch)
+    except PenstockError as error:
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+    return None
 
 
 def _check_in_thread(settings: TopicSettings, batch: Batch) -> None:

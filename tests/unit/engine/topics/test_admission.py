@@ -2,11 +2,15 @@
 
 import asyncio
 import gzip
+import threading
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from penstock.core import compression
 from penstock.core.errors import CorruptBatch, InvalidBatch, Overloaded, Unavailable
 from penstock.core.limits import HEADER_BATCH_RECORDS_MAX, QUEUE_BATCH_RECORDS_MAX
 from penstock.core.message import NewMessage
@@ -128,6 +132,85 @@ def test_a_bomb_of_empty_members_takes_no_time(tmp_path: Path) -> None:
         bomb = with_bytes(batch, 21, (1).to_bytes(2, "big"))
         with pytest.raises(InvalidBatch, match="more than 20000 members of gzip"):
             await topics.produce(topic, 0, bomb, Acks.ALL)
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+BOMB_BYTES = 16 << 20
+
+
+def bomb() -> bytes:
+    """A batch that unpacks to 16 MiB, and is refused."""
+    batch = build_batch(1)[:61] + gzip.compress(bytes(BOMB_BYTES), mtime=0)
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    return bytes(with_bytes(batch, 21, (1).to_bytes(2, "big")))
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Memory is counted."""
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("staged", [False, True])
+def test_one_batch_at_a_time_is_unpacked(tmp_path: Path, staged: bool) -> None:
+    """A refusal held the unpacked records by its traceback, until the garbage was collected."""
+
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders.fifo", 1, {"queue.order": "fifo"})
+        one = bomb()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        refused = await asyncio.gather(
+            *(
+                topics.admission.check(topic.settings, bytearray(one))
+                if staged
+                else topics.produce(topic, 0, bytearray(one), Acks.ALL)
+                for _ in range(12)
+            ),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in refused] == [InvalidBatch] * 12
+        now, peak = tracemalloc.get_traced_memory()
+        assert now - before < BOMB_BYTES
+        assert peak - before < 3 * BOMB_BYTES
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_a_check_ends_with_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def decompress(packed: memoryview, codec: int, parts_max: int) -> bytes:
+        began.set()
+        go_on.wait()
+        return compression.decompress(packed, codec, parts_max)
+
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topics = nodes[1].topics
+        topic = await topics.create_topic("orders", 1, {})
+        monkeypatch.setattr(admission, "decompress", decompress)
+        checks = [
+            asyncio.ensure_future(topics.admission.check(topic.settings, bytearray(bomb())))
+            for _ in range(3)
+        ]
+        await asyncio.to_thread(began.wait)
+        topics.admission.close()
+        go_on.set()
+        ends = await asyncio.gather(*checks, return_exceptions=True)
+        assert [type(end) for end in ends] == [InvalidBatch, Unavailable, Unavailable]
+        with pytest.raises(Unavailable):
+            await topics.admission.check(topic.settings, bytearray(bomb()))
         await nodes.stop()
 
     asyncio.run(story())
