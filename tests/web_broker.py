@@ -36,6 +36,9 @@ class ServingBroker:
     def problems(self) -> list[str]:
         return []
 
+    def warnings(self) -> list[str]:
+        return []
+
     def settings(self) -> list[SettingRow]:
         return []
 

@@ -169,6 +169,10 @@ class Server:
             problems = ["the ports are being opened"]
         return problems
 
+    def warnings(self) -> list[str]:
+        """What it cannot do although it serves."""
+        return [] if self._node is None else list(self._node.health().warnings)
+
     def settings(self) -> list[SettingRow]:
         return [
             SettingRow(name=entry.name, value=entry.written(value), source=str(source))
@@ -299,6 +303,8 @@ class Server:
             self._say_waiting(problem)
             await self._serve_readers(node)
             await retries.pause()
+        for warning in node.health().warnings:
+            logger.warning("%s; clients are served", warning)
         await self._let_clients_in()
         self._phase = Phase.SERVING
         self._freeze()

@@ -177,6 +177,10 @@ class Broker(Protocol):
         """Why it does not serve; nothing if it does."""
         ...
 
+    def warnings(self) -> list[str]:
+        """What it cannot do although it serves."""
+        ...
+
     def settings(self) -> list[SettingRow]: ...
     def hosts(self) -> Collection[str]:
         """The names this node is known by."""

@@ -3,7 +3,8 @@ process knows, so that they can be answered beside every bound of the HTTP port.
 
     /livez             the loop turns; never looks outside
     /startupz          the log is recovered, the node is in its cluster
-    /readyz, /healthz  requests are served; 503 with a list of what is wrong
+    /readyz, /healthz  requests are served; 503 with a list of what is wrong. Warnings, such as a
+                       full disk, do not count: consumers must reach the broker to make room
 """
 
 from typing import Final
@@ -63,4 +64,4 @@ def verdict(broker: Broker, path: str) -> dict[str, object]:
     problems = broker.problems()
     if broker.phase is not Phase.SERVING and not problems:
         problems = [f"it is {broker.phase.value}"]
-    return {"ready": not problems, "problems": problems}
+    return {"ready": not problems, "problems": problems, "warnings": broker.warnings()}

@@ -288,12 +288,16 @@ class FakeBroker:
     phase: Phase = Phase.SERVING
     node: FakeNode | None = field(default_factory=FakeNode)
     reasons: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
     known: set[str] = field(default_factory=lambda: {"broker.example"})
     read_only: bool = False
     watch: Watch | None = None
 
     def problems(self) -> list[str]:
         return self.reasons
+
+    def warnings(self) -> list[str]:
+        return self.warned
 
     def settings(self) -> list[SettingRow]:
         return [SettingRow(name="shards", value="4", source="default")]

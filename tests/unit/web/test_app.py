@@ -34,11 +34,19 @@ def test_probes(broker: FakeBroker, live: int, started: int, ready: int) -> None
 
 
 def test_a_probe_says_what_is_wrong() -> None:
-    assert call(make_app(FakeBroker()), "GET", "/readyz").json() == {"ready": True, "problems": []}
+    answer = call(make_app(FakeBroker()), "GET", "/readyz").json()
+    assert answer == {"ready": True, "problems": [], "warnings": []}
     answer = call(make_app(UNLED), "GET", "/readyz").json()
-    assert answer == {"ready": False, "problems": ["shard 3 has no leader"]}
+    assert answer == {"ready": False, "problems": ["shard 3 has no leader"], "warnings": []}
     answer = call(make_app(STARTING), "GET", "/startupz").json()
     assert answer == {"started": False, "problems": ["waits for node 2"]}
+
+
+def test_a_broker_that_warns_is_ready() -> None:
+    warned = "shard 1: the disk is full, appends are refused"
+    answer = call(make_app(FakeBroker(warned=[warned])), "GET", "/readyz")
+    assert answer.status == 200
+    assert answer.json() == {"ready": True, "problems": [], "warnings": [warned]}
 
 
 def test_quorum_critical() -> None:

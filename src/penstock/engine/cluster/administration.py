@@ -252,6 +252,7 @@ class Cluster:
     def health(self) -> NodeHealth:
         """Whether this node can serve."""
         problems: list[str] = []
+        warnings: list[str] = []
         read_only = False
         for shard in self._shards:
             running = self._shards.get(shard)
@@ -267,7 +268,8 @@ class Cluster:
             elif status.leader == self._topics.node_id and not status.leads_here:
                 problems.append(f"shard {shard} is led here and catches up with what came before")
             if status.full:
-                problems.append(f"shard {shard}: the disk is full, appends are refused")
+                # Readers are served, and queues worked off: that is how there is room again.
+                warnings.append(f"shard {shard}: the disk is full, appends are refused")
             if running.replica.log.quarantine is not None:
                 problems.append(f"shard {shard} is damaged and being repaired")
         if not self._topics.catalog.shards:
@@ -277,6 +279,7 @@ class Cluster:
         return NodeHealth(
             ready=not problems,
             problems=tuple(problems),
+            warnings=tuple(warnings),
             read_only=read_only,
         )
 

@@ -76,4 +76,7 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     ready: bool
     problems: tuple[str, ...]
+    """Why it cannot."""
+    warnings: tuple[str, ...]
+    """What it cannot do although it serves."""
     read_only: bool

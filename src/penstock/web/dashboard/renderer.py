@@ -186,7 +186,7 @@ def _frame(broker: Broker, request: Request, view: View) -> Mapping[str, object]
         "node_id": None if engine is None else engine.topics.node_id,
         "cluster_id": "" if engine is None else engine.topics.cluster_id,
         "phase": broker.phase.value,
-        "problems": broker.problems(),
+        "problems": [*broker.problems(), *broker.warnings()],
         "alert_counts": alert_counts(broker),
         "other_nodes": other_nodes(broker),
     }

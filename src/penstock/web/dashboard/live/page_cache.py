@@ -51,7 +51,7 @@ class Shared:
         broker, watch = self._broker, self._broker.watch
         readings = None if watch is None else watch.readings
         alerts = () if watch is None else watch.alerts.firing()
-        return broker.phase, readings, alerts, tuple(broker.problems())
+        return broker.phase, readings, alerts, (*broker.problems(), *broker.warnings())
 
 
 def _key(request: Request) -> str:

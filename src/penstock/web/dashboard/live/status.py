@@ -50,7 +50,7 @@ class Pulse:
     def look(self) -> Beat:
         """How things are now."""
         broker = self._broker
-        problems = broker.problems()
+        problems = [*broker.problems(), *broker.warnings()]
         if broker.node is not None:
             try:
                 problems = [*problems, *_problems(broker.node.engine)]
