@@ -2,7 +2,7 @@
 
 Spark calls a source and a sink from plain threads, in many processes: the driver's planner, and
 workers that are forked, used for one task after another, and killed without a word. All of them use
-what is here. Whoever wants something of a broker has the loop do it:
+what is here. Calls to a broker run on that loop:
 
     client = client_of("penstock://127.0.0.1:9092")
     names = run(client.topics())
@@ -25,7 +25,7 @@ from penstock.embedded.connector import connect
 T = TypeVar("T")
 
 CLIENTS_MAX: Final = 64
-"""Of one process. Whoever talks to more clusters than this has a leak."""
+"""Of one process. A program with more clusters than this has a leak."""
 
 
 class _Connections:
@@ -72,7 +72,7 @@ class _Connections:
         return client
 
     def close(self) -> None:
-        """The process ends, or a test is over: disconnect. Whoever asks next begins anew."""
+        """The process ends, or a test is over: disconnect. The next call connects anew."""
         with self._lock:
             thread, self._thread = self._thread, None
             clients, self._clients = list(self._clients.values()), {}
@@ -89,7 +89,7 @@ _connections = _Connections()
 
 
 def client_of(url: str) -> Client:
-    """The client of an address, connected; `Unavailable` if nobody is there."""
+    """The client of an address, connected; `Unavailable` if no broker answers."""
     return _connections.client(url)
 
 

@@ -1,4 +1,4 @@
-"""Who is to be told how far a stream has got: what a source says of itself in a query's progress.
+"""The group that a stream's progress is committed to: the part of a query's progress that names it.
 
 A source runs in a process of its own, and the listener that sees its progress (`progress`) in
 another. All that passes between them is the progress itself: offsets, as JSON. Beside the topics
@@ -20,7 +20,7 @@ TOPIC: Final = "topic"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A source that wants to be told."""
+    """A source whose progress is committed."""
 
     url: str
     kind: str
@@ -28,17 +28,17 @@ class Identity:
 
 
 def tell_queue(url: str, group: str) -> dict[str, Any]:
-    """A queue's stream: its work group is told what is done."""
+    """A queue's stream: its work group acks what is done."""
     return _entry(Identity(url, QUEUE, group))
 
 
 def tell_topics(url: str, group: str) -> dict[str, Any]:
-    """A topic's stream with a group id: the consumer group is told how far it is."""
+    """A topic's stream with a group id: the consumer group commits its progress."""
     return _entry(Identity(url, TOPIC, group))
 
 
 def find_identity(latest: Mapping[str, Any]) -> Identity | None:
-    """Who is to be told; None of a source that asks for nothing, or is not ours."""
+    """The group to commit to; None of a source without one, or that is not ours."""
     said = latest.get(IDENTITY)
     if not isinstance(said, dict):
         return None

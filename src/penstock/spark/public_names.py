@@ -40,5 +40,5 @@ def load(name: str) -> object:
 
 
 def names() -> list[str]:
-    """For `dir(penstock.spark)` and whoever completes what is typed."""
+    """For `dir(penstock.spark)` and completion in an editor."""
     return sorted({*PLACES, *vars(sys.modules[PACKAGE])})

@@ -2,7 +2,7 @@
 
 Spark removes them itself when it ends in good order. A driver that is killed leaves them behind,
 gigabytes of them. So each process has one directory, `penstock-spark-…`, and holds a lock on a file
-in it for as long as it lives. Whoever makes the next one removes those of this user that nobody
+in it for as long as it lives. The next one removes those of this user that no process
 holds a lock on: however many drivers are killed, the leftovers of the last are all there is.
 """
 

@@ -128,7 +128,7 @@ def check_packages() -> None:
 
 
 def cores(master: str) -> int | None:
-    """How many tasks a local master runs at once; None of any other, which nobody knows here."""
+    """How many tasks a local master runs at once; None of any other, where it is unknown."""
     matched = _LOCAL.fullmatch(master)
     if matched is None:
         return None

@@ -43,7 +43,7 @@ class PenstockSource(DataSource):
         return {name.lower(): value for name, value in dict(self.options).items()}
 
     def schema(self) -> "StructType":
-        """All columns. Spark asks for them in `load`, so a bad option is told there already."""
+        """All columns. Spark asks for them in `load`, so a bad option is refused there already."""
         from penstock.spark.reading.columns import row_schema  # noqa: PLC0415 - see above
         from penstock.spark.reading.read_options import check_names, flag  # noqa: PLC0415
 

@@ -5,7 +5,7 @@
 There is no checkpoint. The lake's own catalog says which offsets it has, so a step begins where the
 catalog ends, and its entry in the manifest puts files and offsets in at once. Killed at any point,
 the job has added a step or not; what it wrote of one that was not added is never read, and the
-next run writes it again. Offsets that are there are never added again, whoever tries.
+next run writes it again. Offsets that are there are never added again, by any run.
 
 A task fetches its offsets from the leader of the partition and writes them as they come, Arrow to
 Parquet; the rows do not go through Spark's JVM. What Spark gives is the tasks: as many as it has
@@ -53,7 +53,7 @@ TASK_OFFSETS_MIN: Final = 20_000
 """A task costs some milliseconds: smaller shares are not worth one."""
 INTERVAL_SECONDS: Final = 10.0
 STEP_SECONDS_MAX: Final = ORPHAN_SECONDS / 2
-"""A step that took longer is given up: compaction might take its files for somebody's remains."""
+"""A step that took longer is given up: compaction might take its files for leftovers."""
 
 Place = tuple[str, int]
 """A topic and one of its partitions."""
@@ -130,7 +130,7 @@ def archive(
     A partition of which the lake has nothing begins with the first offset that the log has. Offsets
     that retention has removed before they were archived are an error (`OffsetOutOfRange`), or,
     without `fail_on_data_loss`, a gap that the catalog shows; so are batches that cannot be
-    decoded. `told` hears of each step.
+    decoded. `told` is called with each step.
     """
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names:
@@ -227,7 +227,7 @@ class _Archive:
         try:
             entry = self._lake.commit(change)
         except DirectoryRefused:
-            for file in files:  # Nobody will ever ask for them.
+            for file in files:  # They will never be read.
                 self._lake.storage.remove(file.path)
             raise
         offsets = sum(end - first for first, end in chosen.values())

@@ -1,8 +1,8 @@
 """Charts as files: PNG, SVG or PDF by the name of the file. No window is opened.
 
 A chart says what it shows in its title, what its axes are and in which unit, and when it was made.
-Colours are told apart by everybody (Okabe and Ito 2008), and a legend lists them from the most to
-the least.
+Colours can be distinguished with any colour vision (Okabe and Ito 2008), and a legend lists them
+from the most to the least.
 """
 
 from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ directory. Without `follow` it works off what is there and ends, and the next ru
 ended.
 
 The table is read when the job starts. It has one row for a key: which of two should be taken
-nobody knows, so that is refused.
+is unknown, so that is refused.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Dead letters that a SQL predicate holds for, delivered anew: those and no others.
 
 The predicate is Spark's SQL over the columns of `letters`; what it chose is named to the cluster
-place by place. So a letter that died while somebody was thinking is not moved, and one that is gone
+place by place. So a letter that died since the report is not moved, and one that is gone
 is not missed. The cluster moves them (see `penstock queue moves`), goes on if this process dies,
 and moves each once.
 """

@@ -302,7 +302,7 @@ class _Replay:
         return Counts(bucket, {row["bucket"]: row["count"] for row in rows})
 
     def _stage(self, plan: ReplayPlan, number: int) -> list[Staged]:
-        """Bring the messages of a window to the broker, where nobody sees them yet."""
+        """Bring the messages of a window to the broker, where they are not visible yet."""
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         from penstock.spark.writing.write_options import WriteOptions  # noqa: PLC0415

@@ -120,7 +120,7 @@ async def read_plan(client: Client, name: str) -> ReplayPlan | None:
 
 
 async def keep_plan(client: Client, plan: ReplayPlan) -> ReplayPlan:
-    """Write a plan down. What counts is returned: somebody may have been there before."""
+    """Write a plan. The plan that counts is returned: another run may have written one before."""
     await client.create_topic(TOPIC, partitions=1, exist_ok=True, configs=KEPT_FOR_EVER)
     await client.topic(TOPIC, codec=bytes).send(msgspec.json.encode(plan), key=plan.name)
     kept = await read_plan(client, plan.name)

@@ -1,4 +1,4 @@
-"""How far groups are and how deep queues are, seen twice, so that rates can be told.
+"""How far groups are and how deep queues are, read twice, so that rates can be computed.
 
 One look tells depths; rates need two. Consumer groups go by committed offsets: arrivals are how far
 the log's end moved, departures how far the commits did. Work groups of queues go by the counters of

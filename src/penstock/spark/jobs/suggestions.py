@@ -1,7 +1,7 @@
 """What to do about each kind of failure: deliver anew, wait, or mend something first.
 
     fix       nearly all of its dead share a trait that hardly any living message has: the messages
-              are at fault, or whoever works on this kind of message, and would die again
+              are at fault, or the worker for this kind of message, and would die again
     wait      the latest of them died just now: whatever was broken is still broken
     redrive   none has died for a while: what was broken seems mended
 

@@ -10,7 +10,7 @@ message is added to both counts of the living, so that a trait no living message
 most telling of all, gets a large lift and not an infinite one. Traits are sorted by how surprising
 their counts are (the log-likelihood ratio of Dunning 1993), since a lift of 50 may be one message.
 
-What has the same counts tells the same story and is told once.
+Traits with the same counts say the same and are reported once.
 """
 
 import json

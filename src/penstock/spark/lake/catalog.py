@@ -2,8 +2,8 @@
 
 It is what the entries of the manifest come to, applied in order. Nothing is taken on trust: an
 entry that covers offsets twice, removes a file that is not there, or whose files hold another
-number of messages than it says, is not applied. For a writer that means that somebody else was
-there first; in a manifest that is being read it means damage, and is told as such.
+number of messages than it says, is not applied. For a writer that means that another one was
+first; in a manifest that is being read it means damage, and is reported as such.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
     files of a day that are small ──▶ bins of about one large file ──▶ one task each ──▶ one entry
 
 The entry of the manifest takes the old files out and puts the new ones in, at once; the offsets
-that the lake covers stay the same. Whoever began to read before that still reads the old files, so
+that the lake covers stay the same. A reader that began before that still reads the old files, so
 they are removed only after a while (`grace`). The same sweep takes away what killed writers left
 behind, after a day: by then no writer is still about to name it.
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TARGET_BYTES: Final = 128 * MIB
 GRACE_SECONDS: Final = 3_600.0
 ORPHAN_SECONDS: Final = 86_400.0
-"""How old a file must be that nobody has ever named. Writers finish long before."""
+"""How old a file must be that no entry names. Writers finish long before."""
 GRACE_SECONDS_MAX: Final = 6 * 86_400.0
 ROWS_AT_ONCE: Final = 20_000
 BINS_AT_ONCE: Final = 64
@@ -56,7 +56,7 @@ class Compacted:
     """Small files that were replaced."""
     rewritten_bytes: int
     swept: int
-    """Files that were removed because nobody reads them any more."""
+    """Files that were removed because they are no longer read."""
     swept_bytes: int
 
 
@@ -212,7 +212,7 @@ def _leaf(parquet: pq.ParquetFile, name: str) -> int:
 
 
 def sweep(lake: Lake, *, grace_seconds: float, orphan_seconds: float) -> tuple[int, int]:
-    """Remove the files that nobody reads any more, and entries that are summed up."""
+    """Remove the files that are no longer read, and entries that are summed up."""
     now_ms = time.time_ns() // 1_000_000
     found = list(lake.storage.data_files())
     catalog = lake.refresh()

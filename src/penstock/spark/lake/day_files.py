@@ -5,9 +5,9 @@
         files.write(batch)
     written = files.close()              descriptions of files that are complete and on disk
 
-A file has a name of its own and belongs to nobody until an entry of the manifest names it, so that
-a task may fail, run twice, or be killed. A day is that of the message's time, in UTC; a time that
-no calendar has counts as the first day of 1970.
+A file has a name of its own and is not part of the lake until an entry of the manifest names it, so
+that a task may fail, run twice, or be killed. A day is that of the message's time, in UTC; a time
+that no calendar has counts as the first day of 1970.
 
 What is held in memory is bounded, however messages are spread over days: rows are collected up to a
 row group, and of too many days at once one is written early or its file is ended.

@@ -5,13 +5,13 @@
       _penstock/manifest/00000000000000000007.json  entry 7: one change of the lake, never rewritten
       _penstock/snapshots/00000000000000000064.json all that entries 1 to 64 came to
 
-An entry is complete when it can be seen, and each number is given once: whoever makes the file of
-that number has changed the lake, whoever comes second has not. Data files have names that are never
+An entry is complete when it can be seen, and each number is given once: the writer that makes the
+file of that number has changed the lake, a second one has not. Data files have names that are never
 used twice, and are written before the entry that names them. So what a killed writer leaves behind
-is files that nobody asks for.
+is files that are never read.
 
 An entry says which offsets are now in the lake (`covered`), which files hold them (`added`), and
-which files are no longer read (`removed`). Offsets and files are told apart because a log may have
+which files are no longer read (`removed`). Offsets and files are kept apart because a log may have
 holes, by compaction, and because one stretch of offsets may fall into several days: the files' own
 spans only help to find a message, the covered ones say what the lake has.
 """
@@ -68,7 +68,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to change."""
+    """A change of the lake."""
 
     writer: str
     """What did it: archive, compact."""

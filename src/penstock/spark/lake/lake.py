@@ -4,11 +4,11 @@
     lake.catalog.ends("orders")          the offset that each partition goes on with
     lake.commit(Change(…))               all of it, once, or not at all
 
-Whoever follows the manifest sees each offset exactly once, at every moment, whatever else lies in
-the directories. How it is written is told in `entries`; this is the reading and the changing.
+A reader of the manifest sees each offset exactly once, at every moment, whatever else lies in
+the directories. How it is written is in `entries`; this is the reading and the changing.
 
 Two writers may be at work, say one that archives and one that compacts: entries are numbered, and a
-number can be taken once. Whoever loses the race reads what the other has done, and tries the next
+number can be taken once. The loser of a race reads what the other has done, and tries the next
 number, if its own change still makes sense; otherwise it is refused.
 """
 
@@ -115,7 +115,7 @@ class Lake:
             if self.storage.create(entry_path(entry.number), msgspec.json.encode(entry)):
                 if entry.number <= max(self._numbers(SNAPSHOTS), default=0):
                     # The number was free because its entry had been pruned: we slept for long, and
-                    # nobody reads what we wrote. Or somebody has summed it up within this moment.
+                    # what this run wrote is never read. Or another run has just summed it up.
                     if self.reload().has(change):
                         return entry
                     continue

@@ -1,4 +1,4 @@
-"""Offsets of one partition as Arrow batches, fetched from whoever leads it, in a task."""
+"""Offsets of one partition as Arrow batches, fetched from its leader, in a task."""
 
 import logging
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ def log_batches(
     *,
     skip_bad: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a span, in order; only of the topic that has this id. What a client sent and
-    nobody can decode is `InvalidBatch`, or is passed over and told to the log."""
+    """The messages of a span, in order; only of the topic that has this id. A batch that
+    cannot be decoded is `InvalidBatch`, or is skipped with a line in the log."""
 
     def on_bad(head: StoredHead, error: InvalidBatch) -> None:
         told = (

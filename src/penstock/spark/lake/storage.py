@@ -18,7 +18,7 @@ from penstock.core.errors import DiskFailed, LocalError
 
 
 class StoredFile(NamedTuple):
-    """A file that is there, whether or not anybody asks for it."""
+    """A file that is there, whether or not it is in the catalog."""
 
     path: str
     bytes: int
@@ -100,7 +100,7 @@ class LocalStorage:
             try:
                 status = found.stat()
             except FileNotFoundError:
-                continue  # Somebody else sweeps, too.
+                continue  # Another run sweeps, too.
             path = found.relative_to(root).as_posix()
             yield StoredFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
 

@@ -77,12 +77,12 @@ def reason_of(error: Any) -> PenstockError:
             return kind(told) if issubclass(kind, Unavailable) else PenstockError(told)
     sparks = [line for line in lines if line.startswith("[")]
     pythons = [line for line in lines if "Error: " in line]
-    reason = (sparks or pythons or lines or ["nobody knows why"])[-1]
+    reason = (sparks or pythons or lines or ["unknown"])[-1]
     return PenstockError(f"a task of Spark failed: {reason}")
 
 
 def bad_predicate(text: str, error: Any) -> InvalidRequest:
-    """What Spark has against a predicate that somebody wrote, in a sentence."""
+    """Spark's error for a predicate, in a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return InvalidRequest(f"this cannot choose messages: {text}: {lines[0] if lines else error}")
 

@@ -8,7 +8,7 @@ been written out, what was not said has its default, and everything that can be 
 broker and without Spark has been checked (see `checking`).
 
 A stage does, in this order, what it says of: `schema`, `enrich`, `where`, `each`, `python`, `sql`,
-`select`, `expect`. Whoever needs another order makes two stages of it.
+`select`, `expect`. For another order, make two stages of it.
 """
 
 from typing import Annotated, Literal

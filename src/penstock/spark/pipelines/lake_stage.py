@@ -37,7 +37,7 @@ class LakeWriter:
         group: str,
         count: Callable[[int, int], None],
     ) -> None:
-        """`count` is told the rows and the dead letters of each batch."""
+        """`count` gets the rows and the dead letters of each batch."""
         assert stage.to.lake is not None
         self._stage = stage
         self._lake = stage.to.lake

@@ -1,6 +1,6 @@
 """A pipeline from a file: TOML, YAML, or Python with a `Pipeline` in it.
 
-Nothing is guessed. A key that nobody knows is refused with the path it stands at and the nearest
+Nothing is guessed. An unknown key is refused with the path it stands at and the nearest
 key there is, and so is a value of another kind; paths are written as in a program:
 `stages[1].schema.amount`.
 """

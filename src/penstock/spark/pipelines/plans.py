@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     # What cannot be computed is null and not an error that would stop all rows for one.
     "spark.sql.ansi.enabled": "false",
-    # Errors are told in the report, in a line each. Say ERROR in a pipeline's settings for Spark's.
+    # Errors are in the report, in a line each. Say ERROR in a pipeline's settings for Spark's.
     "spark.log.level": "OFF",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.streaming.stopTimeout": "30s",
@@ -32,7 +32,7 @@ _EMPTY = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in CARRIED.items()]
 
 def pipeline_session(declaration: Declaration, *, master: str, once: bool) -> "SparkSession":
     """Spark for this pipeline."""
-    # It repeats, with a stack trace, every error that is told here in a sentence.
+    # It repeats, with a stack trace, every error that is reported here in a sentence.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     running = session(
         f"pipeline {declaration.name}",
@@ -43,8 +43,8 @@ def pipeline_session(declaration: Declaration, *, master: str, once: bool) -> "S
             **declaration.settings,
         },
     )
-    # Spark may have been there before: what is set for the pipeline is nobody else's. Nor does
-    # anybody else tell the broker how far it is.
+    # Spark may have been there before: what is set for the pipeline is for it alone. Nor does
+    # anything else commit its progress at the broker.
     own = running.newSession()
     for name, value in {**SETTINGS, **declaration.settings}.items():
         if name.startswith(_SQL) and own.conf.isModifiable(name):

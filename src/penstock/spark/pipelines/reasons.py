@@ -31,7 +31,7 @@ def row_type(schema: Mapping[str, Column]) -> str:
 
 
 def parsed_row(schema: Mapping[str, Column], text: str) -> str:
-    """The SQL that reads a text as these columns; what does not fit is null and told."""
+    """The SQL that reads a text as these columns; what does not fit is null and reported."""
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}')"
     return f"from_json({text}, {literal(row_type(schema))}, {options})"
 
@@ -55,8 +55,8 @@ def unfitting(schema: Mapping[str, Column], text: str) -> str:
 
 
 def expectation(expect: Mapping[str, str]) -> str:
-    """The SQL that gives the first expectation which a row does not meet. One that cannot be told,
-    being null, is not met: what comes out is promised."""
+    """The SQL that gives the first expectation which a row does not meet. One that cannot be
+    evaluated, being null, is not met: what comes out is promised."""
     lines = [
         f"WHEN NOT coalesce(({condition}), false) THEN {literal(reason)}"
         for reason, condition in expect.items()

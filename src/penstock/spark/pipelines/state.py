@@ -1,6 +1,6 @@
 """The directory of a pipeline: where its stages have got to, and that it runs once at a time.
 
-    lock                   held by whoever runs the pipeline
+    lock                   held by the process that runs the pipeline
     jvm.lock               held by its Spark, which outlives a killed driver for a moment
     stages/NAME/source     what the stage reads: a checkpoint counts another topic's offsets wrongly
     stages/NAME/checkpoint Spark's own
@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.2
 
 
 def state_directory(declaration: Declaration, environment: Mapping[str, str]) -> Path:
-    """Where a pipeline's state is, if nobody says otherwise: with the user's other state."""
+    """Where a pipeline's state is, by default: with the user's other state."""
     if declaration.state is not None:
         return Path(declaration.state).absolute()
     base = environment.get("XDG_STATE_HOME")

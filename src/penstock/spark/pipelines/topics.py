@@ -1,6 +1,6 @@
 """Topics that a pipeline needs: those it reads must be there, those it writes are made.
 
-Looked at before Spark is started, which takes seconds: a name that is mistyped is told at once.
+Looked at before Spark is started, which takes seconds: a mistyped name is reported at once.
 """
 
 from penstock.client.client import Client

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REASON: Final = "reason"
 SUFFIX: Final = "_dlq"
-UNSAID: Final = "it failed, and nobody said why"
+UNSAID: Final = "it failed without a reason"
 
 
 def split(rows: "DataFrame", reason: str = REASON) -> "tuple[DataFrame, DataFrame]":

@@ -11,7 +11,7 @@ commit. What it does with it depends on what the source says of itself (`identit
                                   seen by `penstock group describe`. Nothing is read from there: a
                                   query goes on from its checkpoint
 
-A listener is told a little later, or never if the driver is killed: a queue's reader then settles
+A listener is called a little later, or never if the driver is killed: a queue's reader then settles
 after the restart. A broker that cannot be reached is no reason to end a query; it is logged, and
 the next batch says it again.
 """
@@ -58,17 +58,17 @@ class ProgressListener(StreamingQueryListener):
             try:
                 tell(source.latestOffset, source.endOffset)
             except PenstockError as error:
-                log.warning("the broker was not told how far a query has got: %s", error)
+                log.warning("the progress of a query was not committed: %s", error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """What it has done was told."""
+        """Its progress was committed."""
 
 
 def watch(spark: "SparkSession") -> None:
-    """Have the broker told of the progress of all queries of this session; once is enough."""
+    """Commit the progress of all queries of this session at the broker; one call is enough."""
     if getattr(spark, _MARK, None) is None:
         listener = ProgressListener()
         spark.streams.addListener(listener)
@@ -76,7 +76,7 @@ def watch(spark: "SparkSession") -> None:
 
 
 def tell(latest: str | None, end: str | None) -> None:
-    """Tell whoever one source wants to be told that everything up to `end` is committed."""
+    """Commit, for the group of a source, everything up to `end`."""
     who = find_identity(_read(latest))
     if who is None or not end:
         return

@@ -33,7 +33,7 @@ def queue_schema(*, include_headers: bool) -> StructType:
 
 
 class QueueColumns:
-    """The columns that somebody wants, checked; and what must be decoded for them."""
+    """The columns of a query, checked; and what must be decoded for them."""
 
     def __init__(self, schema: StructType) -> None:
         plain = [field for field in schema.fields if field.name not in _OURS]

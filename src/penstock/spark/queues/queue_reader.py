@@ -285,7 +285,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the progress of the query; and who is to be told of it."""
+        """For the progress of the query; and the group it is committed to."""
         options = self._options
         ends = {str(index): end for index, end in sorted(self._latest.items())}
         return {options.queue: ends, **tell_queue(options.reading.address, options.group)}

@@ -1,8 +1,8 @@
 """Settling what a stream has finished: after Spark has committed a micro-batch, and never before.
 
-The work group of the queue is told that every range of the batch is done; what died in it is dead
-already (`failures`) and stays so. Each range has a number of its own that counts upwards, so the
-broker hears it once, however often it is told: by the reader when the next batch is planned, by the
+Every range of the batch is acked for the work group of the queue; what died in it is dead already
+(`failures`) and stays so. Each range has a number of its own that counts upwards, so the broker
+applies it once, however often it is sent: by the reader when the next batch is planned, by the
 listener (`progress`) as soon as the batch is committed, and again by the reader after a restart.
 
 When is a batch committed? Spark plans a batch with `latestOffset(start)` only after the one that

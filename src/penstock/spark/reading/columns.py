@@ -9,8 +9,8 @@
     timestampType  INT                                         0: the sender's, 1: the broker's
     headers        ARRAY<STRUCT<key: STRING, value: BINARY>>   with includeHeaders; null if none
 
-Spark tells a Python source nothing about the columns a query uses. Whoever wants it faster says so
-with `.schema("partition INT, offset BIGINT")`: what is not named there is not decoded.
+Spark tells a Python source nothing about the columns a query uses. A query that should be faster
+says so with `.schema("partition INT, offset BIGINT")`: what is not named there is not decoded.
 """
 
 from typing import Final

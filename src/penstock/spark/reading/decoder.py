@@ -146,8 +146,8 @@ class Decoder:
     def decode(
         self, data: memoryview, start: int, end: int, on_bad: OnBad | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The records with offsets from `start` up to `end` of some batches. `on_bad` is told of
-        a batch that cannot be read; if it does not raise, the batch is passed over."""
+        """The records with offsets from `start` up to `end` of some batches. `on_bad` is called
+        with a batch that cannot be read; if it does not raise, the batch is passed over."""
         octets = np.frombuffer(data, dtype=np.uint8)
         group = _Group(octets, needs_records=False)
         for head in heads_of(data, start, end):

@@ -2,7 +2,7 @@
 
 One fetch of some MiB is under way while the one before it is decoded. A leader that is lost is
 looked for again until `fetchTimeoutMs` has passed; what was read is not read again. What has been
-deleted meanwhile, and batches that nobody can decode, are data loss: see `starting`.
+deleted meanwhile, and batches that cannot be decoded, are data loss: see `starting`.
 
 A worker of Spark goes through the garbage after every task, which takes longer than a small task
 does; `gc.freeze` keeps what is there when the first task begins, all of it modules, out of that.

@@ -11,7 +11,7 @@ setting.
 
 An upper bound of the timestamp does not end a stretch: senders set their times themselves, and a
 later message may be an earlier one. Everything here makes a read smaller and nothing decides what
-it returns: Spark is told to filter all rows again.
+it returns: Spark has to filter all rows again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """Stretches of partitions, and how they become tasks.
 
-A partition's stretch is one task, unless somebody wants more tasks (`minPartitions`) or smaller
+A partition's stretch is one task, unless options ask for more tasks (`minPartitions`) or smaller
 ones (`maxRecordsPerPartition`): then large stretches are cut, in proportion to their sizes, as
 Spark's Kafka connector cuts them. A task costs Spark some 20 ms, whatever it does. So there are
 never more than `TASKS_MAX`: beyond it stretches are cut less, and small ones share a task.
@@ -64,7 +64,7 @@ def cut(stretch: Stretch, pieces: int) -> list[Stretch]:
 
 
 def _share(stretches: Sequence[Stretch], tasks_max: int) -> list[tuple[Stretch, ...]]:
-    """One task each; if they are too many, the largest first to whoever has least."""
+    """One task each; if they are too many, the largest first to the task with the least."""
     if len(stretches) <= tasks_max:
         return [(one,) for one in stretches]
     tasks: list[list[Stretch]] = [[] for _ in range(tasks_max)]

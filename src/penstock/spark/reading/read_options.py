@@ -25,7 +25,7 @@
 A time comes before offsets, as it does there. Options of Kafka's consumer (`kafka.…`) have no
 meaning here and are passed over, but for those that would change what is read or who may read it:
 these are refused; and but for `kafka.group.id`, by whose lag a stream is seen (`progress`). A name
-that nobody knows is refused with the nearest one, for a misspelt option is one that silently does
+that is unknown is refused with the nearest one, for a misspelt option is one that silently does
 nothing.
 """
 
@@ -108,7 +108,7 @@ class ReadOptions:
     fetch_seconds: float = FETCH_TIMEOUT_MS / 1_000
     push_filters: bool = False
     group: str = ""
-    """The consumer group that is told how far a stream is: see `progress`."""
+    """The consumer group that a stream's progress is committed to: see `progress`."""
 
 
 def read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
@@ -147,7 +147,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
 
 
 def check_names(given: Mapping[str, str]) -> None:
-    """Refuse what nobody knows, and what would be passed over in silence at one's peril."""
+    """Refuse unknown options, and options that would be ignored at the user's peril."""
     for name in given:
         if name in _REFUSED:
             raise InvalidRequest(f"the option {name} has no place here: {_REFUSED[name]}")

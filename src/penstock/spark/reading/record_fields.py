@@ -9,7 +9,7 @@
              headers          varint count, then keys and values, each with its length
 
 A field is found by what comes before it, so fields are read in this order, each for all records
-together, and no further than the last one that is wanted: whoever wants only times touches neither
+together, and no further than the last one that is wanted: a query of times only touches neither
 keys nor values.
 
 Checked: a key, a value and a header lie within their record; if headers are read, they end where

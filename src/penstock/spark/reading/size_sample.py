@@ -24,7 +24,7 @@ async def bytes_per_message(
         try:
             data = await reader.next()
         except (OffsetOutOfRange, UnknownPartition):
-            continue  # Whoever reads it finds out what that means.
+            continue  # The reader of the batch reports it.
         finally:
             await reader.close()
         if data is None:

@@ -1,7 +1,8 @@
 """Which partitions there are, and where in each of them reading begins and ends.
 
 Everything here asks the broker, on the loop of `connections`, before a task is made: an unknown
-topic, a partition that is not named, an offset that is not there are told before any work starts.
+topic, a partition that is not named, an offset that is not there are reported before any work
+starts.
 
 **Data loss.** What was to be read and is not there any more, because retention was faster than the
 reader or the topic was deleted, is an error that names what is missing; with `failOnDataLoss=false`

@@ -15,7 +15,7 @@ Rules:
 
 - A partition that appears later is read from its beginning. One that was read stays in the JSON,
   whatever becomes of its topic.
-- What is read is committed: the end of a log is told by a leader that a majority has confirmed.
+- What is read is committed: the end of a log comes from a leader that a majority has confirmed.
 - A log that is shorter than what was read of it belongs to another topic of that name, or has been
   lost: see `starting` on data loss. But a topic that this process has seen whole, and that has kept
   its id, is asked again: while a cluster has lost its majority, a node that is behind may answer.
@@ -72,8 +72,8 @@ Json = dict[str, Any]
 BEGAN: Final = ":began"
 
 WAIT_SECONDS: Final = 0.1
-"""How long an idle stream waits for a message before Spark is told that there is none; and for how
-long a report of the ends is good enough."""
+"""How long an idle stream waits for a message before Spark gets the answer that there is none; and
+for how long a report of the ends is good enough."""
 GONE_SECONDS: Final = 5.0
 """For how long a topic must be missing to be gone: a node that has just begun knows little."""
 
@@ -154,7 +154,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(one) for one in tasks] or [Task(())]
 
     def commit(self, end: Json) -> None:
-        """Nothing: the checkpoint has it, and groups are told by `progress`."""
+        """Nothing: the checkpoint has it, and `progress` commits for groups."""
 
     # What Spark asks a worker.
 
@@ -175,7 +175,7 @@ class _Live:
         self._whole: set[str] = set()
         """Topics whose logs were as long as what was read of them, or longer."""
         self._gone: set[str] = set()
-        """Topics that somebody was told of already."""
+        """Topics that were reported already."""
         self._ends: Places = {}
         self._asked_at = float("-inf")
         self._target: Places | None = None
@@ -212,7 +212,7 @@ class _Live:
         self._target = dict(await self._ask_ends())
 
     async def _new_ends(self, start: Places) -> Places:
-        """Where all partitions end now. If they end where they did when somebody last asked, this
+        """Where all partitions end now. If they end where they did at the last call, this
         waits a moment for that to change."""
         if self._target is not None:
             return dict(self._target)
@@ -242,7 +242,7 @@ class _Live:
         return {**start, **ends}
 
     def _without_shrinking(self, start: Places, ends: Places) -> Places:
-        """A topic that was whole has not become shorter: whoever says so is behind."""
+        """A topic that was whole has not become shorter: a node that says so is behind."""
         short = {part.topic for part, end in ends.items() if end < start.get(part, 0)}
         self._whole |= {part.topic for part in ends} - short
         return {

@@ -73,7 +73,7 @@ def record_sizes(parts: pa.RecordBatch) -> Numbers:
         else:
             sizes += 1
     sizes += bytes_of(parts.column(TAIL))[2] if TAIL in names else 1
-    # Times count from the first of a batch, and nobody knows yet which that is.
+    # Times count from the first of a batch, which is not known yet.
     sizes += 10 if TIMESTAMP in names else 1
     return sizes
 

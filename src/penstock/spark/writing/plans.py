@@ -19,7 +19,7 @@ DIGEST_CHARACTERS = 16
 
 
 def plan_of(checkpoint: str | None, batch: int) -> str:
-    """A short text that differs between batches that were planned apart; empty if nobody knows."""
+    """A short text that differs between batches that were planned apart; empty if unknown."""
     directory = _directory(checkpoint)
     if directory is None:
         return ""

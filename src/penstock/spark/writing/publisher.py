@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 PUBLISH_SECONDS: Final = 120.0
 """A batch that cannot be published fails its query: a cluster has time to find a leader first."""
 TaskMessages: TypeAlias = list[WriterCommitMessage | None]
-"""What tasks told the driver; nothing from those that failed."""
+"""What tasks reported to the driver; nothing from those that failed."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """What a task of a sink does: its rows become record batches, and these are staged.
 
-Nothing that a task stages is seen by anybody until the driver publishes what it names. So a task
+Nothing that a task stages is visible until the driver publishes what it names. So a task
 that is repeated, or runs twice at once, does no harm: the other attempt's messages are never named
 and expire.
 

@@ -1,4 +1,4 @@
-"""What a sink is told, by options and by the columns it gets, checked before any work starts.
+"""The options and columns of a sink, checked before any work starts.
 
     columns    value      BINARY or STRING; NULL is a tombstone                        (required)
                key        BINARY or STRING: rows of one key go to one partition, in order
@@ -139,7 +139,7 @@ def check_columns(schema: Schema, options: WriteOptions) -> None:
         )
     if options.topic is None and "topic" not in types:
         raise InvalidRequest(
-            "nobody says where to: set the option `topic`, or give each row a column `topic`"
+            "no topic is given: set the option `topic`, or give each row a column `topic`"
         )
 
 
