@@ -97,7 +97,9 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "entries": entries,
     "mark": marks,
     "state": st.binary(max_size=100),
-    **dict.fromkeys(("pre", "granted", "forced", "damaged", "gone", "complete"), st.booleans()),
+    **dict.fromkeys(
+        ("pre", "granted", "forced", "damaged", "gone", "complete", "any_size"), st.booleans()
+    ),
 }
 
 

@@ -250,7 +250,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "How much memory clients of all ports may hold together (`limits.memory_max`).",
             ),
             Metric(
-                "penstock_memory_waiting",
+                "penstock_memory_waiting_requests",
                 _G,
                 (),
                 "Connections and fetches that wait for memory now.",

@@ -93,7 +93,7 @@ def add_alerts(page: Families, node: Node, firing: Iterable[Alert]) -> None:
 def add_memory(page: Families, memory: MemoryStatistics) -> None:
     """The memory budget that the ports share."""
     page.add("penstock_memory_budget_bytes", memory.bytes_max)
-    page.add("penstock_memory_waiting", memory.waiting)
+    page.add("penstock_memory_waiting_requests", memory.waiting)
     for protocol in PROTOCOLS:
         page.add("penstock_memory_refused_total", memory.refused.get(protocol, 0), protocol)
         page.add("penstock_memory_disconnected_total", memory.evicted.get(protocol, 0), protocol)

@@ -134,17 +134,7 @@ class Replica:
         if mark.index:
             machine.restore(log.load_snapshot()[1])
             self.applied_index = mark.index
-        # What is planned must find room: the bound is kept before planning, not by Raft after it.
-        room = 2 * settings.waiting_bytes_max + ENTRY_PAYLOAD_BYTES_MAX
-        self.raft = RaftNode(
-            msgspec.structs.replace(settings.raft, uncommitted_bytes_max=room),
-            log=log,
-            hard_state=log.hard_state,
-            memberships=[(NO_INDEX, bootstrap), *log.memberships()],
-            random=world.random,
-            damaged=log.quarantine is not None,
-            committed=NO_INDEX if log.quarantine is not None else log.committed_hint,
-        )
+        self.raft = _raft_node(log, settings, world, bootstrap)
         self._source = SnapshotSource(log, settings.snapshot_part_bytes)
         self._receiver = SnapshotReceiver(
             node,
@@ -748,3 +738,19 @@ class Replica:
 
 def _ignore(_answer: Reply | PenstockError) -> None:
     """Nobody waits for this answer."""
+
+
+def _raft_node(
+    log: ShardLog, settings: ReplicaSettings, world: Environment, bootstrap: Membership
+) -> RaftNode:
+    # What is planned must fit: the bound is kept before planning, not by Raft after it.
+    uncommitted_bytes_max = 2 * settings.waiting_bytes_max + ENTRY_PAYLOAD_BYTES_MAX
+    return RaftNode(
+        msgspec.structs.replace(settings.raft, uncommitted_bytes_max=uncommitted_bytes_max),
+        log=log,
+        hard_state=log.hard_state,
+        memberships=[(NO_INDEX, bootstrap), *log.memberships()],
+        random=world.random,
+        damaged=log.quarantine is not None,
+        committed=NO_INDEX if log.quarantine is not None else log.committed_hint,
+    )
