@@ -444,7 +444,8 @@ class Alerts(Section):
         "webhook",
         None,
         level_notation.SECRET_URL,
-        "Where every change of an alert is sent, as JSON by POST. Absent: nowhere.",
+        "Where every change of an alert is sent, as JSON by POST. Absent: nowhere. If it holds a"
+        " secret, write @FILE or use the variable: every user of a machine can read its flags.",
     )
     runbooks: str | None = setting(
         "runbooks",

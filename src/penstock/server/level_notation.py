@@ -88,8 +88,12 @@ def _shown(url: str) -> str:
 
 
 SECRET_URL: Notation[str] = Notation(
-    allowed='an address such as "https://host/path"; only its host is ever shown',
+    allowed=(
+        'an address such as "https://host/path", or "@FILE", a file that holds it; only its host'
+        " is ever shown"
+    ),
     placeholder="URL",
     parse=_parse_secret_url,
     format=_shown,
+    secret=True,
 )

@@ -81,6 +81,8 @@ class Notation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """From a text, or from what TOML made of it; raises ValueError."""
     format: Callable[[T], str]
     """The way it should be written."""
+    secret: bool = False
+    """It may be written as `@FILE`, and is never shown in full, not even in an error."""
 
 
 def _text_of(value: object) -> str:

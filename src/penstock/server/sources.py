@@ -131,12 +131,29 @@ def _follow_cluster(loaded: LoadedConfig) -> LoadedConfig:
 
 def parse_value(entry: Field, written: object, source: Source) -> object:
     """Read one value; the error is one sentence that names it all."""
+    secret = entry.notation.secret
     try:
-        return entry.notation.parse(written)
+        return entry.notation.parse(_read_secret(entry, written, source) if secret else written)
     except ValueError as error:
         shown = f'"{written}"' if isinstance(written, str) else str(written)
+        value = "" if secret else f" = {shown}"
         raise LocalError(
-            f"{entry.name} = {shown} ({source}) is not allowed: it must be {entry.notation.allowed}"
+            f"{entry.name}{value} ({source}) is not allowed: it must be {entry.notation.allowed}"
+        ) from (None if secret else error)
+
+
+def _read_secret(entry: Field, written: object, source: Source) -> object:
+    """What a secret is: what is written, or the content of the file that it names."""
+    if not isinstance(written, str) or not written.startswith("@"):
+        return written
+    path = written[1:]
+    try:
+        with open(path, "rb") as file:
+            return file.read(FILE_BYTES_MAX).decode("utf-8").strip()
+    except OSError as error:
+        raise LocalError(
+            f"{entry.name} ({source}) names the file {path}, which cannot be read:"
+            f" {error.strerror or error}"
         ) from error
 
 

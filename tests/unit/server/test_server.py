@@ -41,6 +41,18 @@ def test_it_comes_up_serves_and_stops(tmp_path: Path) -> None:
         assert started.lines[-1].endswith("stopped\n")
 
 
+def test_the_secret_of_a_webhook_is_not_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "webhook").write_text("http://127.0.0.1:1/hush\n", "utf-8")
+    with broker(tmp_path, **{"alerts.webhook": "@webhook"}) as started:
+        places = started.wait_ready()
+        assert b"hush" not in Path(f"/proc/{started.process.pid}/cmdline").read_bytes()
+        _, alerts = get(places["http"], "/v1/alerts")
+        assert alerts["webhook"] == "http://127.0.0.1/…"
+        started.send(signal.SIGTERM)
+        assert started.wait_end() == 0
+        assert not any("hush" in line for line in started.lines)
+
+
 def ask_sqs(address: str, action: str, document: object) -> http.client.HTTPConnection:
     """Send a request of SQS, and do not wait for its answer."""
     host, _, port = address.rpartition(":")

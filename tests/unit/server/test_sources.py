@@ -241,3 +241,44 @@ def test_a_command_may_have_defaults_of_its_own() -> None:
     assert loaded.config.broker.shards == 2
     assert str(loaded.source(BY_NAME["data"])) == "default of penstock dev"
     assert loaded.is_default("data")
+
+
+# Secrets.
+
+SECRET = "https://user:pass@hooks.example/T00/hush"
+
+
+@pytest.mark.parametrize("way", ["flag", "variable", "file"])
+def test_a_secret_may_be_in_a_file_of_its_own(way: str) -> None:
+    Path("webhook").write_text(f"{SECRET}\n", "utf-8")
+    loaded = load(
+        flags={"alerts.webhook": "@webhook"} if way == "flag" else {},
+        environment={"PENSTOCK_ALERTS_WEBHOOK": "@webhook"} if way == "variable" else {},
+        file='[alerts]\nwebhook = "@webhook"\n' if way == "file" else None,
+    )
+    assert loaded.config.alerts.webhook == SECRET
+
+
+def test_the_file_of_a_secret_must_be_there() -> None:
+    with pytest.raises(LocalError) as refused:
+        load(flags={"alerts.webhook": "@missing"})
+    assert str(refused.value) == (
+        "alerts.webhook (flag --alerts.webhook) names the file missing, which cannot be read: No"
+        " such file or directory"
+    )
+
+
+@pytest.mark.parametrize("written", ["htps://hooks.example/hush", "@webhook"])
+def test_a_secret_is_in_no_error(written: str) -> None:
+    Path("webhook").write_text("hooks.example/hush", "utf-8")
+    with pytest.raises(LocalError) as refused:
+        load(flags={"alerts.webhook": written})
+    assert "hush" not in str(refused.value)
+    assert str(refused.value).startswith(
+        "alerts.webhook (flag --alerts.webhook) is not allowed: it must be an address such as"
+    )
+
+
+def test_only_a_secret_may_be_in_a_file() -> None:
+    Path("rack").write_text("east", "utf-8")
+    assert load(flags={"rack": "@rack"}).config.broker.rack == "@rack"
