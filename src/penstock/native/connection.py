@@ -117,6 +117,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._closed = True
         self._transport = None
         self._pending.clear()
+        self._stream.clear()
         for task, _, _ in self._under_way.values():
             task.cancel()
         if self._account is not None:
@@ -302,7 +303,12 @@ class NativeConnection(asyncio.BufferedProtocol):
     def _has_room(self) -> bool:
         """Whether the budget has room for the next request, or for more of the one arriving."""
         assert self._account is not None, "a connection has an account"
-        if self._account.admits(self._stream.frame_bytes):
+        frame_bytes = self._stream.frame_bytes
+        if self._account.admits(frame_bytes):
+            if frame_bytes:
+                # Grown and counted at once: the next connection is admitted by what is left.
+                self._stream.buffer()
+                self._count_partial()
             return True
         if not self._waits_for_room:
             self._waits_for_room = True

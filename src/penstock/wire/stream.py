@@ -79,6 +79,11 @@ class FrameStream:
             frame = self._frame
         return memoryview(frame)[self._filled :]
 
+    def clear(self) -> None:
+        """The connection is lost: what is incomplete is dropped."""
+        self._frame = self._expected = None
+        self._rest = b""
+
     def received(self, count: int) -> list[Frame]:
         """So many bytes have come into the buffer."""
         frame = self._frame

@@ -9,6 +9,7 @@ from penstock.core.limits import KIB, MIB
 from penstock.core.memory_budget import MemoryBudget
 from penstock.core.topic import Topic
 from penstock.engine.topics.topics import Acks
+from penstock.native.listener import NativeConnections
 from penstock.wire.frames import Kind, write_prefix
 from penstock.wire.read_requests import Fetch, Fetched, FetchPart
 from penstock.wire.requests import AskCluster, ClusterInfo, ReceiveRequest, ReceiveResponse
@@ -122,10 +123,14 @@ def test_frames_that_fill_the_memory_wait_and_small_requests_are_served(tmp_path
     async def scene(broker: Broker) -> None:
         prefix = write_prefix(Kind.REQUEST, 1, 8, limits.NATIVE_REQUEST_BYTES_MAX - 100)
         async with contextlib.AsyncExitStack() as clients:
-            for _ in range(8):
-                client = await RawClient.open(broker)
+            opened = [await RawClient.open(broker) for _ in range(8)]
+            for client in opened:
                 clients.push_async_callback(client.close)
-                client.writer.write(prefix + bytes(8 * MIB))
+                client.writer.write(prefix)
+            while memory.held < 8 * limits.FRAME_BYTES_MIN:  # noqa: ASYNC110
+                await asyncio.sleep(0)  # A frame that arrives alone may be larger than everything.
+            for client in opened:
+                client.writer.write(bytes(8 * MIB))
             while not memory.statistics().waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             most = await most_held(memory)
@@ -138,6 +143,28 @@ def test_frames_that_fill_the_memory_wait_and_small_requests_are_served(tmp_path
 
     play(scene, tmp_path, memory)
     assert not memory.held
+
+
+def test_a_lost_connection_keeps_no_buffer_until_garbage_is_collected(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        native = broker.listener._port_state.native_listener
+        assert isinstance(native, NativeConnections)
+        client = await RawClient.open(broker)
+        client.writer.write(
+            write_prefix(Kind.REQUEST, 1, 8, limits.NATIVE_REQUEST_BYTES_MAX - 100) + bytes(MIB)
+        )
+        while not native.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        (connection,) = native.connections
+        stream = connection._stream
+        while stream.held_bytes < MIB:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await client.close()
+        while native.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert not stream.held_bytes
+
+    play(scene, tmp_path)
 
 
 def test_a_silent_connection_is_closed(tmp_path: Path) -> None:

@@ -92,3 +92,12 @@ def test_who_does_not_greet_is_refused() -> None:
     stream = FrameStream(memoryview(bytearray(LANDING)), 1 << 16)
     with pytest.raises(InvalidFrame):
         _deliver(stream, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", [LANDING])
+
+
+def test_an_incomplete_frame_is_dropped_when_the_connection_is_lost() -> None:
+    stream = FrameStream(memoryview(bytearray(LANDING)), 100 * MIB)
+    _deliver(stream, greet() + write_prefix(Kind.REQUEST, 1, 8, MIB) + bytes(LANDING), [LANDING])
+    assert stream.held_bytes
+    stream.clear()
+    assert not stream.held_bytes
+    assert not stream.is_partial

@@ -172,7 +172,7 @@ class SqsConnection(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
         self._waiting.clear()
-        self._current = None
+        self._current = self._arriving = self._raw = None
         self._account.close()
         self._server.remove(self)
 
