@@ -19,6 +19,9 @@ When there is no room, a connection stops reading from its client (back-pressure
 come, first served. A fetch gets what there is. While others wait, a request that stays
 unfinished, or an answer that stays unread, without any progress is disconnected by `sweep`, the one
 that has made none for longest first: no client can keep the budget by being slow.
+
+When much was held and has been given back for a while, `release` is called, so that the allocator
+does not keep it.
 """
 
 from collections import Counter, deque
@@ -32,6 +35,7 @@ from penstock.core.limits import (
     MEMORY_BYTES_MAX,
     MEMORY_CONNECTIONS_PER_ADDRESS_MAX,
     MEMORY_SMALL_BYTES_MAX,
+    MIB,
 )
 
 REQUESTS: Final = 0
@@ -50,6 +54,10 @@ STALL_MS: Final = 500
 PAUSED_STALL_MS: Final = 5_000
 """The same for a connection that this node does not read from because there is no room."""
 PROGRESS_BYTES: Final = 16 * KIB
+RELEASE_BYTES_MIN: Final = 32 * MIB
+RELEASE_MS: Final = 2_000
+"""So long three quarters of what was held must have been free: under steady load it comes again,
+and to get memory from the system costs a page fault for every page."""
 WAKE_BYTES: Final = 64 * KIB
 """How much room each connection that is woken is expected to take."""
 
@@ -63,6 +71,20 @@ class MemoryHolder(Protocol):
 
     def evict(self, reason: str) -> None:
         """Disconnect: the memory is needed for others."""
+
+
+class _Closed:
+    """In place of a connection that is lost: its account must not keep it, and with it its buffers,
+    until the garbage collector finds the cycle."""
+
+    def moved_bytes(self) -> int | None:
+        return None
+
+    def evict(self, reason: str) -> None:
+        """It is gone."""
+
+
+_CLOSED: Final = _Closed()
 
 
 class MemoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +123,7 @@ class MemoryBudget:
         bytes_max: int = MEMORY_BYTES_MAX,
         *,
         connections_per_address_max: int = MEMORY_CONNECTIONS_PER_ADDRESS_MAX,
+        release: Callable[[], None] | None = None,
     ) -> None:
         self.bytes_max = bytes_max
         self.ordinary_max = bytes_max - bytes_max // 8
@@ -120,6 +143,12 @@ class MemoryBudget:
         self._marks: dict[MemoryAccount, tuple[int, int]] = {}
         self._was_short = False
         self._swept_ms = 0
+        self._release = release
+        """Gives freed memory back to the system."""
+        self._peak = 0
+        """The most that sweeps have seen held since memory was released."""
+        self._busy_ms = 0
+        """When a sweep saw last that more than a quarter of the peak is held."""
 
     # Connections.
 
@@ -194,6 +223,16 @@ class MemoryBudget:
             self._make_room(now_ms)
         else:
             self._marks.clear()
+        self._release_freed(now_ms)
+
+    def _release_freed(self, now_ms: int) -> None:
+        self._peak = max(self._peak, self.held)
+        if self._peak < RELEASE_BYTES_MIN or self.held > self._peak // 4:
+            self._busy_ms = now_ms
+        elif now_ms - self._busy_ms >= RELEASE_MS:
+            self._peak = self.held
+            if self._release is not None:
+                self._release()
 
     def _make_room(self, now_ms: int) -> None:
         is_full = self.held >= self.ordinary_max
@@ -292,7 +331,7 @@ class MemoryAccount:
         self.protocol = protocol
         self.address = address
         self.place = place
-        self.holder = holder
+        self.holder: MemoryHolder = holder
         self.reserved = reserved
         self.held_by = [0] * len(KINDS)
         self.waits = 0
@@ -372,6 +411,7 @@ class MemoryAccount:
         for kind, size in enumerate(self.held_by):
             self.give_back(kind, size)
         self.is_closed = True
+        self.holder = _CLOSED
         self.budget.forget(self)
 
 

@@ -47,6 +47,7 @@ from penstock.kafka.listener import KafkaListener
 from penstock.kafka.port_state import KafkaSettings
 from penstock.native.listener import NativeConnections
 from penstock.native.service import Service
+from penstock.server.allocator import release_freed_memory
 from penstock.server.checks import advertised
 from penstock.server.config import Config
 from penstock.server.http_port import PACKAGES, PATIENCE_SECONDS, HttpPort
@@ -135,6 +136,7 @@ class Server:
         self.memory = MemoryBudget(
             max(limits.memory_bytes_max, limits.requests_held_bytes_max),
             connections_per_address_max=limits.connections_per_address_max,
+            release=None if self._guest else release_freed_memory,
         )
         """What the connections of all ports may hold together."""
         self._ready_file: str | None = None

@@ -1,5 +1,7 @@
 """The memory budget: who gets room, who waits, who is disconnected. Bytes are counted exactly."""
 
+import weakref
+
 import pytest
 
 from penstock.core.limits import KIB, MIB
@@ -8,6 +10,8 @@ from penstock.core.memory_budget import (
     FETCHES,
     ONE_BATCH,
     PAUSED_STALL_MS,
+    RELEASE_BYTES_MIN,
+    RELEASE_MS,
     REQUESTS,
     STALL_MS,
     SWEEP_MS,
@@ -258,3 +262,52 @@ def test_an_address_that_is_full_makes_room_among_its_own() -> None:
     assert account.admits(LARGE)
     assert len(own.evictions) == 1
     assert not other.evictions
+
+
+def releasing(budget_bytes: int = BUDGET) -> tuple[list[int], MemoryBudget, MemoryAccount]:
+    """What was held each time that memory was released."""
+    released: list[int] = []
+    budget = MemoryBudget(budget_bytes, release=lambda: released.append(budget.held))
+    return released, budget, opened(budget)[1]
+
+
+def test_memory_is_released_once_when_much_was_given_back_for_a_while() -> None:
+    released, budget, account = releasing()
+    account.take(REQUESTS, RELEASE_BYTES_MIN)
+    budget.sweep(SWEEP_MS)
+    account.give_back(REQUESTS, RELEASE_BYTES_MIN - LARGE)
+    for now_ms in range(2 * SWEEP_MS, RELEASE_MS + SWEEP_MS, SWEEP_MS):
+        budget.sweep(now_ms)
+    assert not released
+    for now_ms in range(RELEASE_MS + SWEEP_MS, 5 * RELEASE_MS, SWEEP_MS):
+        budget.sweep(now_ms)
+    assert released == [LARGE]
+
+
+@pytest.mark.parametrize("least", [RELEASE_BYTES_MIN // 4 + 1, RELEASE_BYTES_MIN])
+def test_memory_that_is_held_is_not_released(least: int) -> None:
+    released, budget, account = releasing()
+    account.take(REQUESTS, RELEASE_BYTES_MIN)
+    budget.sweep(SWEEP_MS)
+    account.give_back(REQUESTS, RELEASE_BYTES_MIN - least)
+    for now_ms in range(2 * SWEEP_MS, 5 * RELEASE_MS, SWEEP_MS):
+        budget.sweep(now_ms)
+    assert not released
+
+
+def test_memory_that_comes_and_goes_is_not_released() -> None:
+    released, budget, account = releasing()
+    for now_ms in range(SWEEP_MS, 5 * RELEASE_MS, 2 * SWEEP_MS):
+        account.take(REQUESTS, RELEASE_BYTES_MIN)
+        budget.sweep(now_ms)
+        account.give_back(REQUESTS, RELEASE_BYTES_MIN)
+        budget.sweep(now_ms + SWEEP_MS)
+    assert not released
+
+
+def test_a_closed_account_does_not_keep_its_connection() -> None:
+    holder, account = opened(MemoryBudget(BUDGET))
+    known = weakref.ref(holder)
+    account.close()
+    del holder
+    assert known() is None, "without the garbage collector"
