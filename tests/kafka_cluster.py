@@ -13,6 +13,7 @@ from penstock.engine.groups.requests import GroupSettings
 from penstock.kafka import KafkaListener
 from penstock.storage import LogSettings
 from tests.cluster.addresses import free_block
+from tests.cluster_key import key_file
 from tests.kafka_broker import Broker
 
 WAIT_SECONDS_MAX = 60.0
@@ -57,6 +58,7 @@ async def _open_node(data: Path, node: NodeId, members: dict[NodeId, str], shard
             cluster=members,
             peer_host=host,
             peer_port=int(port),
+            cluster_key_file=key_file(data),
             shards=shards,
             log=LogSettings(segment_bytes=16 * MIB, ballast_bytes=0),
             groups=GroupSettings(initial_delay_ms=0),

@@ -27,6 +27,7 @@ from tests.cluster.addresses import Block, free_block
 from tests.cluster.network import Network
 from tests.cluster.waiting import wait_until
 from tests.cluster.warden import Warden
+from tests.cluster_key import key_file
 
 READY_WITHIN_SECONDS = 60.0
 ANSWER_WITHIN_SECONDS = 10.0
@@ -122,6 +123,8 @@ class Cluster:
         self._block = free_block()
         self._flags = tuple(flags)
         self._build = build
+        # An older release knows no key: a cluster that it has founded gets one by an upgrade.
+        self._key_file = key_file(directory) if build is PRESENT else ""
         # A broker under test has its defaults, whatever is set for the test itself.
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
@@ -411,6 +414,7 @@ class Cluster:
             *("--http", node.http),
             *("--peer", _joined(node.peer)),
             *("--cluster", peers),
+            *(("--cluster-key-file", self._key_file) if self._key_file else ()),
             *("--shards", str(self.shards)),
             *("--ready-file", node.ready_file),
             *self._flags,

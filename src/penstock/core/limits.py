@@ -136,8 +136,23 @@ CATALOG_COMMAND_BYTES_MAX = 1 * MIB
 # Between nodes.
 FRAME_BYTES_MAX = ENTRY_PAYLOAD_BYTES_MAX + 4 * MIB
 """The largest frame's payload: one entry of the largest size, and what is said around it."""
-HELLO_BYTES_MAX = 16 * KIB
-"""The largest frame of a connection that has not yet said who it is."""
+HELLO_BYTES_MAX = 4 * KIB
+"""The largest frame of a connection that has not yet proven itself and said who it is."""
+STRANGER_FRAME_BYTES_MAX = 64 * KIB
+"""The largest frame of a node that is not a member: it introduces itself and does nothing else."""
+CLUSTER_KEY_BYTES = 32
+CLUSTER_KEYS_MAX = 2
+"""Keys that are accepted at once: the new one and the old one, during a rotation."""
+PEER_UNPROVEN_CONNECTIONS_MAX = 64
+"""Connections that came in and have not said hello; they have two seconds for it."""
+PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX = 16
+TERM_MAX = 2**31 - 1
+"""Kafka's leader epoch has 31 bits."""
+TERM_JUMP_MAX = 2**20
+"""How far a message's term may be ahead of a term that this node knows: elections without a pause
+would take days to get there."""
+INDEX_MAX = 2**48
+"""Of an entry; at a million entries a second a log needs nine years to get there."""
 MESSAGES_FRAME_BYTES = 1 * MIB
 """Messages beyond this leave in the next frame; a single larger one still goes, alone."""
 PEER_OUTGOING_BYTES_MAX = 64 * MIB
@@ -156,6 +171,8 @@ REQUESTS_SERVED_BYTES_MAX = 64 * MIB
 # Calls between nodes: how long the caller waits for the reply.
 CALL_SECONDS = 3.0
 """Unless the call has a bound of its own."""
+CALL_MS_MAX = 600_000
+"""The longest that a call is served, whatever the caller says."""
 CHANGE_CALL_SECONDS = 15.0
 """For a change of a shard, which its leader replicates before it replies."""
 COPIES_CALL_SECONDS = 20.0

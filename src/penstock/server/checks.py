@@ -32,13 +32,19 @@ def _check_reach(config: Config) -> None:
     broker = config.broker
     if broker.insecure:
         return
-    for name, address in (("kafka", broker.kafka), ("http", broker.http), ("peer", broker.peer)):
+    for name, address in (("kafka", broker.kafka), ("http", broker.http)):
         if not address.is_loopback:
             raise LocalError(
                 f"{name} = {address} can be reached from other machines, and there is no"
                 " authentication yet: every client may read and change everything; use"
                 " 127.0.0.1, or add --insecure if the network is yours alone"
             )
+    if not broker.peer.is_loopback:
+        raise LocalError(
+            f"peer = {broker.peer} can be reached from other machines, and what nodes say to each"
+            " other is authenticated but not encrypted yet; use 127.0.0.1, or add --insecure if the"
+            " network is yours alone"
+        )
 
 
 def _check_advertised(config: Config) -> None:

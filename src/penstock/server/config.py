@@ -108,6 +108,21 @@ class Broker(Section):
         "The nodes that found the cluster and where their peers reach them; the same on each."
         " Absent: a cluster of one.",
     )
+    cluster_key_file: str | None = setting(
+        "cluster_key_file",
+        None,
+        notation.PATH,
+        "The file with the key by which the nodes of a cluster know each other. Needed where"
+        " several nodes found a cluster, and on a node that joins one. Absent: `cluster-key` in"
+        " `data`.",
+    )
+    peer_networks: tuple[str, ...] = setting(
+        "peer_networks",
+        (),
+        notation.NETWORKS,
+        "Networks in which nodes that are added by a request may be, such as 203.0.113.0/24,"
+        " besides this machine, private networks and the addresses in `cluster`.",
+    )
     shards: int = setting(
         "shards",
         4,

@@ -135,6 +135,10 @@ def _parse_names(value: object) -> tuple[str, ...]:
     return tuple(_text_of(part) for part in _parts(value))
 
 
+def _parse_networks(value: object) -> tuple[str, ...]:
+    return tuple(str(ipaddress.ip_network(part)) for part in _parse_names(value))
+
+
 def _parse_boolean(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -267,6 +271,12 @@ MEMBERS: Notation[tuple[Member, ...]] = Notation(
     placeholder="1@HOST:PORT,...",
     parse=_parse_members,
     format=lambda members: ",".join(f"{node}@{address}" for node, address in members),
+)
+NETWORKS: Notation[tuple[str, ...]] = Notation(
+    allowed='networks parted by commas, such as "203.0.113.0/24"',
+    placeholder="NETWORK,...",
+    parse=_parse_networks,
+    format=",".join,
 )
 NAMES: Notation[tuple[str, ...]] = Notation(
     allowed="names parted by commas",

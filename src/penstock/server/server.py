@@ -283,11 +283,15 @@ class Server:
 
     def _warn_of_reach(self) -> None:
         broker = self._config.broker
-        for address in (broker.kafka, broker.http, broker.peer):
+        for address in (broker.kafka, broker.http):
             if not address.is_loopback:
                 logger.warning(
                     "insecure: every client that reaches %s may read and change everything", address
                 )
+        if not broker.peer.is_loopback:
+            logger.warning(
+                "insecure: what nodes say to each other at %s is not encrypted", broker.peer
+            )
 
     async def _start(self) -> None:
         broker = self._config.broker
@@ -506,6 +510,8 @@ def node_settings(config: Config) -> NodeSettings:
         cluster=cluster,
         peer_host=_number(broker.peer.host),
         peer_port=broker.peer.port,
+        cluster_key_file=broker.cluster_key_file,
+        dialled_networks=broker.peer_networks,
         shards=broker.shards,
         rack=broker.rack,
         tick_ms=config.raft.tick_ms,

@@ -80,8 +80,9 @@ class Lock(Protocol):
 class Disk(Protocol):
     """A tree of directories and files. Paths are absolute or relative strings."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; a missing file is made if `create`, else `DiskFailed`."""
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
+        """Open for reading and writing; a missing file is made if `create`, else `DiskFailed`. A
+        `private` file that is made can be read by its owner only."""
         ...
 
     def list(self, directory: str) -> list[str]:
@@ -253,10 +254,10 @@ class RealLock:
 class RealDisk:
     """The operating system's file system."""
 
-    def open(self, path: str, *, create: bool = False) -> RealFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with reported("open", path):
-            return RealFile(path, os.open(path, flags, 0o640))
+            return RealFile(path, os.open(path, flags, 0o600 if private else 0o640))
 
     def list(self, directory: str) -> list[str]:
         with reported("list", directory):

@@ -63,9 +63,9 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
         file.close()
 
 
-def write_aside(disk: Disk, path: str, buffers: list[Buffer]) -> None:
+def write_aside(disk: Disk, path: str, buffers: list[Buffer], *, private: bool = False) -> None:
     """Write `path` + ASIDE and sync it; whatever was there before is gone."""
-    file = disk.open(path + ASIDE, create=True)
+    file = disk.open(path + ASIDE, create=True, private=private)
     try:
         file.truncate(0)
         file.write(0, buffers)
@@ -74,8 +74,8 @@ def write_aside(disk: Disk, path: str, buffers: list[Buffer]) -> None:
         file.close()
 
 
-def replace_whole(disk: Disk, path: str, data: bytes) -> None:
+def replace_whole(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
     """Make `data` the durable content of `path`, in one step as far as a crash can see."""
-    write_aside(disk, path, [data])
+    write_aside(disk, path, [data], private=private)
     disk.rename(path + ASIDE, path)
     disk.sync_directory(os.path.dirname(path))

@@ -166,7 +166,13 @@ class MemoryDisk:
             self._count_closed()
             return self._used_bytes
 
-    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+    def open(
+        self,
+        path: str,
+        *,
+        create: bool = False,
+        private: bool = False,  # noqa: ARG002 - there is only one user.
+    ) -> MemoryFile:
         path = posixpath.normpath(path)
         with self._lock:
             content = self._find("open", path)

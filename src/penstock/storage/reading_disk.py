@@ -50,7 +50,13 @@ class ReadingDisk(RealDisk):
     def __init__(self, on_read: Callable[[int], None] = lambda _count: None) -> None:
         self._on_read = on_read
 
-    def open(self, path: str, *, create: bool = False) -> RealFile:  # noqa: ARG002
+    def open(
+        self,
+        path: str,
+        *,
+        create: bool = False,  # noqa: ARG002
+        private: bool = False,  # noqa: ARG002
+    ) -> RealFile:
         with reported("open", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return ReadingFile(path, descriptor, self._on_read)

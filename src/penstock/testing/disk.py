@@ -222,7 +222,13 @@ class FaultyDisk:
 
     # The Disk protocol.
 
-    def open(self, path: str, *, create: bool = False) -> FaultyFile:
+    def open(
+        self,
+        path: str,
+        *,
+        create: bool = False,
+        private: bool = False,  # noqa: ARG002 - there is only one user.
+    ) -> FaultyFile:
         path, file = self._find("open", path)
         if file is None and not create:
             raise _error("open", path, DiskFailed, errno.ENOENT)

@@ -11,6 +11,7 @@
     POST    /v1/cluster/members          {"node": 4, "peer": "host:port"}: add a node
     DELETE  /v1/cluster/members/{node}   remove one for good
     POST    /v1/cluster/transfer         {"shard": 2, "target": 3}: hand over leadership
+    POST    /v1/cluster/key/rotate       {}: replace the cluster key on every node
     POST    /v1/backup/cut               a moment of the whole cluster, for `penstock backup`
     GET     /v1/groups                   consumer groups of the whole cluster
     GET     /v1/groups/{group}           one of them: members, offsets, lag
@@ -74,6 +75,10 @@ class AddMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peer: str
 
 
+class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of an order that needs no more words."""
+
+
 class TransferLeadership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body that hands over a shard."""
 
@@ -93,6 +98,7 @@ def make_app(broker: Broker, times: RequestTimes | None = None) -> ASGIApp:
         Route("/v1/cluster/members", endpoints.add_member, methods=["POST"]),
         Route("/v1/cluster/members/{node:whole}", endpoints.remove_member, methods=["DELETE"]),
         Route("/v1/cluster/transfer", endpoints.transfer, methods=["POST"]),
+        Route("/v1/cluster/key/rotate", endpoints.rotate_key, methods=["POST"]),
         Route("/v1/groups", endpoints.groups),
         *topic_routes(broker),
         *MessageBrowser(broker).routes(),
@@ -164,6 +170,10 @@ class _Endpoints:
         wanted = await read_body(request, TransferLeadership)
         await bounded(self._cluster().transfer(ShardId(wanted.shard), NodeId(wanted.target)))
         return json_answer({"shard": wanted.shard, "target": wanted.target})
+
+    async def rotate_key(self, request: Request) -> Response:
+        await read_body(request, NoFields)
+        return json_answer(await bounded(node_of(self._broker).keys.rotate()))
 
     async def groups(self, _request: Request) -> Response:
         return json_answer({"groups": await self._node().lag.groups()})

@@ -58,6 +58,7 @@ ORDERS = (
     _order("POST", "/v1/cluster/members", "add node"),
     _order("DELETE", "/v1/cluster/members/{}", "remove node"),
     _order("POST", "/v1/cluster/transfer", "transfer leadership"),
+    _order("POST", "/v1/cluster/key/rotate", "replace cluster key"),
     _order("POST", "/v1/alerts/.+", "test alerts"),
     _order("POST", "/v1/backup/.+", "back up"),
 )

@@ -16,7 +16,9 @@ from penstock.cli.generate.compose import compose_text
 from penstock.cli.generate.grafana import ROWS, WIDTH, board
 from penstock.cli.generate.kubernetes import kubernetes_text
 from penstock.cli.main import run
+from penstock.engine.peers.cluster_key import parse_keys
 from penstock.watch.metric_table import METRICS, Kind
+from tests.cluster_key import KEY
 
 Captured = pytest.CaptureFixture[str]
 Document = dict[str, Any]
@@ -93,7 +95,7 @@ def check_flags(arguments: list[str], capsys: Captured) -> None:
 
 
 def test_a_compose_file_starts_three_brokers(capsys: Captured) -> None:
-    document: Document = yaml.safe_load(compose_text("penstock:test"))
+    document: Document = yaml.safe_load(compose_text("penstock:test", KEY.hex()))
     brokers = [one for name, one in document["services"].items() if name.startswith("penstock-")]
     assert len(brokers) == 3
     for broker in brokers:
@@ -106,7 +108,7 @@ def test_a_compose_file_starts_three_brokers(capsys: Captured) -> None:
 
 
 def test_a_compose_file_brings_its_files(capsys: Captured) -> None:
-    document: Document = yaml.safe_load(compose_text("penstock:test"))
+    document: Document = yaml.safe_load(compose_text("penstock:test", KEY.hex()))
     files = {name: one["content"].replace("$$", "$") for name, one in document["configs"].items()}
     wanted = {
         one["source"]
@@ -115,13 +117,14 @@ def test_a_compose_file_brings_its_files(capsys: Captured) -> None:
     }
     assert wanted == files.keys()
     assert json.loads(files["board"])["uid"] == "penstock"
+    assert parse_keys(files["cluster-key"].encode(), "f").keys == (KEY,)
     scraped = yaml.safe_load(files["prometheus"])["scrape_configs"][0]["static_configs"]
     assert scraped[0]["targets"] == [f"penstock-{one}:8080" for one in (1, 2, 3)]
     capsys.readouterr()
     assert run(["generate", "prometheus"]) == 0
     assert yaml.safe_load(files["rules"]) == yaml.safe_load(capsys.readouterr().out)
     # A single dollar sign would be taken for a variable.
-    raw = yaml.safe_load(compose_text("x"))["configs"]["board"]["content"]
+    raw = yaml.safe_load(compose_text("x", KEY.hex()))["configs"]["board"]["content"]
     assert "$" not in raw.replace("$$", "")
 
 

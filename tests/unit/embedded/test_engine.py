@@ -249,8 +249,8 @@ class FailingDisk(MemoryDisk):
 
     fails = False
 
-    def open(self, path: str, *, create: bool = False) -> FailingFile:
-        return FailingFile(self, super().open(path, create=create))
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> FailingFile:
+        return FailingFile(self, super().open(path, create=create, private=private))
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 
 import msgspec
@@ -11,6 +11,8 @@ import uvloop
 from penstock.core.clock import Clock
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, NodeId, ShardId, Term
+from penstock.engine.peers.cluster_key import ClusterKeys
+from penstock.engine.peers.exchange import Caller, Serve
 from penstock.engine.peers.frames import (
     FORMAT_NEWEST,
     FORMAT_OLDEST,
@@ -24,7 +26,7 @@ from penstock.engine.peers.frames import (
     decode_payload,
     encode_frame,
 )
-from penstock.engine.peers.link import LinkSettings
+from penstock.engine.peers.link import LinkSecurity, LinkSettings
 from penstock.engine.peers.links import Links
 from penstock.engine.replica.network import PeerMessage
 from penstock.raft.messages import AppendRequest, Heartbeat
@@ -84,7 +86,10 @@ class Node:
         cluster: str = CLUSTER,
         settings: LinkSettings = QUICK,
         clock: Clock | None = None,
-        serve: Callable[[NodeId, str, bytes], Awaitable[bytes]] | None = None,
+        serve: Serve | None = None,
+        keys: tuple[bytes, ...] = (),
+        required: bool | None = None,
+        is_member: Callable[[LinkIdentity], bool] = lambda _identity: True,
     ) -> None:
         self.node = NodeId(node)
         self.received: list[tuple[ShardId, PeerMessage]] = []
@@ -99,6 +104,10 @@ class Node:
             on_notice=self.take_notice,
             on_change=lambda peer, connected: self.changes.append((peer, connected)),
             announce=self.lines.append,
+            is_member=is_member,
+            security=LinkSecurity(
+                keys=ClusterKeys(keys), required=bool(keys) if required is None else required
+            ),
             settings=settings,
             clock=clock,
             random=Random(node),
@@ -107,8 +116,8 @@ class Node:
     def identity(self, cluster: str) -> LinkIdentity:
         return LinkIdentity(cluster, self.node, f"incarnation-{self.node}", "1.0")
 
-    async def echo(self, source: NodeId, method: str, body: bytes) -> bytes:
-        return b"%d %s " % (source, method.encode()) + body
+    async def echo(self, caller: Caller, method: str, body: bytes) -> bytes:
+        return b"%d %s " % (caller.node, method.encode()) + body
 
     def take_notice(self, source: NodeId, method: str, body: bytes) -> None:
         if method == "typed":
@@ -187,6 +196,10 @@ class RawPeer:
 
     def say(self, content: Hello) -> None:
         self.writer.write(encode_frame(FrameKind.HELLO, content))
+
+    def send(self, kind: FrameKind, content: object) -> None:
+        """Any frame at all."""
+        self.writer.write(encode_frame(kind, content))
 
     async def next(self) -> Frame | None:
         """The next frame; None at the end."""

@@ -13,6 +13,7 @@ from penstock.engine.topics.topics import Acks, Produced
 from penstock.server.reserved_ports import ReservedPorts
 from penstock.storage import LogSettings
 from tests.batches import build_batch
+from tests.cluster_key import key_file
 
 LOG = LogSettings(segment_bytes=1 << 20, ballast_bytes=1 << 20)
 PATIENCE_SECONDS = 60
@@ -41,6 +42,7 @@ class Nodes:
         self.addresses = {
             node: f"127.0.0.1:{port}" for node, port in zip(chosen, self._ports, strict=True)
         }
+        self.has_key_file = True
         self.running: dict[NodeId, Node] = {}
         self.lines: list[str] = []
 
@@ -59,6 +61,7 @@ class Nodes:
             data=str(self._path / (directory or f"node-{node}")),
             node_id=node,
             cluster=self.addresses,
+            cluster_key_file=key_file(self._path) if self.has_key_file else None,
             peer_port=port,
             shards=self._shards,
             tick_ms=20,

@@ -20,12 +20,14 @@ from penstock.cli.admin import (
     parse_http,
     print_json,
 )
+from penstock.cli.cluster import key
 from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
 from penstock.engine.cluster.status import ClusterStatus, NodeStatus
 from penstock.server.notation import MEMBERS
 
 app = App(name="cluster", help="Look at a running cluster, and change it.")
+app.command(key.app)
 
 
 @app.command
@@ -105,8 +107,9 @@ def add(
     others = [f"{one.node}@{one.peer}" for one in _status(http).nodes if one.node != node]
     listed = ",".join([*others, f"{node}@{address}"])
     print(
-        f"node {node} may join; start it with:\n"
-        f"penstock serve --node-id {node} --cluster {listed} --data PATH"
+        f"node {node} may join; copy the cluster key to it (the file cluster-key in the data\n"
+        "directory of a node, or the file that the nodes were started with), and start it with:\n"
+        f"penstock serve --node-id {node} --cluster {listed} --cluster-key-file FILE --data PATH"
     )
 
 

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from penstock.cli.generate.grafana import board_text
 from penstock.core.version import __version__
+from penstock.engine.peers.cluster_key import draw_key
 from penstock.watch.prometheus import rules_text, scrape_text
 from penstock.watch.settings import AlertSettings
 
@@ -24,6 +25,7 @@ STOP_SECONDS = 60
 HEAD = """\
 # Three Penstock brokers, Prometheus and Grafana, written by `penstock generate compose` {version}.
 # For trying and developing: anybody who reaches these ports may read and change everything.
+# It holds the key by which the brokers know each other: keep it to yourself.
 #   docker compose up --build     in a clone of Penstock, where the Dockerfile is
 #   dashboard  http://127.0.0.1:8081     Grafana  http://127.0.0.1:3000     Kafka  127.0.0.1:9092
 # It needs Compose 2.23 or later, for files that are written here.
@@ -42,6 +44,7 @@ BROKER = """\
       - --data=/var/lib/penstock
       - --node-id={node}
       - --cluster={cluster}
+      - --cluster-key-file=/run/penstock/cluster.key
       - --kafka=0.0.0.0:{kafka}
       - --http=0.0.0.0:{http_port}
       - --peer=0.0.0.0:{peer_port}
@@ -55,6 +58,8 @@ BROKER = """\
       - "127.0.0.1:{web}:{http_port}"
     volumes:
       - data-{node}:/var/lib/penstock
+    configs:
+      - {{source: cluster-key, target: /run/penstock/cluster.key, uid: "10001", mode: 0400}}
     # It hands over what it leads before it stops.
     stop_grace_period: {stop}s
     restart: unless-stopped
@@ -126,11 +131,11 @@ def compose(
     penstock generate compose > compose.yaml
     penstock generate compose --image example/penstock:1.0 | docker compose -f - up
     """
-    sys.stdout.write(compose_text(image))
+    sys.stdout.write(compose_text(image, draw_key().hex()))
 
 
-def compose_text(image: str) -> str:
-    """The file."""
+def compose_text(image: str, key: str) -> str:
+    """The file, with this cluster key."""
     cluster = ",".join(f"{node}@penstock-{node}:{PEER_PORT}" for node in NODES)
     brokers = [
         BROKER.format(
@@ -147,6 +152,7 @@ def compose_text(image: str) -> str:
     ]
     targets = [f"penstock-{node}:{HTTP_PORT}" for node in NODES]
     files = {
+        "cluster-key": f"{key}\n",
         "prometheus": scrape_text(targets),
         "rules": rules_text(AlertSettings()),
         "sources": SOURCES,

@@ -25,6 +25,8 @@ SIZE = re.compile(r"[1-9][0-9]{0,6}(Mi|Gi|Ti)")
 
 SERVICES = """\
 # A Penstock cluster for Kubernetes, written by `penstock generate kubernetes` {version}.
+#   kubectl create secret generic -n NAMESPACE {name}-cluster-key \\
+#     --from-literal=cluster.key=$(openssl rand -hex 32)     once: the nodes know each other by it
 #   kubectl apply -n NAMESPACE -f penstock.yaml
 #   kubectl port-forward -n NAMESPACE service/{name} 8080
 # Anybody who reaches the ports may read and change everything: the NetworkPolicy lets in only pods
@@ -127,6 +129,7 @@ spec:
               exec penstock serve --data=/var/lib/penstock \\
                 --node-id=$(( ${{HOSTNAME##*-}} + 1 )) \\
                 --cluster={cluster} \\
+                --cluster-key-file=/run/penstock/cluster.key \\
                 --kafka=0.0.0.0:9092 --advertise-kafka=$host:9092 \\
                 --http=0.0.0.0:8080 --advertise-http=$host:8080 \\
                 --peer=0.0.0.0:9192 --rack="$NODE_NAME" \\
@@ -165,7 +168,10 @@ spec:
           volumeMounts:
             - {{name: data, mountPath: /var/lib/penstock}}
             - {{name: scratch, mountPath: /tmp}}
+            - {{name: cluster-key, mountPath: /run/penstock, readOnly: true}}
       volumes:
+        - name: cluster-key
+          secret: {{secretName: {name}-cluster-key, defaultMode: 0440}}
         - {{name: scratch, emptyDir: {{}}}}
   volumeClaimTemplates:
     - metadata:

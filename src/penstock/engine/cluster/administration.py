@@ -7,7 +7,7 @@ goes the same way. Asked twice, nothing happens twice.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import NoneType
 
 import msgspec
@@ -63,17 +63,26 @@ TRANSFER = RemoteCall("transfer", TransferShard, NoneType)
 class Cluster:
     """The cluster as an operator sees it."""
 
-    def __init__(self, topics: Topics, shards: LocalShards, calls: RemoteCalls) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        shards: LocalShards,
+        calls: RemoteCalls,
+        listen: Callable[[], Awaitable[None]],
+    ) -> None:
         self._topics = topics
         self._shards = shards
         self._calls = calls
+        self._listen = listen
 
     # Change.
 
     async def add_node(self, node: NodeId, peer: str) -> None:
-        """Let a node join; it comes in when it is started with an empty directory."""
+        """Let a node join; it comes in when it is started with an empty directory. A node that was
+        alone opens its peer port for it."""
         if node < 1:
             raise InvalidRequest(f"node ids start at 1, {node} was asked for")
+        await self._listen()
         await self._topics.change_catalog(AddNode(node=node, peer=peer))
 
     async def remove_node(self, node: NodeId) -> bool:

@@ -1,55 +1,58 @@
 """The table of remote calls: everything that one node asks of another.
 
-    name            request            reply                           seconds
+    name             request            reply                            callers  seconds
 
 Clusters and shards:
 
-    introduce       Introduction       Welcome                               2
-    change          Envelope           Envelope                             15
-    partitions      MakePartitions     None                                 15
-    shard           DescribeShard      ShardStatus                           3
-    transfer        TransferShard      None                                  3
-    hold            ShardHold          None                                  1
-    mark            ShardHold          dict[ShardId, Index]                  1
-    release         ShardHold          None                                  1
-    catalog_version  None              int                                   3
+    introduce        Introduction       Welcome                          anyone         2
+    change           Envelope           Envelope                         members       15
+    partitions       MakePartitions     None                             members       15
+    shard            DescribeShard      ShardStatus                      members        3
+    transfer         TransferShard      None                             members        3
+    hold             ShardHold          None                             members        1
+    mark             ShardHold          dict[ShardId, Index]             members        1
+    release          ShardHold          None                             members        1
+    catalog_version  None               int                              members        3
+    cluster_key      KeyOffer           None                             members        3
 
 Topics and queues:
 
-    publish         PublishRequest     PublishOutcome                       20
-    last published  FindLastBatch      LastBatch                            10
-    part            PartRequest        None                                 60
-    queue           QueueCall          object                               10
-    moves           ListMoves          list[Move]                           10
-    topic_places    PlacesRequest      dict[PartitionId, LogPlace]           3
-    queue_places    PlacesRequest      dict[PartitionId, QueuePlace]         3
-    look            LogBrowseRequest   list[LogPart]                        10
+    publish          PublishRequest     PublishOutcome                   members       20
+    last published   FindLastBatch      LastBatch                        members       10
+    part             PartRequest        None                             members       60
+    queue            QueueCall          object                           members       10
+    moves            ListMoves          list[Move]                       members       10
+    topic_places     PlacesRequest      dict[PartitionId, LogPlace]      members        3
+    queue_places     PlacesRequest      dict[PartitionId, QueuePlace]    members        3
+    look             LogBrowseRequest   list[LogPart]                    members       10
 
 Groups:
 
-    group           str                GroupLag                              3
-    groups          None               list[GroupLine]                       3
-    ends            list[PartitionId]  list[Offset | None]                   3
-    topic_readers   bytes              list[TopicReader]                     3
-    work_groups     None               dict[PartitionId, list[str]]          3
+    group            str                GroupLag                         members        3
+    groups           None               list[GroupLine]                  members        3
+    ends             list[PartitionId]  list[Offset | None]              members        3
+    topic_readers    bytes              list[TopicReader]                members        3
+    work_groups      None               dict[PartitionId, list[str]]     members        3
 
 Inspection:
 
-    trace_place     AskedPlace         PlaceFacts                            5
-    trace_copies    FindCopies         list[FoundCopy]                      20
-    sample          None               NodeSample                            2
-    events          None               list[Event]                           3
-    audit           int                list[AuditLine]                       3
-    pipelines       None               list[PipelineReport]                  3
+    trace_place      AskedPlace         PlaceFacts                       members        5
+    trace_copies     FindCopies         list[FoundCopy]                  members       20
+    sample           None               NodeSample                       members        2
+    events           None               list[Event]                      members        3
+    audit            int                list[AuditLine]                  members        3
+    pipelines        None               list[PipelineReport]             members        3
 
-Each row is declared in the module of its types and joined here to the local function that serves
-it; a unit test compares the table with the rows. `engine.peers.calls` says how calls travel, and
-what must not change because nodes of different versions call each other. The reply to `queue`
+`callers`: members of the cluster, or anyone who holds the cluster key, such as a node that is about
+to join. Each row is declared in the module of its types and joined here to the local function that
+serves it; a unit test compares the table with the rows. `engine.peers.calls` says how calls travel,
+and what must not change because nodes of different versions call each other. The reply to `queue`
 follows from the request; see `delivery.forwarded_requests`.
 """
 
 from penstock.engine.cluster.administration import SHARD, TRANSFER, Cluster
 from penstock.engine.cluster.cut import HOLD, MARK, RELEASE, Cuts
+from penstock.engine.cluster.key_distribution import CLUSTER_KEY, KeyDistribution
 from penstock.engine.delivery.forwarded_requests import QUEUE
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.lag import ENDS, GROUP, GROUPS, Lag
@@ -89,6 +92,7 @@ def serve_calls(
     events: Events,
     audit: Audit,
     pipeline_reports: PipelineReports,
+    keys: KeyDistribution,
 ) -> None:
     """Serve every row but `introduce`, which a node serves before it belongs to a cluster."""
     serve = calls.serve
@@ -101,6 +105,7 @@ def serve_calls(
     serve(MARK, cuts.mark_here)
     serve(RELEASE, cuts.release_here)
     serve(CATALOG_VERSION, catalog_versions.newest_here)
+    serve(CLUSTER_KEY, keys.accept_here)
 
     serve(PUBLISH, publications.publish_here)
     serve(LAST_PUBLISHED, publications.last_here)

@@ -56,7 +56,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str = ""
 
 
-INTRODUCE = RemoteCall("introduce", Introduction, Welcome, INTRODUCTION_CALL_SECONDS)
+INTRODUCE = RemoteCall("introduce", Introduction, Welcome, INTRODUCTION_CALL_SECONDS, is_open=True)
 
 
 def found_alone(new: NodeFile, shards: int) -> NodeFile:

@@ -4,14 +4,17 @@
                         lock                  held while the node runs
                         shard-0 shard-1 …     one log each (see `storage`)
 
+                        cluster-key           what proves that it belongs to its cluster (`keyring`)
+
 Order of start: lock the directory; listen to peers; found or join a cluster if the directory is
 new; open the shards; tick. Order of stop: hand leadership over; stop looking after things; close
 the shards, which finish what they are writing; close the links.
 
 Where a peer is: what this node was started with counts, then what the catalog says.
 
-A node without a peer port opens no socket and dials nobody. That is enough for a cluster of one,
-as an engine inside another program is; the directory of a larger cluster is refused.
+A node that is alone listens to no peers: its port is opened when a second node is added. A node
+without a peer port, as an engine inside another program is, can only be alone; the directory of a
+larger cluster is refused.
 
 Long because here all parts of a node meet, and are started and stopped in order.
 """
@@ -27,6 +30,7 @@ import msgspec
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.entries import Membership
 from penstock.core.errors import (
+    InvalidRequest,
     LocalError,
     OutcomeUnknown,
     PenstockError,
@@ -48,7 +52,9 @@ from penstock.engine.cluster.founding import (
     find_cluster,
     found_alone,
 )
-from penstock.engine.cluster.node_checks import check_cluster, not_alone
+from penstock.engine.cluster.key_distribution import KeyDistribution
+from penstock.engine.cluster.keyring import Keyring
+from penstock.engine.cluster.node_checks import check_cluster, is_founder, is_member, not_alone
 from penstock.engine.cluster.node_file import NodeFile, check_node, load_node_file, store_node_file
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.cluster.placement import found, founding_members
@@ -71,6 +77,7 @@ from penstock.engine.moves.dead_letters import DeadLetters
 from penstock.engine.moves.message_copier import MessageCopier
 from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import UNREADABLE, RemoteCalls
+from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.peers.frames import LinkIdentity
 from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
@@ -134,7 +141,13 @@ class Node:
             on_notice=self._take_notice,
             on_change=self._link_changed,
             announce=announce,
+            is_member=self._is_member,
+            dialled_networks=settings.dialled_networks,
         )
+        self._keyring = Keyring(disk, settings.data, settings.cluster_key_file, announce)
+        self._listening = asyncio.Lock()
+        self._listens = False
+        self._registered: RegisterNode | None = None
         self.calls = RemoteCalls(settings.node_id, self._links, self._leader_of)
         self.calls.serve(INTRODUCE, self._welcome)  # A founder is asked before it has any shard.
         self.events.calls = self.calls
@@ -184,25 +197,29 @@ class Node:
 
     async def _start(self) -> None:
         settings, disk = self._settings, self._disk
-        if settings.peer_port is None:
-            self.peer_address = NOWHERE
-        else:
-            host, port = await self._links.start(settings.peer_host, settings.peer_port)
-            self.peer_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.peer_address = NOWHERE
+        if settings.peer_port:
+            self.peer_address = _joined(settings.peer_host, settings.peer_port)
         file = load_node_file(disk, settings.data)
         if file is None:
             file = NodeFile(node=settings.node_id, incarnation=secrets.token_hex(8))
         check_node(file, settings.node_id, settings.data)
         self._file = file
+        founds_alone = not file.cluster_id and len(settings.cluster) <= 1
+        if settings.peer_port is not None:
+            self._keyring.open(file, alone=founds_alone)
+            self._links.set_keys(self._keyring.keys, required=self._keyring.required)
+        self._identify(file)
+        if not founds_alone and file.founders.keys() != {file.node}:
+            if settings.peer_port is None:
+                raise not_alone(settings.data)
+            await self._listen()
         if not file.cluster_id:
-            file = await self._find_cluster(file)
+            found_file = await self._find_cluster(file)
+            file = msgspec.structs.replace(found_file, keyed=self._keyring.required)
             store_node_file(disk, settings.data, file)
             self._file = file
-        if settings.peer_port is None and file.founders.keys() != {file.node}:
-            raise not_alone(settings.data)
-        self._links.set_identity(
-            LinkIdentity(file.cluster_id, file.node, file.incarnation, __version__)
-        )
+            self._identify(file)
         self._assemble(file)
         # What is on disk, and what this node founds; the catalog tells of more later.
         here = {*self._shards.on_disk(), CATALOG_SHARD}
@@ -216,9 +233,34 @@ class Node:
             if outcome is not None:
                 raise outcome
         self._set_peers()
+        if self._peers:
+            await self._listen()
         self._tick()
         if len(file.founders) > 1:
             self._spawn(self._stand_first(file))
+
+    def _identify(self, file: NodeFile) -> None:
+        self._links.set_identity(
+            LinkIdentity(file.cluster_id, file.node, file.incarnation, __version__)
+        )
+
+    async def _listen(self) -> None:
+        """Open the peer port, if it is not open yet; raises if that cannot be done."""
+        settings = self._settings
+        async with self._listening:
+            if self._listens:
+                return
+            if settings.peer_port is None:
+                raise InvalidRequest(
+                    "this node has no peer port, so no other can join it; open the directory with"
+                    " `penstock serve`"
+                )
+            self.peer_address = _joined(
+                *await self._links.start(settings.peer_host, settings.peer_port)
+            )
+            self._listens = True
+            if self._registered is not None:  # With an address that nobody could dial.
+                await self.register(kafka=self._registered.kafka, http=self._registered.http)
 
     async def _give_up(self) -> None:
         """The start failed: let go of what it had got hold of."""
@@ -283,7 +325,7 @@ class Node:
             leaders=self._leaders,
             forwarding=forwarding,
             calls=self.calls,
-            alive=lambda: self._links.connected() | {file.node},
+            alive=lambda: self._links.members() | {file.node},
             clock=self._clock,
             retrier=self._retrier,
             settings=settings.engine,
@@ -315,6 +357,7 @@ class Node:
             events=self.events,
             audit=self.audit,
             pipeline_reports=self.pipeline_reports,
+            keys=self.keys,
         )
 
     def _assemble_services(self, forwarding: Forwarding) -> None:
@@ -327,7 +370,17 @@ class Node:
         self.delivery_counters = DeliveryCounters(
             self._topic_of, lambda name: topics.catalog.topic(name) is not None
         )
-        self.cluster = Cluster(topics, shards, calls)
+        self.cluster = Cluster(topics, shards, calls, self._listen)
+        self.keys = KeyDistribution(
+            self._keyring,
+            self._links,
+            calls,
+            topics,
+            leads_catalog=lambda: self._leads(CATALOG_SHARD),
+            on_required=self._require_key,
+            spawn=self._spawn,
+            announce=self._announce,
+        )
         self.lag = Lag(topics, self.groups, shards, calls)
         self.cuts = Cuts(topics, shards, calls, self._clock)
         self.log_queries = LogQueries(topics, shards, calls, self.lag, forwarding)
@@ -378,11 +431,8 @@ class Node:
 
     async def register(self, *, kafka: str, http: str) -> None:
         """Tell the cluster where this node is to be found; tried until it is taken."""
-        self._spawn(self._register(kafka, http))
-
-    async def _register(self, kafka: str, http: str) -> None:
         assert self._file is not None, "the node does not know its cluster yet"
-        command = RegisterNode(
+        self._registered = RegisterNode(
             node=self._file.node,
             peer=self._own_or_listed(self._file.node),
             kafka=kafka,
@@ -390,6 +440,9 @@ class Node:
             incarnation=self._file.incarnation,
             rack=self._settings.rack,
         )
+        self._spawn(self._register(self._registered))
+
+    async def _register(self, command: RegisterNode) -> None:
         retries = self._retrier.endless(POLL)
         while True:
             try:
@@ -473,9 +526,12 @@ class Node:
         self._dead_letters.tick()
         self.moves.tick()
         self.publications.tick()
+        if self._settings.peer_port is not None:
+            self.keys.tick()
         if self.topics.catalog.revision != self._peers_revision:
             self._set_peers()
         if self._ticks % NOTICE_TICKS == 0:
+            self._links.review_members()
             self._tell_what_is_led()
         if self._ticks % PLACES_TICKS == 0 and not self._moving:
             self._moving = True
@@ -504,7 +560,8 @@ class Node:
             self._fail(not_alone(self._settings.data))
         elif addresses != self._peers:
             self._peers = addresses
-            self._links.set_peers(addresses)
+            self._links.set_peers(addresses, listed=set(self._settings.cluster.values()))
+        self._links.review_members()
 
     async def _follow_placement(self) -> None:
         """Open shards that are placed here; drop those that have moved away."""
@@ -599,7 +656,7 @@ class Node:
 
     def _tell_what_is_led(self) -> None:
         led = self._led()
-        for node in self._links.connected():
+        for node in self._links.members():
             self._tell(node, led)
 
     def _tell(self, node: NodeId, led: list[tuple[ShardId, Term]]) -> None:
@@ -607,7 +664,7 @@ class Node:
 
     def notify_all(self, method: str, body: bytes) -> None:
         """Send a notice to every connected node. Nodes that do not know it ignore it."""
-        for node in self._links.connected():
+        for node in self._links.members():
             self._links.notify(node, method, body)
 
     def _take_notice(self, source: NodeId, method: str, body: bytes) -> None:
@@ -619,8 +676,25 @@ class Node:
         except UNREADABLE as error:
             self._announce(f"node {source} sent a notice that cannot be read: {error}")
 
-    def _answer(self, source: NodeId, name: str, body: bytes) -> Awaitable[bytes]:
-        return self.calls.answer(source, name, body)
+    def _answer(self, caller: Caller, name: str, body: bytes) -> Awaitable[bytes]:
+        return self.calls.answer(caller, name, body)
+
+    def _leads(self, shard: ShardId) -> bool:
+        running = self._shards.get(shard)
+        return running is not None and running.replica.leads
+
+    def _require_key(self) -> None:
+        assert self._file is not None, "the node does not know its cluster yet"
+        self._file = self._keyring.require(self._file)
+
+    def _is_member(self, identity: LinkIdentity) -> bool:
+        """Whether who says this, and has proven it, is a member of this node's cluster."""
+        founders = self._file.founders if self._file is not None else {}
+        running = self._shards.get(CATALOG_SHARD) if self._assembled else None
+        if running is None or not running.machine.catalog.shards:
+            return is_founder(identity.node, identity.incarnation, founders)
+        leader = running.replica.raft.leader
+        return is_member(identity.node, identity.incarnation, running.machine.catalog, leader)
 
     async def _welcome(self, asked: Introduction) -> Welcome:
         """What this node knows of one that introduces itself."""
@@ -648,3 +722,7 @@ class Node:
         if leader not in (NO_NODE, self.topics.node_id):
             return await self.calls.ask_node(leader, INTRODUCE, asked)
         return msgspec.structs.replace(welcome, unwritten=running.replica.raft.last_index == 0)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

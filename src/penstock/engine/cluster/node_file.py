@@ -1,9 +1,9 @@
 """The `node` file of a data directory: who this node is, once and for all.
 
 The first thing that is written into a new directory is the node's id and an incarnation that is
-drawn then; when it has founded or joined a cluster, that is added, and nothing changes any more. A
-node that comes back with the same id and an empty disk has another incarnation, and the cluster
-refuses it, because it may have forgotten votes and acknowledgements it gave.
+drawn then; when it has founded or joined a cluster, that is added, and nothing changes any more but
+`keyed`. A node that comes back with the same id and an empty disk has another incarnation, and the
+cluster refuses it, because it may have forgotten votes and acknowledgements it gave.
 """
 
 import os
@@ -30,6 +30,9 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     shards: int = 0
     founders: dict[NodeId, str] = {}
     """Who founded the cluster, with their incarnations; empty for a node that joined later."""
+    keyed: bool = False
+    """The node talks to nobody without a proof by the cluster key. False in a new directory, and in
+    one of release 0.1 until all members are known to have the key; never false again."""
 
 
 def load_node_file(disk: Disk, directory: str) -> NodeFile | None:

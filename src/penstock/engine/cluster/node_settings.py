@@ -21,6 +21,10 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     peer_host: str = "127.0.0.1"
     peer_port: int | None = 0
     """0: any that is free. None: no peers, no sockets; only for a cluster of one."""
+    cluster_key_file: str | None = None
+    """The cluster key, if it is not the one in the data directory."""
+    dialled_networks: tuple[str, ...] = ()
+    """Where other nodes may be besides loopback and private networks, as `10.0.0.0/8`."""
     shards: int = 4
     rack: str = ""
     tick_ms: int = TICK_MS

@@ -36,8 +36,10 @@ from penstock.core.entries import Entry, EntryKind, HardState, SnapshotMark
 from penstock.core.errors import DamagedFile, DirectoryRefused, DiskFailed
 from penstock.core.types import CATALOG_SHARD, NO_NODE, Index, NodeId, ShardId, Term
 from penstock.engine.cluster.backup import Backup, ShardCopy, load_backup, shard_path
+from penstock.engine.cluster.keyring import store_keys
 from penstock.engine.cluster.node_file import NodeFile, store_node_file
 from penstock.engine.cluster.placement import found, founding_members
+from penstock.engine.peers.cluster_key import ClusterKeys, draw_key
 from penstock.machines.shard_machine import ShardMachine
 from penstock.storage import Disk, Identity, LogSettings, ShardLog, run
 from penstock.storage.index import GrowingIndex
@@ -115,6 +117,7 @@ def restore(
                 f"{directory} is not empty; a restore makes new directories and changes none"
             )
     cluster_id = secrets.token_hex(8)
+    key = ClusterKeys((draw_key(),))
     incarnations = {node: secrets.token_hex(8) for node in directories}
     shards = next(iter(sources.values())).backup.data_shards
     making = _Making(reading, disk, cluster_id, incarnations, shards)
@@ -127,6 +130,7 @@ def restore(
     for node, directory in directories.items():
         # Last of all: without it the directory is nobody's, and no node starts from a half.
         disk.make_directory(directory)
+        store_keys(disk, directory, key)
         store_node_file(disk, directory, making.node_file(node))
     made = [source.backup for source in sources.values()]
     return Restored(
@@ -171,6 +175,7 @@ class _Making:
             cluster_id=self._cluster_id,
             shards=self._shards,
             founders=dict(self._incarnations),
+            keyed=True,
         )
 
     def make(self, source: _Source, node: NodeId, directory: str) -> None:

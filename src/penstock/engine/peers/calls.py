@@ -30,9 +30,10 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from penstock.core.decoders import decode_msgpack
-from penstock.core.errors import InvalidRequest, NotLeader, PenstockError
+from penstock.core.errors import InvalidRequest, NotLeader, PenstockError, Unavailable
 from penstock.core.limits import CALL_SECONDS
 from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.leaders import Leader
 from penstock.engine.peers.links import Links
 
@@ -53,6 +54,8 @@ class RemoteCall(Generic[Q, R]):
     reply: type[R]
     seconds: float = CALL_SECONDS
     """How long the caller waits. It travels with the request, so the server gives up as well."""
+    is_open: bool = False
+    """Strangers may make the call: nodes that hold the cluster key and are no members (yet)."""
     is_reply_kept: bool = False
     """The same immutable object is returned to many callers: keep its encoding until it changes."""
 
@@ -99,9 +102,16 @@ class RemoteCalls:
         """The rows that this node serves."""
         return tuple(one.call for one in self._served.values())
 
-    async def answer(self, source: NodeId, name: str, body: bytes) -> bytes:
+    async def answer(self, caller: Caller, name: str, body: bytes) -> bytes:
         """Serve a request of another node; `Links` sends what is returned or raised."""
+        source = caller.node
         served = self._served.get(name)
+        if not caller.is_member and (served is None or not served.call.is_open):
+            # Retriable: a node that has just been added may know it before this one does.
+            raise Unavailable(
+                f"node {self._node} does not know node {source} as a member of the cluster, and"
+                f" only members may call {name}; see `penstock cluster members`"
+            )
         if served is None:
             raise InvalidRequest(f"node {source} calls {name}, which is not known here")
         call = served.call
@@ -123,6 +133,8 @@ class RemoteCalls:
         if node == self._node:
             reply: R = await self._served[call.name].function(request)
             return reply
+        if not call.is_open and node in self._links.connected() - self._links.members():
+            raise Unavailable(f"what is connected as node {node} is no member of the cluster")
         timeout = call.seconds if seconds is None else seconds
         sent = encode_body(request, call.request)
         body = await self._links.ask(node, call.name, sent, timeout=timeout)
@@ -134,7 +146,7 @@ class RemoteCalls:
         """Call a function of the node that leads a shard. `NotLeader` if there is none that can be
         reached: nothing has happened then."""
         leader = self._leader_of(shard).node
-        if leader == NO_NODE or (leader != self._node and leader not in self._links.connected()):
+        if leader == NO_NODE or (leader != self._node and leader not in self._links.members()):
             raise NotLeader(f"shard {shard} has no leader that can be reached", leader=leader)
         return await self.ask_node(leader, call, request, seconds=seconds)
 
@@ -160,7 +172,7 @@ class RemoteCalls:
 
     async def ask_all(self, call: RemoteCall[Q, R], request: Q) -> Answers[R]:
         """Call a function of this node and of every other that is connected."""
-        nodes = (self._node, *sorted(self._links.connected()))
+        nodes = (self._node, *sorted(self._links.members()))
         return await self.ask_each(call, dict.fromkeys(nodes, request))
 
 

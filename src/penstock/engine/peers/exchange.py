@@ -14,6 +14,7 @@ works on what nobody waits for; what is being served ends with its link.
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,7 @@ from penstock.core.errors import (
     Unavailable,
 )
 from penstock.core.limits import (
+    CALL_MS_MAX,
     REQUEST_BODY_BYTES_MAX,
     REQUESTS_IN_FLIGHT_MAX,
     REQUESTS_SERVED_BYTES_MAX,
@@ -42,7 +44,16 @@ from penstock.engine.peers.frames import (
 from penstock.engine.peers.remote_errors import describe_error, remake_error
 from penstock.engine.peers.send_queue import LinkCounters, Outgoing
 
-Serve = Callable[[NodeId, str, bytes], Awaitable[bytes]]
+
+class Caller(NamedTuple):
+    """Who makes a call."""
+
+    node: NodeId
+    is_member: bool
+    """Of this node's cluster; what others may call is in the table of calls."""
+
+
+Serve = Callable[[Caller, str, bytes], Awaitable[bytes]]
 
 
 class Exchange:
@@ -127,7 +138,7 @@ class Exchange:
 
     # Serving.
 
-    def serve(self, request: Request) -> None:
+    def serve(self, request: Request, *, is_member: bool) -> None:
         """Begin to serve a request, or refuse it."""
         size = len(request.body)
         if len(self._serving) >= REQUESTS_IN_FLIGHT_MAX or (
@@ -137,7 +148,7 @@ class Exchange:
             self._fail(request, Overloaded(f"{request.method}: too many requests at once"))
             return
         self._counters.requests_served += 1
-        task = self._loop.create_task(self._answer(request))
+        task = self._loop.create_task(self._answer(request, Caller(self._peer, is_member)))
         self._serving[task] = size
         self._serving_ids[request.id] = task
         self._serving_bytes += size
@@ -150,9 +161,9 @@ class Exchange:
         if task is not None:
             task.cancel()
 
-    async def _answer(self, request: Request) -> bytes:
-        async with asyncio.timeout(request.timeout_ms / 1000):
-            return await self._serve(self._peer, request.method, request.body)
+    async def _answer(self, request: Request, caller: Caller) -> bytes:
+        async with asyncio.timeout(min(request.timeout_ms, CALL_MS_MAX) / 1000):
+            return await self._serve(caller, request.method, request.body)
 
     def _served(self, request: Request, task: asyncio.Task[bytes]) -> None:
         self._tasks.discard(task)

@@ -31,6 +31,7 @@ from penstock.core.decoders import msgpack_decoder
 from penstock.core.errors import InvalidFrame
 from penstock.core.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX
 from penstock.core.types import NodeId, ShardId
+from penstock.engine.peers.handshake import Challenge, ProvenHello, Response
 from penstock.engine.replica.network import PeerMessage
 
 FRAME_HEADER_BYTES = 20
@@ -66,6 +67,10 @@ class FrameKind(IntEnum):
     FAILURE = 8
     NOTICE = 9
     WITHDRAWAL = 10
+    CHALLENGE = 11
+    RESPONSE = 12
+    PROOF = 13
+    CONFIRM = 14
 
 
 _KINDS = {int(kind): kind for kind in FrameKind}
@@ -87,8 +92,16 @@ class LinkIdentity(msgspec.Struct, frozen=True, array_like=True):
     version: _Name
 
 
+KNOWS_KEYS = "cluster key"
+HAS_KEY = "cluster key held"
+REQUIRES_KEY = "cluster key required"
+"""Capabilities of a hello: the node can prove itself by a cluster key; it has one; it talks to
+nobody without. Nodes of release 0.1 say none of these."""
+
+
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """The first frame in both directions; again when a node has become part of a cluster."""
+    """Who a node is: the first frame in both directions, or what a PROOF and a CONFIRM carry; again
+    when a node has become part of a cluster."""
 
     format_oldest: int
     format_newest: int
@@ -102,6 +115,10 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     capabilities: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=256)] = ()
     """What a node can do beyond its format; unknown ones mean nothing."""
 
+    def says(self, capability: str) -> bool:
+        """Whether it is among the capabilities."""
+        return capability in self.capabilities
+
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
     """The other side will not talk on this connection; the connection ends behind this."""
@@ -109,6 +126,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     reason: _Sentence
     passing: bool = False
     """No fault: two connections met, and the other one stays."""
+    wants_proof: bool = False
+    """A hello alone is not enough: dial again and prove that you hold the cluster key."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -161,6 +180,9 @@ ANSWER_DECODER: msgspec.msgpack.Decoder[Answer] = msgpack_decoder(Answer)
 FAILURE_DECODER: msgspec.msgpack.Decoder[Failure] = msgpack_decoder(Failure)
 NOTICE_DECODER: msgspec.msgpack.Decoder[Notice] = msgpack_decoder(Notice)
 WITHDRAWAL_DECODER: msgspec.msgpack.Decoder[Withdrawal] = msgpack_decoder(Withdrawal)
+CHALLENGE_DECODER: msgspec.msgpack.Decoder[Challenge] = msgpack_decoder(Challenge)
+RESPONSE_DECODER: msgspec.msgpack.Decoder[Response] = msgpack_decoder(Response)
+PROVEN_HELLO_DECODER: msgspec.msgpack.Decoder[ProvenHello] = msgpack_decoder(ProvenHello)
 _ENCODER = msgspec.msgpack.Encoder()
 
 T = TypeVar("T")
@@ -199,6 +221,16 @@ def _bare_frame(kind: FrameKind) -> bytes:
 
 PING_FRAME = _bare_frame(FrameKind.PING)
 PONG_FRAME = _bare_frame(FrameKind.PONG)
+
+
+def decode_hello(payload: bytes) -> Hello:
+    """The hello that a PROOF or a CONFIRM carries."""
+    return decode_payload(HELLO_DECODER, Frame(FrameKind.HELLO, memoryview(payload)))
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """A hello as a PROOF or a CONFIRM carries it."""
+    return _ENCODER.encode(hello)
 
 
 def decode_payload(decoder: msgspec.msgpack.Decoder[T], frame: Frame) -> T:

@@ -1,10 +1,15 @@
 """One connection with another node: frames in, frames out, and whether anyone is still there.
 
-A connection begins with a hello from the side that dialled and one in return; who may talk to whom
-is decided by the owner (`links.Links`). From then on the link carries messages, requests and
-notices, each of which is checked before it goes on. Messages of shards pass only between nodes
-that are known to belong to the same cluster, and only if they say of themselves that they come
-from that node and are meant for this one.
+A connection begins with mutual authentication by the cluster key (`handshake`), in which both sides
+say hello; in a cluster that has no key yet, with a hello from the side that dialled and one in
+return. Who may talk to whom is decided by the owner (`links.Links`). From then on the link carries
+messages, requests and notices, each of which is checked before it goes on. A node that is not a
+member of this node's cluster may only make the calls that are open to strangers; its messages and
+notices are dropped, and so are messages that do not say of themselves that they come from that node
+and are meant for this one.
+
+Either side may begin another authentication on a link that works: that is how a link goes on when
+the cluster gets a key, or another one.
 
 A link is a protocol of the loop and not a pair of streams: a frame is handled where it arrives,
 without a task, a queue or a copy of its own. Any frame that is not sound ends the link, with one
@@ -24,19 +29,28 @@ import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidFrame
-from penstock.core.limits import FRAME_BYTES_MAX, PEER_OUTGOING_BYTES_MAX
+from penstock.core.limits import (
+    FRAME_BYTES_MAX,
+    PEER_OUTGOING_BYTES_MAX,
+    STRANGER_FRAME_BYTES_MAX,
+)
 from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Exchange, Serve
 from penstock.engine.peers.frames import (
     ANSWER_DECODER,
+    CHALLENGE_DECODER,
     FAILURE_DECODER,
+    HAS_KEY,
     HELLO_DECODER,
     MESSAGES_DECODER,
     NOTICE_DECODER,
     PING_FRAME,
     PONG_FRAME,
+    PROVEN_HELLO_DECODER,
     REFUSED_DECODER,
     REQUEST_DECODER,
+    RESPONSE_DECODER,
     WITHDRAWAL_DECODER,
     Frame,
     FrameKind,
@@ -45,11 +59,26 @@ from penstock.engine.peers.frames import (
     LinkIdentity,
     Notice,
     Refused,
+    decode_hello,
     decode_payload,
     encode_frame,
+    encode_hello,
 )
+from penstock.engine.peers.handshake import Initiator, Responder, Response
 from penstock.engine.peers.send_queue import LinkCounters, Outgoing
 from penstock.engine.replica.network import PeerMessage
+
+PROOF_WANTED = "nodes must prove here that they hold the cluster key"
+_AUTHENTICATION = frozenset(
+    (
+        FrameKind.HELLO,
+        FrameKind.REFUSED,
+        FrameKind.CHALLENGE,
+        FrameKind.RESPONSE,
+        FrameKind.PROOF,
+        FrameKind.CONFIRM,
+    )
+)
 
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,15 +107,28 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
         assert 0 < self.retry_ms_min <= self.retry_ms_max, "dials must have pauses between them"
 
 
+class LinkSecurity(msgspec.Struct, kw_only=True):
+    """By what the other side must prove itself; it changes while the links live."""
+
+    keys: ClusterKeys = ClusterKeys()
+    required: bool = False
+    """Nobody is talked to without a proof. False only in a cluster that was founded by release 0.1
+    and does not know yet that all its members have the key."""
+
+
 class LinkSurroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What the links of a node share, and whom they tell."""
 
     node: NodeId
     settings: LinkSettings
+    security: LinkSecurity
     clock: Clock
     counters: LinkCounters
     tasks: set[asyncio.Task[bytes]]
     announce: Callable[[str], None]
+    complain: Callable[[str], None]
+    """For lines that a stranger can cause: there is a limit to their number."""
+    make_hello: Callable[["Link"], Hello]
     on_message: Callable[[ShardId, PeerMessage], None]
     on_request: Serve
     on_notice: Callable[[NodeId, str, bytes], None]
@@ -101,16 +143,30 @@ class LinkSurroundings(msgspec.Struct, frozen=True, kw_only=True):
 class Link(asyncio.BufferedProtocol):
     """One connection. `dialled` is the node it was made for, or `NO_NODE` if it came in."""
 
-    def __init__(self, world: LinkSurroundings, *, dialled: NodeId = NO_NODE) -> None:
+    def __init__(
+        self, world: LinkSurroundings, *, dialled: NodeId = NO_NODE, proves: bool = False
+    ) -> None:
         self._world = world
         self._loop = asyncio.get_running_loop()
         self.dialled = dialled
+        self.proves = proves
+        """Of a link that is dialled: it begins with an authentication."""
         self.hello: Hello | None = None
         """The newest hello of the other side, once it was welcomed."""
         self.greeted = False
         """A hello was sent, so a newer one must follow when there is more to say."""
         self.trusted = False
-        """Both sides belong to the same cluster."""
+        """The other side is a member of this node's cluster and proven as far as is required."""
+        self.proven_by = b""
+        """The key by which the other side is proven; empty if it is not."""
+        self.attempt = 0
+        """Of a link that was dialled: the number of that dial."""
+        self._proof_due_ms: int | None = None
+        """Until then the other side must have proven itself by a key that is accepted now."""
+        self._challenged_ms = 0
+        self._initiator: Initiator | None = None
+        self._responder: Responder | None = None
+        self._must_confirm = False
         self.welcome: asyncio.Future[Refused | None] = self._loop.create_future()
         """Done when the link works, or never will; then with the reason."""
         self.exchange: Exchange | None = None
@@ -145,6 +201,16 @@ class Link(asyncio.BufferedProtocol):
         """Where the other end is, for people."""
         return self._address
 
+    @property
+    def host(self) -> str:
+        """The same without the port."""
+        return self._address.rpartition(":")[0]
+
+    @property
+    def is_proven(self) -> bool:
+        """The other side holds a key that is accepted now."""
+        return self.proven_by in self._world.security.keys.keys
+
     def ended(self) -> bool:
         """Nothing passes any more."""
         return self._reason != ""
@@ -157,14 +223,29 @@ class Link(asyncio.BufferedProtocol):
     # What the owner does.
 
     def say(self, hello: Hello) -> None:
-        """Send a hello."""
+        """Send a hello, with a proof if one is due."""
         self.greeted = True
-        self.outgoing.send_now(encode_frame(FrameKind.HELLO, hello))
+        if self._must_confirm and self._responder is not None:
+            self._must_confirm = False
+            confirm = self._responder.confirm(encode_hello(hello))
+            self.outgoing.send_now(encode_frame(FrameKind.CONFIRM, confirm))
+        else:
+            self.outgoing.send_now(encode_frame(FrameKind.HELLO, hello))
+
+    def challenge(self) -> None:
+        """Begin an authentication: at first, or anew because the keys have changed."""
+        self._initiator = Initiator(self._world.security.keys, self.peer or self.dialled)
+        self._challenged_ms = self._world.clock.monotonic_ms()
+        self.outgoing.send_now(encode_frame(FrameKind.CHALLENGE, self._initiator.challenge()))
+
+    def set_trusted(self, trusted: bool) -> None:
+        """Whether the other side is a member. A stranger's frames must be small."""
+        self.trusted = trusted
+        self._reader.accept_up_to(FRAME_BYTES_MAX if trusted else STRANGER_FRAME_BYTES_MAX)
 
     def establish(self, hello: Hello) -> None:
         """The other side is welcome: from now on everything passes."""
         self.hello = hello
-        self._reader.accept_up_to(FRAME_BYTES_MAX)
         self.exchange = Exchange(
             hello.identity.node,
             outgoing=self.outgoing,
@@ -211,13 +292,36 @@ class Link(asyncio.BufferedProtocol):
             self._heard, self._heard_ms = False, now_ms
         if self._reason or self.hello is None:
             if now_ms - self._opened_ms >= settings.connect_timeout_ms:
+                self._world.counters.authentications_failed += self.hello is None
                 self.abort("did not say hello in time")
             return
-        if now_ms - self._heard_ms >= settings.silence_ms_max:
+        if not self.is_proven and self._lacks_proof(now_ms):
+            self._world.counters.authentications_failed += 1
+            self.abort("did not prove that it holds the cluster key that is required now")
+        elif now_ms - self._heard_ms >= settings.silence_ms_max:
             self.abort(f"nothing was heard for {now_ms - self._heard_ms} ms")
         elif now_ms - max(self._heard_ms, self._pinged_ms) >= settings.ping_ms:
             self._pinged_ms = now_ms
             self.outgoing.send_now(PING_FRAME)
+
+    def prove_anew(self) -> None:
+        """Have the other side prove itself by a key that is accepted now, if it has one."""
+        if self.is_proven or self.hello is None or self._initiator is not None:
+            return
+        if self._world.security.keys and self.hello.says(HAS_KEY):
+            self.challenge()
+
+    def _lacks_proof(self, now_ms: int) -> bool:
+        """A link that works, and is not proven by a key of now: ask again, and see how long."""
+        settings = self._world.settings
+        if now_ms - self._challenged_ms >= settings.ping_ms:
+            self._initiator = None
+            self.prove_anew()
+        if not self._world.security.required:
+            return False
+        if self._proof_due_ms is None:
+            self._proof_due_ms = now_ms + settings.connect_timeout_ms
+        return now_ms >= self._proof_due_ms
 
     # What the loop calls.
 
@@ -247,7 +351,8 @@ class Link(asyncio.BufferedProtocol):
                     return
         except InvalidFrame as error:
             if self.hello is None and not self.dialled:  # Otherwise the owner tells.
-                self._world.announce(f"closes the connection of {self._address}: {error}")
+                self._world.counters.authentications_failed += 1
+                self._world.complain(f"closes the connection of {self._address}: {error}")
             self.abort(str(error))
 
     def eof_received(self) -> None:
@@ -267,16 +372,12 @@ class Link(asyncio.BufferedProtocol):
 
     def _take(self, frame: Frame) -> None:
         kind = frame.kind
-        if kind is FrameKind.HELLO:
-            self._world.on_hello(self, decode_payload(HELLO_DECODER, frame))
-        elif kind is FrameKind.REFUSED:
-            self._be_refused(decode_payload(REFUSED_DECODER, frame))
-        elif self.exchange is None:
-            raise InvalidFrame(f"a frame {kind.name} before a hello")
+        if self.exchange is None or kind in _AUTHENTICATION:
+            self._take_introduction(frame)
         elif kind is FrameKind.MESSAGES:
             self._take_messages(frame)
         elif kind is FrameKind.REQUEST:
-            self.exchange.serve(decode_payload(REQUEST_DECODER, frame))
+            self.exchange.serve(decode_payload(REQUEST_DECODER, frame), is_member=self.trusted)
         elif kind is FrameKind.ANSWER:
             self.exchange.answered(decode_payload(ANSWER_DECODER, frame))
         elif kind is FrameKind.FAILURE:
@@ -287,6 +388,81 @@ class Link(asyncio.BufferedProtocol):
             self._take_notice(decode_payload(NOTICE_DECODER, frame))
         elif kind is FrameKind.PING:
             self.outgoing.send_now(PONG_FRAME)
+
+    def _take_introduction(self, frame: Frame) -> None:
+        """All that a connection may carry before the other side is known."""
+        kind = frame.kind
+        if kind is FrameKind.HELLO:
+            self._take_hello(decode_payload(HELLO_DECODER, frame))
+        elif kind is FrameKind.REFUSED:
+            self._be_refused(decode_payload(REFUSED_DECODER, frame))
+        elif kind is FrameKind.CHALLENGE:
+            challenge = decode_payload(CHALLENGE_DECODER, frame)
+            world = self._world
+            self._responder = Responder(world.security.keys, world.node, challenge)
+            self.outgoing.send_now(encode_frame(FrameKind.RESPONSE, self._responder.response()))
+        elif kind is FrameKind.RESPONSE:
+            self._take_response(decode_payload(RESPONSE_DECODER, frame))
+        elif kind is FrameKind.PROOF:
+            self._take_proof(frame)
+        elif kind is FrameKind.CONFIRM:
+            confirm = decode_payload(PROVEN_HELLO_DECODER, frame)
+            if self._initiator is None:
+                raise InvalidFrame("a frame CONFIRM that nobody asked for")
+            self._be_proven(self._initiator.confirmed(confirm))
+            self._initiator = None
+            self._world.on_hello(self, decode_hello(confirm.hello))
+        else:
+            raise InvalidFrame(f"a frame {kind.name} before a hello")
+
+    def _take_hello(self, hello: Hello) -> None:
+        """A hello without a proof: for a link that has one already, or where none is required."""
+        if self._world.security.required and not self.proven_by:
+            self._world.counters.authentications_failed += 1
+            if self.dialled:
+                raise InvalidFrame("a hello without a proof")
+            # Who says so is not known: its claims are neither repeated nor remembered.
+            self._world.complain(f"refuses {self._address}: {PROOF_WANTED}")
+            self.refuse(Refused(PROOF_WANTED, wants_proof=True))
+            return
+        self._world.on_hello(self, hello)
+
+    def _take_response(self, response: Response) -> None:
+        initiator = self._initiator
+        if initiator is None:
+            raise InvalidFrame("a frame RESPONSE that nobody asked for")
+        if initiator.verify(response):
+            hello = encode_hello(self._world.make_hello(self))
+            self.greeted = True
+            self.outgoing.send_now(encode_frame(FrameKind.PROOF, initiator.proof(hello)))
+            return
+        self._initiator = None
+        if self.hello is None:
+            self._world.counters.authentications_failed += 1
+            why = "is another node, or has another cluster key" if response.macs else "has no key"
+            self._give_up(f"{self._address} is not proven to be node {self.dialled}: it {why}")
+
+    def _take_proof(self, frame: Frame) -> None:
+        proof = decode_payload(PROVEN_HELLO_DECODER, frame)
+        if self._responder is None:
+            raise InvalidFrame("a frame PROOF without a challenge")
+        key = self._responder.verify(proof)
+        if not key:
+            raise InvalidFrame("a hello that is not proven by the cluster key")
+        self._be_proven(key)
+        self._must_confirm = True
+        self._world.on_hello(self, decode_hello(proof.hello))
+        if self._must_confirm and not self.ended():  # It was no first hello.
+            self.say(self._world.make_hello(self))
+
+    def _be_proven(self, key: bytes) -> None:
+        self.proven_by = key
+        self._proof_due_ms = None
+
+    def _give_up(self, reason: str) -> None:
+        if not self.welcome.done():
+            self.welcome.set_result(Refused(reason))
+        self.abort(reason)
 
     def _take_messages(self, frame: Frame) -> None:
         world = self._world
@@ -304,6 +480,9 @@ class Link(asyncio.BufferedProtocol):
                 world.counters.messages_foreign += 1
 
     def _take_notice(self, notice: Notice) -> None:
+        if not self.trusted:
+            self._world.counters.messages_foreign += 1
+            return
         try:
             self._world.on_notice(self.peer, notice.method, notice.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -312,7 +491,11 @@ class Link(asyncio.BufferedProtocol):
     def _be_refused(self, refused: Refused) -> None:
         if not self.welcome.done():
             self.welcome.set_result(
-                Refused(f"{self._address} refused: {refused.reason}", refused.passing)
+                Refused(
+                    f"{self._address} refused: {refused.reason}",
+                    refused.passing,
+                    refused.wants_proof,
+                )
             )
         self.abort(f"refused: {refused.reason}")
 

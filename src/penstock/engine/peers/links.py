@@ -18,10 +18,14 @@ so a hello says "I have no link with you", and that settles what happens when co
 
 So a link that works at both ends is never replaced, and no frame is lost by two dials at once.
 
-**Who is let in.** Two nodes of different clusters refuse each other, and so do nodes of one id.
-A node that is not known here is let in, because a joining node must be able to ask; but messages of
-shards pass only when both sides name the same cluster. When a node becomes part of a cluster it
-says hello again on the links it has, and nothing that is under way on them suffers.
+**Who is let in.** Whoever holds the cluster key, and nobody else: connections begin with an
+authentication (`handshake`), and one that has not succeeded within two seconds is closed. Only in a
+cluster of release 0.1 that has no key yet is a bare hello enough. Two nodes of different clusters
+refuse each other, and so do nodes of one id. A node with the key that is not a member is let in as
+a stranger, because a joining node must be able to ask: it may make the calls that are open to
+strangers, and nothing else that it says counts. The owner says who is a member; a stranger cannot
+replace the link of a member whose id it claims. When a node becomes part of a cluster, or its keys
+change, it says hello again on the links it has, and nothing that is under way on them suffers.
 
 **Dialling.** One task for each node of `set_peers` dials until there is a link, waits until it is
 lost, and dials again, with growing and varied pauses. A problem is announced when it is new.
@@ -29,25 +33,37 @@ lost, and dials again, with growing and varied pauses. A problem is announced wh
 
 import asyncio
 import contextlib
+import ipaddress
 import random as randomness
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import InvalidRequest, Unavailable
-from penstock.core.limits import PEER_CONNECTIONS_MAX, REQUEST_BODY_BYTES_MAX
+from penstock.core.limits import (
+    PEER_CONNECTIONS_MAX,
+    PEER_UNPROVEN_CONNECTIONS_MAX,
+    PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX,
+    REQUEST_BODY_BYTES_MAX,
+)
 from penstock.core.types import NO_NODE, NodeId, ShardId
+from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Serve
 from penstock.engine.peers.frames import (
     FORMAT_NEWEST,
     FORMAT_OLDEST,
+    HAS_KEY,
+    KNOWS_KEYS,
     NAME_CHARACTERS_MAX,
+    REQUIRES_KEY,
     Hello,
     LinkIdentity,
     Refused,
 )
-from penstock.engine.peers.link import Link, LinkSettings, LinkSurroundings
+from penstock.engine.peers.limited_lines import LimitedLines
+from penstock.engine.peers.link import Link, LinkSecurity, LinkSettings, LinkSurroundings
 from penstock.engine.peers.send_queue import LinkCounters
 from penstock.engine.replica.network import Network, PeerMessage
 from penstock.raft.settings import Random
@@ -73,6 +89,10 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     requests_refused: int
     links_made: int
     links_lost: int
+    authentications_failed: int
+    """Connections that did not prove in time, or not at all, that they hold the cluster key."""
+    connections_refused: int
+    """For there were too many, or for what their hello said."""
     connected: int
     waiting_bytes: int
 
@@ -80,11 +100,15 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class _Peer:
     """A node that there should be a link with, and the task that sees to it."""
 
-    def __init__(self, node: NodeId, address: str) -> None:
+    def __init__(self, node: NodeId, address: str, *, is_listed: bool) -> None:
         self.node = node
         self.address = address
+        self.is_listed = is_listed
+        """The address was given by whoever started this process, not by a request."""
         self.wake = asyncio.Event()
         self.problem = ""
+        self.wants_proof = False
+        """It has refused a bare hello."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -127,6 +151,9 @@ class Links:
         on_notice: Callable[[NodeId, str, bytes], None],
         on_change: Callable[[NodeId, bool], None],
         announce: Callable[[str], None],
+        is_member: Callable[[LinkIdentity], bool] = lambda _identity: True,
+        security: LinkSecurity | None = None,
+        dialled_networks: Iterable[str] = (),
         settings: LinkSettings | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -138,15 +165,22 @@ class Links:
         self._random = random or randomness.SystemRandom()
         self._on_change = on_change
         self._announce = announce
+        self._complain = LimitedLines(announce, self._clock).announce
+        self._is_member = is_member
+        self._dialled_networks = [ipaddress.ip_network(one) for one in dialled_networks]
+        self._security = security = security or LinkSecurity()
         self._counters = LinkCounters()
         self._tasks: set[asyncio.Task[bytes]] = set()
         self._world = LinkSurroundings(
             node=identity.node,
             settings=settings,
+            security=security,
             clock=self._clock,
             counters=self._counters,
             tasks=self._tasks,
             announce=announce,
+            complain=self._complain,
+            make_hello=self._hello,
             on_message=on_message,
             on_request=on_request,
             on_notice=on_notice,
@@ -198,14 +232,41 @@ class Links:
                 if refused is not None:
                     self._refuse(link, link.hello.identity.node, refused)
                     continue
-                link.trusted = self._same_cluster(link.hello)
+                link.set_trusted(self._trusts(link.hello))
             if link.greeted:
                 link.say(self._hello(link))
         for peer in self._peers.values():
             peer.wake.set()
 
-    def set_peers(self, addresses: Mapping[NodeId, str]) -> None:
-        """Have links with these nodes, by `host:port`; those no longer named are closed.
+    @property
+    def security(self) -> LinkSecurity:
+        """By what other nodes must prove themselves."""
+        return self._security
+
+    def set_keys(self, keys: ClusterKeys, *, required: bool) -> None:
+        """Accept these keys from now on. Links that were proven by none of them are proven anew,
+        or closed."""
+        self._security.keys, self._security.required = keys, required
+        for link in list(self._connections):
+            if link.greeted and not link.ended():
+                link.say(self._hello(link))
+            link.prove_anew()
+        for peer in self._peers.values():
+            peer.wake.set()
+
+    def review_members(self) -> None:
+        """Ask the owner again who is a member."""
+        for link in self._links.values():
+            if link.hello is not None:
+                trusted = self._trusts(link.hello)
+                if trusted != link.trusted:
+                    link.set_trusted(trusted)
+
+    def set_peers(
+        self, addresses: Mapping[NodeId, str], *, listed: Collection[str] | None = None
+    ) -> None:
+        """Have links with these nodes, by `host:port`; those no longer named are closed. Addresses
+        that are not `listed` came by a request, and are dialled within bounds only.
 
         A node that came by itself and was never named keeps its link. Every node that has no link
         is dialled now, whatever pause its last failure has earned. An address that is none is that
@@ -213,7 +274,7 @@ class Links:
         if self._closed:
             return
         wanted = {
-            node: _Peer(node, address)
+            node: _Peer(node, address, is_listed=listed is None or address in listed)
             for node, address in addresses.items()
             if node != self._identity.node
         }
@@ -269,8 +330,24 @@ class Links:
             link.notify(method, body)
 
     def connected(self) -> frozenset[NodeId]:
-        """The nodes there is a link with."""
+        """The nodes there is a link with, strangers as well."""
         return frozenset(self._links)
+
+    def members(self) -> frozenset[NodeId]:
+        """The members of the cluster there is a link with."""
+        return frozenset(node for node, link in self._links.items() if link.trusted)
+
+    def proven(self) -> frozenset[NodeId]:
+        """Those of them that have proven that they hold a key that is accepted now."""
+        return frozenset(node for node in self.members() if self._links[node].is_proven)
+
+    def members_saying(self, capability: str, *, proven: bool = False) -> frozenset[NodeId]:
+        """The members, or only those that are proven, whose hello names a capability."""
+        return frozenset(
+            node
+            for node in (self.proven() if proven else self.members())
+            if (hello := self._links[node].hello) is not None and hello.says(capability)
+        )
 
     def identity_of(self, node: NodeId) -> LinkIdentity | None:
         """What a connected node says about itself."""
@@ -316,6 +393,7 @@ class Links:
             await self._pause(peer, pause_ms)
             if peer.node not in self._links:
                 refused = await self._dial(peer)
+                peer.wants_proof = refused is not None and refused.wants_proof
                 if refused is not None and not refused.passing and peer.node not in self._links:
                     self._note_problem(peer, refused.reason)
             if (link := self._links.get(peer.node)) is not None:
@@ -347,16 +425,22 @@ class Links:
     async def _dial(self, peer: _Peer) -> Refused | None:
         """Try once to have a link; None if that worked, or if there is one from elsewhere."""
         link: Link | None = None
+        proves = self._security.required or (peer.wants_proof and bool(self._security.keys))
 
         def make() -> Link:
             nonlocal link
-            link = Link(self._world, dialled=peer.node)
+            link = Link(self._world, dialled=peer.node, proves=proves)
             return link
 
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                host, port = parse_address(peer.address)
-                await self._loop.create_connection(make, host, port)
+                for index, (host, port) in enumerate(places := await self._places_of(peer), 1):
+                    try:
+                        await self._loop.create_connection(make, host, port)
+                        break
+                    except OSError:
+                        if index == len(places):
+                            raise
                 assert link is not None, "connected without a protocol"
                 return await asyncio.shield(link.welcome)
         except InvalidRequest as error:
@@ -370,7 +454,28 @@ class Links:
             if link is not None and link.hello is None:
                 link.abort("did not say hello in time")
 
+    async def _places_of(self, peer: _Peer) -> list[tuple[str, int]]:
+        """Where to dial. An address that came by a request must not make this node a tool for
+        looking at networks that the sender cannot reach."""
+        host, port = parse_address(peer.address)
+        if peer.is_listed:
+            return [(host, port)]
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        places = [(str(address[0]), port) for *_, address in found]
+        allowed = [place for place in places if may_be_dialled(place[0], self._dialled_networks)]
+        if not allowed:
+            raise InvalidRequest(
+                f"{peer.address} is in no private network; name the node in --cluster, or its"
+                " network in --peer-networks"
+            )
+        return allowed
+
     def _note_problem(self, peer: _Peer, problem: str) -> None:
+        if not peer.is_listed and "--peer-networks" not in problem:
+            # Whoever has asked for the address is not told what is there.
+            problem = (
+                f"{peer.address} cannot be reached, or is not that node; its own log says more"
+            )
         if problem != peer.problem:
             peer.problem = problem
             self._announce(f"no link with node {peer.node} yet: {problem}")
@@ -390,14 +495,34 @@ class Links:
     def _opened(self, link: Link) -> None:
         self._connections.add(link)
         self._idle.clear()
-        if self._closed or len(self._connections) > PEER_CONNECTIONS_MAX:
-            link.abort("there are too many connections")
-        elif link.dialled:
-            if link.dialled in self._links:
+        if link.dialled:
+            if self._closed:
+                link.abort("this node is shutting down")
+            elif link.dialled in self._links:
                 link.abort("there is a link already")
             else:
                 self._attempts += 1
-                link.say(self._hello(link))
+                link.attempt = self._attempts
+                if link.proves:
+                    link.challenge()
+                else:
+                    link.say(self._hello(link))
+        elif self._closed or not self._has_room_for(link):
+            self._counters.connections_refused += 1
+            link.abort("there are too many connections")
+
+    def _has_room_for(self, link: Link) -> bool:
+        """Strangers may not take all the places, and one host not all of the strangers'."""
+        unproven = [one for one in self._connections if one.hello is None and not one.dialled]
+        from_host = sum(one.host == link.host for one in unproven)
+        if (
+            len(self._connections) <= PEER_CONNECTIONS_MAX
+            and len(unproven) <= PEER_UNPROVEN_CONNECTIONS_MAX
+            and from_host <= PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX
+        ):
+            return True
+        self._complain(f"closes the connection of {link.address}: there are too many")
+        return False
 
     def _greeted(self, link: Link, hello: Hello) -> None:
         """A hello: the first of a connection, or a newer one."""
@@ -415,7 +540,8 @@ class Links:
             self._welcome(link, hello)
         else:
             link.hello = hello
-        link.trusted = self._same_cluster(hello)
+        link.set_trusted(self._trusts(hello))
+        link.prove_anew()
 
     def _objection(self, hello: Hello) -> Refused | None:
         """Why these two nodes cannot talk at all."""
@@ -452,6 +578,8 @@ class Links:
                 return Refused(f"node {node} has answered for node {link.dialled}")
             return None
         there = self._links.get(node)
+        if there is not None and there.trusted and not self._trusts(hello):
+            return Refused(f"node {node} is a member and linked, and whoever says this is not it")
         if there is not None and there.hello is not None and there.hello.life == hello.life:
             if hello.attempt <= there.hello.attempt:
                 return Refused(f"node {me} has a newer link with node {node}", passing=True)
@@ -475,7 +603,7 @@ class Links:
             if pending is not link:
                 pending.abort("the other side was faster")
         link.establish(hello)
-        link.trusted = self._same_cluster(hello)
+        link.set_trusted(self._trusts(hello))
         if not link.dialled:
             link.say(self._hello(link))
         self._links[node] = link
@@ -486,12 +614,13 @@ class Links:
 
     def _refuse(self, link: Link, node: NodeId, refused: Refused) -> None:
         new = self._refusals.get(node) != refused.reason
+        self._counters.connections_refused += not refused.passing
         # The loss of a link, and a dial in vain, are announced elsewhere.
         if new and not refused.passing and link.hello is None and not link.dialled:
             if len(self._refusals) >= PEER_CONNECTIONS_MAX:
                 self._refusals.clear()
             self._refusals[node] = refused.reason
-            self._announce(f"refuses {link.address}: {refused.reason}")
+            self._complain(f"refuses {link.address}: {refused.reason}")
         link.refuse(refused)
 
     def _ended(self, link: Link, reason: str) -> None:
@@ -515,14 +644,26 @@ class Links:
         if not self._closed:
             self._on_change(node, connected)
 
-    def _same_cluster(self, hello: Hello) -> bool:
+    def _trusts(self, hello: Hello) -> bool:
         mine = self._identity.cluster_id
-        return mine != "" and mine == hello.identity.cluster_id
+        same = mine != "" and mine == hello.identity.cluster_id
+        return same and self._is_member(hello.identity)
 
     def _hello(self, link: Link) -> Hello:
-        target = link.dialled or link.peer
+        security = self._security
+        first = link.dialled and link.hello is None
         return Hello(
-            FORMAT_OLDEST, FORMAT_NEWEST, self._identity, target, self._life, self._attempts
+            FORMAT_OLDEST,
+            FORMAT_NEWEST,
+            self._identity,
+            link.dialled or link.peer,
+            self._life,
+            link.attempt if first else self._attempts,
+            (
+                KNOWS_KEYS,
+                *((HAS_KEY,) if security.keys else ()),
+                *((REQUIRES_KEY,) if security.required else ()),
+            ),
         )
 
     def _tick(self) -> None:
@@ -546,6 +687,20 @@ def parse_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InvalidRequest(f"{address!r} is no address of a node; write host:port")
     return host, int(port)
+
+
+def may_be_dialled(
+    host: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]
+) -> bool:
+    """Whether a node may be at this address although nobody has listed it: this machine, private
+    networks, and those that are named. Link-local addresses are no nodes: clouds keep secrets
+    there."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if any(address.version == one.version and address in one for one in networks):
+        return True
+    return address.is_private and not address.is_link_local and not address.is_unspecified
 
 
 def _checked(identity: LinkIdentity) -> LinkIdentity:

@@ -56,6 +56,8 @@ class LinkCounters(msgspec.Struct):
     requests_refused: int = 0
     links_made: int = 0
     links_lost: int = 0
+    authentications_failed: int = 0
+    connections_refused: int = 0
 
 
 class _Lane:

@@ -22,7 +22,7 @@ from penstock.engine.peers.forwarding import Envelope, unwrap, wrap
 from penstock.engine.peers.frames import NAME_CHARACTERS_MAX
 from penstock.machines.machine import Reply, Request
 
-Row = tuple[str, str, str, str]
+Row = tuple[str, str, str, str, str]
 
 QUEUE_REPLIES: dict[str, Any] = {
     "send": list[Sent],
@@ -63,12 +63,15 @@ def drawn() -> list[Row]:
     """The rows of the table at the top of the module."""
     lines = (call_table.__doc__ or "").splitlines()
     found = [re.split(r"\s{2,}", line.strip()) for line in lines if line.startswith("    ")]
-    assert found[0] == ["name", "request", "reply", "seconds"]
-    return [(name, request, reply, seconds) for name, request, reply, seconds in found[1:]]
+    assert found[0] == ["name", "request", "reply", "callers", "seconds"]
+    return [
+        (name, request, reply, who, seconds) for name, request, reply, who, seconds in found[1:]
+    ]
 
 
 def row(call: RemoteCall[Any, Any]) -> Row:
-    return call.name, shown(call.request), shown(call.reply), f"{call.seconds:g}"
+    callers = "anyone" if call.is_open else "members"
+    return call.name, shown(call.request), shown(call.reply), callers, f"{call.seconds:g}"
 
 
 def shown(kind: type) -> str:
@@ -82,14 +85,18 @@ def test_the_table_that_is_drawn_is_the_table_that_is_served() -> None:
     assert drawn() == rows
 
 
+def test_strangers_may_introduce_themselves_and_do_nothing_else() -> None:
+    assert [name for name, _, _, callers, _ in drawn() if callers != "members"] == ["introduce"]
+
+
 def test_names_are_unique_and_fit_into_a_frame() -> None:
     names = [name for name, *_ in drawn()]
-    assert len(names) == len(set(names)) == 28
+    assert len(names) == len(set(names)) == 29
     assert max(map(len, names)) <= NAME_CHARACTERS_MAX
 
 
 def test_the_calls_of_0_1_0_are_all_there() -> None:
-    since = {"catalog_version"}
+    since = {"catalog_version", "cluster_key"}
     assert {name for name, *_ in recorded()} == {name for name, *_ in drawn()} - since
 
 

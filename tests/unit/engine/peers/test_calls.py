@@ -17,6 +17,7 @@ from penstock.core.errors import (
 )
 from penstock.core.types import NO_NODE, NO_TERM, NodeId, ShardId
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
+from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.leaders import Leader
 from tests.unit.engine.linked import Node, Run, close_all, until
 
@@ -48,8 +49,8 @@ class CallingNode(Node):
         self.calls.serve(ADD, self.add)
         self.calls.serve(WHO, self.who)
 
-    def answer(self, source: NodeId, name: str, body: bytes) -> Awaitable[bytes]:
-        return self.calls.answer(source, name, body)
+    def answer(self, caller: Caller, name: str, body: bytes) -> Awaitable[bytes]:
+        return self.calls.answer(caller, name, body)
 
     async def add(self, asked: Sum) -> Total:
         if not asked.numbers:
@@ -104,8 +105,8 @@ def test_what_travels(kind: type[Any], value: object, body: bytes) -> None:
         async def serve(asked: object) -> object:
             return asked
 
-        async def overheard(source: NodeId, name: str, asked: bytes) -> bytes:
-            answer = await two.calls.answer(source, name, asked)
+        async def overheard(caller: Caller, name: str, asked: bytes) -> bytes:
+            answer = await two.calls.answer(caller, name, asked)
             bodies.extend((asked, answer))
             return answer
 
@@ -236,10 +237,10 @@ def test_a_reply_that_is_kept_is_encoded_again_only_when_it_changes(run: Run) ->
 
         kept = RemoteCall("kept", NoneType, Total, is_reply_kept=True)
         one.calls.serve(kept, serve)
-        first = await one.calls.answer(TWO, "kept", b"")
-        assert await one.calls.answer(TWO, "kept", b"") is first
+        first = await one.calls.answer(Caller(TWO, is_member=True), "kept", b"")
+        assert await one.calls.answer(Caller(TWO, is_member=True), "kept", b"") is first
         state["total"] = Total(ONE, 2)
-        second = await one.calls.answer(TWO, "kept", b"")
+        second = await one.calls.answer(Caller(TWO, is_member=True), "kept", b"")
         assert msgspec.msgpack.decode(second) == {"node": 1, "total": 2}
         await close_all(one)
 

@@ -21,6 +21,7 @@ from penstock.core.limits import (
     REQUESTS_IN_FLIGHT_MAX,
 )
 from penstock.core.types import NodeId
+from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.frames import (
     Answer,
     FrameKind,
@@ -44,9 +45,9 @@ def test_requests_are_answered_in_any_order(run: Run) -> None:
     async def script() -> None:
         gates = {b"first": asyncio.Event(), b"second": asyncio.Event()}
 
-        async def serve(source: NodeId, method: str, body: bytes) -> bytes:
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
             await gates[body].wait()
-            return b"%d %s " % (source, method.encode()) + body
+            return b"%d %s " % (caller.node, method.encode()) + body
 
         one = await Node(1, serve=serve).start()
         two = await Node(2).start()
@@ -81,7 +82,7 @@ REFUSALS: list[PenstockError] = [
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
 def test_errors_are_made_again_at_the_other_end(run: Run, error: PenstockError) -> None:
     async def script() -> None:
-        async def serve(source: NodeId, method: str, body: bytes) -> bytes:
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
             raise error
 
         one, two = await Node(1, serve=serve).start(), await Node(2).start()
@@ -99,7 +100,7 @@ def test_errors_are_made_again_at_the_other_end(run: Run, error: PenstockError) 
 
 def test_what_goes_wrong_inside_is_told_here_and_unknown_there(run: Run) -> None:
     async def script() -> None:
-        async def serve(source: NodeId, method: str, body: bytes) -> bytes:
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
             if method == "decode":
                 msgspec.msgpack.decode(body, type=int)
             if method == "large":
@@ -166,7 +167,7 @@ def test_a_request_ends_at_its_deadline_and_with_its_link(run: Run) -> None:
     async def script() -> None:
         ended: list[str] = []
 
-        async def serve(source: NodeId, method: str, body: bytes) -> bytes:
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
             try:
                 return await forever()
             finally:
@@ -192,7 +193,7 @@ def test_what_nobody_waits_for_is_given_up(run: Run) -> None:
     async def script() -> None:
         begun, given_up = asyncio.Event(), asyncio.Event()
 
-        async def serve(_source: NodeId, _method: str, _body: bytes) -> bytes:
+        async def serve(_caller: Caller, _method: str, _body: bytes) -> bytes:
             begun.set()
             try:
                 return await forever()
@@ -217,7 +218,7 @@ def test_requests_in_flight_are_bounded_on_both_sides(run: Run) -> None:
     async def script() -> None:
         gate = asyncio.Event()
 
-        async def serve(source: NodeId, method: str, body: bytes) -> bytes:
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
             await gate.wait()
             return b""
 

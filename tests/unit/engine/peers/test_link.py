@@ -16,6 +16,7 @@ from penstock.core.limits import (
     PEER_OUTGOING_SMALL_BYTES_MAX,
 )
 from penstock.core.types import NodeId, ShardId
+from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.frames import (
     MESSAGES_DECODER,
     PING_FRAME,
@@ -158,7 +159,7 @@ def test_a_stranger_must_say_hello_first_briefly_and_soon(run: Run) -> None:
         for data, problem in (
             (GOOD, "a frame NOTICE before a hello"),
             (PING_FRAME, "a frame PING before a hello"),
-            (bytes(encode_frame(FrameKind.HELLO, "x" * 20_000)), "at most 16384 are allowed"),
+            (bytes(encode_frame(FrameKind.HELLO, "x" * 20_000)), "at most 4096 are allowed"),
         ):
             raw = await RawPeer.dial(one)
             raw.writer.write(data)
@@ -223,7 +224,7 @@ def test_a_peer_that_reads_nothing_costs_bounded_memory(run: Run) -> None:
 
 def test_a_peer_that_asks_and_takes_no_answer_is_ended(run: Run) -> None:
     async def script() -> None:
-        async def serve(source: NodeId, method: str, body: bytes) -> bytes:
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
             raise UnknownPartition("x" * 4_000)
 
         settings = msgspec.structs.replace(QUICK, outgoing_bytes_max=64 * 1024)
