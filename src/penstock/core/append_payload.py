@@ -23,6 +23,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.core.errors import InvalidBatch
 from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX, ENTRY_SLICES_MAX, KIB
 from penstock.core.types import Offset, PartitionId
 
@@ -67,6 +68,25 @@ def encode_append(stamp_ms: int, parts: Iterable[tuple[Slice, Iterable[Batch]]])
         directory.append(_SLICE.pack(*slice_))
         bodies.extend(batches)
     return b"".join([_HEAD.pack(stamp_ms, len(directory)), *directory, *bodies])
+
+
+def check_append(payload: bytes | memoryview) -> AppendPayload:
+    """Read the directory of a payload that anybody may have written; raises `InvalidBatch`. The
+    batches themselves are not looked at."""
+    size = len(payload)
+    if not _HEAD.size + _SLICE.size <= size <= ENTRY_PAYLOAD_BYTES_MAX:
+        raise InvalidBatch(f"an APPEND payload of {size} bytes")
+    stamp_ms, count = _HEAD.unpack_from(payload)
+    start = _HEAD.size + count * _SLICE.size
+    if not (0 < count <= ENTRY_SLICES_MAX and start <= size and stamp_ms >= 0):
+        raise InvalidBatch(f"an APPEND payload of {size} bytes with {count} slices")
+    directory = decode_append(payload)
+    if sum(part.length for part in directory.slices) != size - start:
+        raise InvalidBatch(f"the slices of an APPEND payload do not fill its {size} bytes")
+    for part in directory.slices:
+        if part.base_offset < 0 or not 0 < part.batch_count <= part.record_count:
+            raise InvalidBatch(f"an APPEND payload with {part}")
+    return directory
 
 
 def decode_append(payload: bytes | memoryview) -> AppendPayload:

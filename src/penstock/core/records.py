@@ -35,7 +35,8 @@ _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _CRC_AT = 17
-_CRC_FROM = 21
+CRC_FROM = 21
+"""From here on the checksum covers a batch."""
 _MAX_TIMESTAMP_AT = 35
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_AT = 43
@@ -99,7 +100,7 @@ def check_batch(data: bytes | bytearray | memoryview) -> BatchHeader:
         )
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidBatch("an idempotent batch needs a producer epoch and a sequence number")
-    if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
+    if crc32c(memoryview(data)[CRC_FROM:]) != header.crc:
         raise CorruptBatch("the record batch's CRC-32C does not match its content")
     return header
 
@@ -120,12 +121,12 @@ def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
     if len(view) < BATCH_HEADER_BYTES:
         return  # `check_batch` refuses it.
     crc = _CRC.unpack_from(view, _CRC_AT)[0]
-    if crc32c(view[_CRC_FROM:]) != crc:
+    if crc32c(view[CRC_FROM:]) != crc:
         return
-    attributes = _ATTRIBUTES.unpack_from(view, _CRC_FROM)[0]
-    _ATTRIBUTES.pack_into(view, _CRC_FROM, attributes | _LOG_APPEND_TIME)
+    attributes = _ATTRIBUTES.unpack_from(view, CRC_FROM)[0]
+    _ATTRIBUTES.pack_into(view, CRC_FROM, attributes | _LOG_APPEND_TIME)
     _STAMP.pack_into(view, _MAX_TIMESTAMP_AT, now_ms)
-    _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
+    _CRC.pack_into(view, _CRC_AT, crc32c(view[CRC_FROM:]))
 
 
 def number_batch(
@@ -133,7 +134,7 @@ def number_batch(
 ) -> None:
     """Make a stored batch, whose checksum is right, that of an idempotent producer, in place."""
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, sequence)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
 
 
 def read_outline(

@@ -28,7 +28,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from penstock.core.append_payload import check_append
 from penstock.core.checksum import crc32c
+from penstock.core.entries import EntryKind, decode_membership
+from penstock.core.errors import InvalidBatch
 from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX
 from penstock.core.types import Index, Term
 from penstock.storage.disk import File
@@ -202,7 +205,20 @@ class Scan:
                 return f"entry {header.index} stands where {self.last + 1} belongs"
         elif self.chain is not None and header.previous_chain != self.chain:
             return f"entry {header.index} does not continue the chain of the entry before it"
-        return ""
+        return _unreadable(header, payload)
+
+
+def _unreadable(header: RecordHeader, payload: memoryview) -> str:
+    """Why an entry cannot be taken into an index, although it is what was written: a peer must have
+    sent it, before peers were checked."""
+    try:
+        if header.kind == EntryKind.APPEND:
+            check_append(payload)
+        elif header.kind == EntryKind.MEMBERSHIP:
+            decode_membership(payload.tobytes())
+    except (InvalidBatch, ValueError) as error:
+        return f"entry {header.index} cannot be read: {error}"
+    return ""
 
 
 def later_headers(file: File, *, position: int, end: int, salt: int) -> Iterator[RecordHeader]:

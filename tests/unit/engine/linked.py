@@ -8,9 +8,10 @@ from random import Random
 import msgspec
 import uvloop
 
+from penstock.core.append_payload import Slice, encode_append
 from penstock.core.clock import Clock
 from penstock.core.entries import Entry, EntryKind
-from penstock.core.types import Index, NodeId, ShardId, Term
+from penstock.core.types import Index, NodeId, Offset, PartitionId, ShardId, Term
 from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Caller, Serve
 from penstock.engine.peers.frames import (
@@ -30,6 +31,7 @@ from penstock.engine.peers.link import LinkSecurity, LinkSettings
 from penstock.engine.peers.links import Links
 from penstock.engine.replica.network import PeerMessage
 from penstock.raft.messages import AppendRequest, Heartbeat
+from tests.batches import build_batch
 
 HOST = "127.0.0.1"
 CLUSTER = "c1"
@@ -74,6 +76,18 @@ def append(source: int, target: int, payload: bytes, index: int = 1) -> AppendRe
         entries=(Entry(Index(index), Term(1), EntryKind.APPEND, payload),),
         commit=Index(0),
     )
+
+
+def append_batch(source: int, target: int, value: bytes, index: int = 1) -> AppendRequest:
+    """The same with an entry that a replica can read."""
+    return append(source, target, append_payload(value), index)
+
+
+def append_payload(value: bytes) -> bytes:
+    """One record batch of one partition."""
+    batch = build_batch(1, value=value)
+    part = Slice(PartitionId(1), len(batch), Offset(0), 1, 1, 0)
+    return encode_append(1, [(part, [batch])])
 
 
 class Node:

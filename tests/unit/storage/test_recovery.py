@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from penstock.core.entries import Entry, HardState
+from penstock.core.entries import Entry, EntryKind, HardState
 from penstock.core.errors import DamagedFile
 from penstock.core.types import Index, NodeId, Offset, PartitionId, Term
 from penstock.storage.job import run
@@ -63,6 +63,32 @@ def test_a_tail_that_nobody_was_promised_is_cut(place: Place) -> None:
     assert place.names(".broken") == [ACTIVE + ".broken"]
     write(log, [noop(13)])
     assert everything(place.open(settings=ONE_SEGMENT)) == [*entries[:12], noop(13)]
+
+
+FORGED = Entry(Index(11), Term(1), EntryKind.APPEND, b"garbage")
+
+
+@pytest.mark.parametrize("promised", [True, False])
+def test_an_entry_that_cannot_be_read_is_damage_if_it_was_promised(
+    place: Place, promised: bool
+) -> None:
+    """It is what was written, and its checksums are right: a peer has sent it."""
+    log = place.open(settings=ONE_SEGMENT)
+    entries = EntryMaker().run(1, 10)
+    write(log, entries)
+    log.stage(entries=[FORGED])
+    job = log.take_job()
+    assert job is not None
+    for step in job.steps if promised else job.steps[:1]:
+        step()
+    log.close()
+    if promised:
+        with pytest.raises(DamagedFile, match="entry 11 cannot be read.*penstock log repair"):
+            place.open(settings=ONE_SEGMENT, solo=True)
+    else:
+        log = place.open(settings=ONE_SEGMENT)
+        assert everything(log) == entries
+        write(log, [noop(11)])
 
 
 def test_a_later_sector_of_a_lost_write_is_no_damage(place: Place) -> None:

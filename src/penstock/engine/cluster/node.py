@@ -82,6 +82,7 @@ from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.peers.frames import LinkIdentity
 from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
 from penstock.engine.peers.links import Links
+from penstock.engine.peers.message_check import check_jump
 from penstock.engine.replica.local_shards import LocalShards, ShardHooks
 from penstock.engine.replica.network import PeerMessage
 from penstock.engine.replica.shard import Shard
@@ -640,7 +641,10 @@ class Node:
     # Peers.
 
     def _receive(self, shard: ShardId, message: PeerMessage) -> None:
-        self._shards.receive(shard, message)
+        running = self._shards.get(shard)
+        if running is not None:
+            check_jump(message, running.replica.raft.term)
+            self._shards.receive(shard, message)
 
     def _link_changed(self, node: NodeId, connected: bool) -> None:
         if connected and self._file is not None and self._file.cluster_id:

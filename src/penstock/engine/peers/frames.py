@@ -16,7 +16,7 @@ one checksum behind the payload a reader would wait for gigabytes that never com
 Pure: bytes in, frames out. `FrameReader` owns the memory that the stream is read into and hands out
 views of it, so a payload is copied once on its way in, by the decoder. Nothing that arrives is
 trusted: a frame that is not sound in every way is an `InvalidFrame` and nothing else, and memory is
-only taken for a length that is within its bound.
+only taken for a length that is within its bound, twice as much as has come of it.
 """
 
 import struct
@@ -276,6 +276,8 @@ class FrameReader:
                 self._renew(self._read_bytes)
         wanted = FRAME_HEADER_BYTES + (self._header[1] if self._header is not None else 0)
         held = self._end - self._start
+        # A header may promise much and bring nothing: memory grows with what has really come.
+        wanted = min(wanted, max(2 * held, self._read_bytes))
         cramped = len(self._buffer) - self._end < _EXACT_BYTES and held < _EXACT_BYTES
         if self._start + wanted > len(self._buffer) or (cramped and self._start > 0):
             self._move_to_front(wanted)

@@ -65,6 +65,7 @@ from penstock.engine.peers.frames import (
     encode_hello,
 )
 from penstock.engine.peers.handshake import Initiator, Responder, Response
+from penstock.engine.peers.message_check import check_message
 from penstock.engine.peers.send_queue import LinkCounters, Outgoing
 from penstock.engine.replica.network import PeerMessage
 
@@ -475,6 +476,7 @@ class Link(asyncio.BufferedProtocol):
         world.counters.messages_received += len(parcels)
         for shard, message in parcels:
             if message.source == peer and message.target == node:
+                check_message(message)
                 receive(shard, message)
             else:
                 world.counters.messages_foreign += 1

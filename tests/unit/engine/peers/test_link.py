@@ -35,6 +35,7 @@ from tests.unit.engine.linked import (
     RawPeer,
     Run,
     append,
+    append_batch,
     clock_was_seen,
     close_all,
     heartbeat,
@@ -72,7 +73,7 @@ def test_large_messages_leave_in_frames_of_their_own(run: Run) -> None:
         one, two = await start_pair()
         before = one.links.statistics().frames_sent
         sizes = [400_000, 400_000, 400_000, 3 * MESSAGES_FRAME_BYTES, 10]
-        sent = [append(1, 2, bytes((n,)) * size, n + 1) for n, size in enumerate(sizes)]
+        sent = [append_batch(1, 2, bytes((n,)) * size, n + 1) for n, size in enumerate(sizes)]
         for message in sent:
             one.send(1, message)
         await until(lambda: len(two.received) == len(sizes))

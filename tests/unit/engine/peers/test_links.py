@@ -28,7 +28,7 @@ from tests.unit.engine.linked import (
     Node,
     RawPeer,
     Run,
-    append,
+    append_batch,
     close_all,
     forever,
     has_received,
@@ -301,7 +301,7 @@ def test_what_was_sent_before_the_end_arrives(run: Run) -> None:
     async def script() -> None:
         one, two = await start_pair()
         for number in range(20):
-            one.send(0, append(1, 2, bytes(100_000), number + 1))
+            one.send(0, append_batch(1, 2, bytes(100_000), number + 1))
         one.links.notify(TWO, "bye", b"")
         changes = list(one.changes)
         await close_all(one)
