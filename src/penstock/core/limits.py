@@ -415,6 +415,8 @@ WEBHOOK_PAUSE_SECONDS_MAX = 16.0
 """Before a notice that was not taken is sent again."""
 WEBHOOK_MESSAGES_MAX = 1_000
 """How many messages about alerts wait to be sent; beyond it the oldest are dropped."""
+AUDIT_LINES_MAX = 1_000
+"""Told at once."""
 AUDIT_WAITING_MAX = 1_000
 """How many orders wait to be recorded; beyond it the oldest are in the log only."""
 AUDIT_CHARACTERS_MAX = 500

@@ -22,6 +22,7 @@ from penstock.watch.families import Families
 from penstock.watch.node_metrics import (
     add_alerts,
     add_front_ends,
+    add_links,
     add_memory,
     add_node,
     add_shards,
@@ -108,6 +109,7 @@ class Exposition:
         sample = await node.sampler.here()
         self._slice_began = precise_seconds()
         add_node(page, node, sample.machine)
+        add_links(page, node)
         add_shards(page, node)
         add_front_ends(page, self._front_ends())
         add_memory(page, self._node.memory.statistics())

@@ -403,6 +403,43 @@ CHAPTERS: tuple[Chapter, ...] = (
             Metric(
                 "penstock_peers_connected", _G, (), "Nodes that this one is connected to.", "min"
             ),
+            Metric(
+                "penstock_peer_bytes_total",
+                _C,
+                ("direction",),
+                "Bytes from (`in`) and to (`out`) other nodes.",
+            ),
+            Metric(
+                "penstock_peer_frames_total", _C, ("direction",), "Frames from and to other nodes."
+            ),
+            Metric("penstock_peer_links_lost_total", _C, (), "Links with other nodes that ended."),
+            Metric("penstock_peer_waiting_bytes", _G, (), "Bytes that wait to leave for nodes."),
+            Metric(
+                "penstock_peer_messages_dropped_total",
+                _C,
+                ("reason",),
+                "Messages that were dropped: `outgoing`, there was no link or too much waited;"
+                " `stranger`, the sender is no member or they were meant for another node.",
+            ),
+            Metric(
+                "penstock_peer_connections_refused_total",
+                _C,
+                (),
+                "Connections to the peer port that were refused: too many, or for what they said.",
+            ),
+            Metric(
+                "penstock_peer_authentication_failures_total",
+                _C,
+                (),
+                "Connections that did not prove, or not in time, that they hold the cluster key.",
+            ),
+            Metric(
+                "penstock_peer_key_required",
+                _G,
+                (),
+                "1 if this node talks only to nodes that hold the cluster key.",
+                "min",
+            ),
             Metric("penstock_topics", _G, (), "Topics in this node's copy of the catalog.", "max"),
             Metric("penstock_partitions", _G, (), "Partitions of all of them.", "max"),
             Metric(

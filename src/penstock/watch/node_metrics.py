@@ -39,6 +39,24 @@ def add_node(page: Families, node: Node, machine: MachineSample) -> None:
     page.add("penstock_loop_stalls_total", engine.topics.slow_requests.stalls)
 
 
+def add_links(page: Families, node: Node) -> None:
+    """What passes between this node and the others, and who was kept out."""
+    links = node.link_statistics()
+    for direction, count, frames in (
+        ("in", links.bytes_received, links.frames_received),
+        ("out", links.bytes_sent, links.frames_sent),
+    ):
+        page.add("penstock_peer_bytes_total", count, direction)
+        page.add("penstock_peer_frames_total", frames, direction)
+    page.add("penstock_peer_links_lost_total", links.links_lost)
+    page.add("penstock_peer_waiting_bytes", links.waiting_bytes)
+    page.add("penstock_peer_messages_dropped_total", links.messages_dropped, "outgoing")
+    page.add("penstock_peer_messages_dropped_total", links.messages_foreign, "stranger")
+    page.add("penstock_peer_connections_refused_total", links.connections_refused)
+    page.add("penstock_peer_authentication_failures_total", links.authentications_failed)
+    page.add("penstock_peer_key_required", int(node.keys.status().required))
+
+
 def add_shards(page: Families, node: Node) -> None:
     """Every replica that this node holds."""
     raft_bytes = index_bytes = 0

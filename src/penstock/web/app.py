@@ -38,6 +38,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.limits import AUDIT_LINES_MAX
 from penstock.core.request_times import RequestTimes
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.cluster.node import Node as EngineNode
@@ -63,7 +64,6 @@ from penstock.web.topic_messages import MessageBrowser
 from penstock.web.topics import topic_routes
 from penstock.web.traces import trace_routes
 
-AUDIT_LINES = 1_000
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class _Endpoints:
         return json_answer({"settings": self._broker.settings()})
 
     async def audit(self, request: Request) -> Response:
-        limit = whole_number(request, "limit", AUDIT_LINES, least=1, most=AUDIT_LINES)
+        limit = whole_number(request, "limit", AUDIT_LINES_MAX, least=1, most=AUDIT_LINES_MAX)
         return json_answer({"orders": await node_of(self._broker).audit.recent(limit)})
 
     def _cluster(self) -> Cluster:

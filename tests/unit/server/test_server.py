@@ -17,6 +17,7 @@ from penstock.server.reserved_ports import ReservedPorts
 from penstock.server.server import Places, Server, node_settings
 from penstock.server.sources import load_config
 from penstock.storage.memory_disk import MemoryDisk
+from tests.cluster_key import key_file
 from tests.unit.server.brokers import STOP_SECONDS, broker, get
 
 pytestmark = pytest.mark.slow
@@ -228,7 +229,10 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
 def test_a_broker_that_waits_for_others_is_alive_and_can_be_stopped(tmp_path: Path) -> None:
     ports = ReservedPorts(3)
     own, other, http = (f"127.0.0.1:{port}" for port in ports)
-    with ports, broker(tmp_path, cluster=f"1@{own},2@{other}", peer=own, http=http) as alone:
+    key = key_file(tmp_path / "keys")
+    with ports, broker(
+        tmp_path, cluster=f"1@{own},2@{other}", cluster_key_file=key, peer=own, http=http
+    ) as alone:
         assert alone.process.stderr is not None
         for line in alone.process.stderr:
             if "waits for node 2 to found the cluster together" in line:

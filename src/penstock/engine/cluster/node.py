@@ -81,7 +81,7 @@ from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.forwarding import Forwarding
 from penstock.engine.peers.frames import LinkIdentity
 from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
-from penstock.engine.peers.links import Links
+from penstock.engine.peers.links import Links, LinkStatistics
 from penstock.engine.peers.message_check import check_jump
 from penstock.engine.replica.local_shards import LocalShards, ShardHooks
 from penstock.engine.replica.network import PeerMessage
@@ -462,6 +462,10 @@ class Node:
     def shards(self) -> LocalShards:
         """Those that this node holds."""
         return self._shards
+
+    def link_statistics(self) -> LinkStatistics:
+        """What passes between this node and the others."""
+        return self._links.statistics()
 
     def health(self) -> NodeHealth:
         """Whether this node can serve."""

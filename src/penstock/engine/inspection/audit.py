@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from penstock.core.decoders import decode_json
-from penstock.core.errors import InvalidBatch, NotLeader, PenstockError, TopicExists
+from penstock.core.errors import InvalidBatch, InvalidRequest, NotLeader, PenstockError, TopicExists
 from penstock.core.internal_topics import AUDIT_TOPIC
-from penstock.core.limits import AUDIT_CHARACTERS_MAX, AUDIT_WAITING_MAX, MIB
+from penstock.core.limits import AUDIT_CHARACTERS_MAX, AUDIT_LINES_MAX, AUDIT_WAITING_MAX, MIB
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.records import read_header
@@ -117,6 +117,8 @@ class Audit:
 
     async def recent_here(self, limit: int) -> list[AuditLine]:
         """The last records that the replica of this node has."""
+        if not 0 <= limit <= AUDIT_LINES_MAX:
+            raise InvalidRequest(f"0 to {AUDIT_LINES_MAX} lines of the audit are told, not {limit}")
         topic = self._topics.catalog.topic(AUDIT_TOPIC)
         return [] if topic is None else self._read(topic, limit)
 

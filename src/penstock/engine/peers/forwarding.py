@@ -174,6 +174,8 @@ def _kinds(family: type[S]) -> dict[str, type[S]]:
     pending = [family]
     while pending:
         kind = pending.pop()
-        found[kind.__name__] = kind
-        pending += kind.__subclasses__()
+        if heirs := kind.__subclasses__():
+            pending += heirs
+        else:  # What others inherit from is no request or reply itself.
+            found[kind.__name__] = kind
     return found
