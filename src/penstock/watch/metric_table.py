@@ -434,7 +434,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "Connections that did not prove, or not in time, that they hold the cluster key.",
             ),
             Metric(
-                "penstock_peer_key_required",
+                "penstock_peer_key_info",
                 _G,
                 (),
                 "1 if this node talks only to nodes that hold the cluster key.",

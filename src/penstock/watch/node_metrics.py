@@ -54,7 +54,7 @@ def add_links(page: Families, node: Node) -> None:
     page.add("penstock_peer_messages_dropped_total", links.messages_foreign, "stranger")
     page.add("penstock_peer_connections_refused_total", links.connections_refused)
     page.add("penstock_peer_authentication_failures_total", links.authentications_failed)
-    page.add("penstock_peer_key_required", int(node.keys.status().required))
+    page.add("penstock_peer_key_info", int(node.keys.status().required))
 
 
 def add_shards(page: Families, node: Node) -> None:

@@ -24,7 +24,7 @@ def record(
     index: int, payload: bytes, chain: int = 0, promised: int = 1, salt: int = SALT
 ) -> tuple[bytes, int]:
     header, after = encode_header(
-        4, len(payload), Term(3), Index(index), chain, crc32c(payload), promised, salt
+        3, len(payload), Term(3), Index(index), chain, crc32c(payload), promised, salt
     )
     return header + payload, after
 

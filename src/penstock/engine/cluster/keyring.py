@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.core.errors import DirectoryRefused, InvalidRequest
+from penstock.core.checksum import crc32c
+from penstock.core.errors import DamagedFile, DirectoryRefused, InvalidRequest
 from penstock.engine.cluster.node_file import NodeFile, store_node_file
 from penstock.engine.peers.cluster_key import ClusterKeys, draw_key, format_keys, parse_keys
 from penstock.storage import Disk
@@ -88,13 +89,30 @@ def load_keys(disk: Disk, directory: str) -> ClusterKeys | None:
     """The keys in a data directory; None if there are none."""
     path = os.path.join(directory, KEY_FILE)
     data = read_whole(disk, path)
-    return None if data is None else parse_keys(data, path)
+    if data is None:
+        return None
+    content, checksum = data[: -len(_checksum(b""))], data[-len(_checksum(b"")) :]
+    if checksum != _checksum(content):
+        raise DamagedFile(
+            path=path,
+            position=0,
+            problem="it does not match its checksum",
+            way_out="Copy it from the data directory of another node of the cluster, or start this"
+            " node with --cluster-key-file",
+        )
+    return parse_keys(content, path)
 
 
 def store_keys(disk: Disk, directory: str, keys: ClusterKeys) -> None:
     """Write the keys into a data directory, for the owner's eyes only."""
     path = os.path.join(directory, KEY_FILE)
-    replace_whole(disk, path, format_keys(keys), private=True)
+    content = format_keys(keys)
+    replace_whole(disk, path, content + _checksum(content), private=True)
+
+
+def _checksum(content: bytes) -> bytes:
+    """The last line, a comment: the file can be given to another node as it is."""
+    return b"# CRC-32C %08x\n" % crc32c(content)
 
 
 def read_key_file(path: str, announce: Callable[[str], None] = lambda _line: None) -> ClusterKeys:

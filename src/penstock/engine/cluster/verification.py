@@ -19,6 +19,7 @@ from penstock.engine.cluster.backup import (
     verify_backup,
 )
 from penstock.engine.cluster.directory_lock import LOCK_FILE
+from penstock.engine.cluster.keyring import KEY_FILE, load_keys
 from penstock.engine.cluster.node_file import NODE_FILE, load_node_file
 from penstock.engine.replica.local_shards import PREFIX
 from penstock.storage import Disk
@@ -87,9 +88,11 @@ def _logs(disk: Disk, directory: str) -> list[str]:
 
 
 def _node_findings(disk: Disk, directory: str) -> list[Finding]:
-    try:
-        load_node_file(disk, directory)
-    except DamagedFile as error:
-        path = os.path.join(directory, NODE_FILE)
-        return [Finding(path, 0, f"it does not match its checksum; {error.way_out}")]
-    return []
+    findings: list[Finding] = []
+    for name, load in ((NODE_FILE, load_node_file), (KEY_FILE, load_keys)):
+        try:
+            load(disk, directory)
+        except DamagedFile as error:
+            path = os.path.join(directory, name)
+            findings.append(Finding(path, 0, f"it does not match its checksum; {error.way_out}"))
+    return findings

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.core.errors import DirectoryRefused, InvalidRequest, Unavailable
+from penstock.core.errors import DamagedFile, DirectoryRefused, InvalidRequest, Unavailable
 from penstock.core.types import NodeId
 from penstock.engine.cluster.keyring import KEY_FILE, create_key_file
 from penstock.engine.cluster.node import Node
@@ -140,6 +140,9 @@ def test_a_key_that_is_lost_is_not_forgotten(tmp_path: Path) -> None:
         await node.close()
         os.remove(tmp_path / "node-1" / KEY_FILE)
         with pytest.raises(DirectoryRefused, match="cluster-key is missing"):
+            await Node.open(lone)
+        (tmp_path / "node-1" / KEY_FILE).write_text(draw_key().hex())
+        with pytest.raises(DamagedFile, match="does not match its checksum"):
             await Node.open(lone)
 
     asyncio.run(story())
