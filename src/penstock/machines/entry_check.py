@@ -18,6 +18,7 @@ from penstock.core.entries import Entry, EntryKind, decode_membership
 from penstock.core.errors import InvalidBatch
 from penstock.core.limits import INDEX_MAX, NODES_MAX, TERM_MAX
 from penstock.core.records import BATCH_HEADER_BYTES, CRC_FROM, read_header
+from penstock.core.types import Offset
 from penstock.machines.catalog_commands import CatalogCommand
 from penstock.machines.commands import Command
 from penstock.machines.group_commands import GroupCommand
@@ -74,7 +75,7 @@ def _check_batches(part: Slice, data: memoryview) -> None:
             raise InvalidBatch(f"{part} holds a batch at {header.base_offset}")
         if crc32c(data[position + CRC_FROM : end]) != header.crc:
             raise InvalidBatch(f"the CRC-32C of the batch at {header.base_offset} does not match")
-        position, offset = end, header.last_offset + 1
+        position, offset = end, Offset(header.last_offset + 1)
     if position != len(data):
         raise InvalidBatch(f"{part} has {len(data) - position} bytes behind its batches")
 

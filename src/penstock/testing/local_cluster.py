@@ -23,6 +23,7 @@ from types import TracebackType
 import msgspec
 
 from penstock.core.errors import LocalError, Unavailable
+from penstock.engine.cluster.keyring import shared_key_file
 from penstock.server.node_process import NodeProcess
 from penstock.server.reserved_ports import ReservedPorts
 
@@ -63,6 +64,7 @@ class LocalCluster:
 
         self._data = None if data is None else os.fspath(data)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._key_file = ""
         self._settings = dict(settings or {})
         load_settings(self._settings)  # What is wrong with them is told here, and once.
         self._ports = ReservedPorts(3 * nodes)  # As long as this object: nodes are restarted.
@@ -139,6 +141,7 @@ class LocalCluster:
             )
             data = self._temporary.name
         os.makedirs(data, exist_ok=True)
+        self._key_file = shared_key_file(data)
         for node in self._nodes.values():
             node.move_to(os.path.join(data, f"node-{node.number}"))
 
@@ -204,6 +207,7 @@ class LocalCluster:
             "kafka": node.kafka,
             "http": node.http,
             "peer": node.peer,
+            "cluster_key_file": self._key_file,
             "ready_file": node.ready_file,
         }
         encoded = msgspec.json.encode(settings).decode()

@@ -154,7 +154,10 @@ def test_kubernetes_gets_a_cluster(capsys: Captured) -> None:
         chosen = one["spec"].get("podSelector", one["spec"].get("selector"))
         assert chosen.get("matchLabels", chosen) == labels
     claimed = {one["metadata"]["name"] for one in cluster["volumeClaimTemplates"]}
-    assert {one["name"] for one in container["volumeMounts"]} == claimed | {"scratch", "cluster-key"}
+    assert {one["name"] for one in container["volumeMounts"]} == claimed | {
+        "scratch",
+        "cluster-key",
+    }
 
 
 def test_a_pod_starts_its_own_node(capsys: Captured) -> None:

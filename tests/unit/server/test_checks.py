@@ -22,7 +22,9 @@ def test_the_defaults_are_sound() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1", "broker.example"])
 def test_a_port_others_can_reach_needs_a_word(port: str, host: str) -> None:
     advertise = {"advertise_kafka": "broker.example:1"}
-    with pytest.raises(LocalError, match=f"^{port} = .*(no authentication|not encrypted) yet.*--insecure"):
+    with pytest.raises(
+        LocalError, match=f"^{port} = .*(no authentication|not encrypted) yet.*--insecure"
+    ):
         check(**{port: f"{host}:1"}, **advertise)
     check(**{port: f"{host}:1"}, **advertise, insecure="true")
 

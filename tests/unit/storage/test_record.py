@@ -62,7 +62,7 @@ def test_a_header_says_what_was_put_in() -> None:
     encoded, chain = record(9, b"hello", chain=5, promised=4)
     header = decode_header(encoded, 0, SALT)
     assert header is not None
-    assert (header.index, header.term, header.kind, header.length) == (9, 3, 4, 5)
+    assert (header.index, header.term, header.kind, header.length) == (9, 3, 3, 5)
     assert (header.previous_chain, header.chain) == (5, chain)
     assert header.durable == 5
     assert header.size == len(encoded) == RECORD_HEADER_BYTES + 5

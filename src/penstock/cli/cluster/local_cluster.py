@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from penstock.cli.broker.banner import print_box
 from penstock.core.errors import LocalError
 from penstock.core.limits import MIB
-from penstock.engine.cluster.keyring import create_key_file
+from penstock.engine.cluster.keyring import SHARED_KEY_FILE, shared_key_file
 from penstock.server.node_process import POLL_SECONDS, NodeProcess
 from penstock.server.notation import PORT_MAX
 from penstock.server.reserved_ports import ReservedPorts
@@ -57,7 +57,7 @@ class DevNode(NodeProcess):
             f"--kafka={self.kafka}",
             f"--http={self.http}",
             f"--peer={self.peer}",
-            f"--cluster-key-file={key_file_in(os.path.dirname(self.directory))}",
+            f"--cluster-key-file={os.path.join(os.path.dirname(self.directory), SHARED_KEY_FILE)}",
             f"--ready-file={self.ready_file}",
             "--storage.segment-size=16MiB",
             "--storage.ballast-size=16MiB",
@@ -81,8 +81,7 @@ def run_local_cluster(nodes: int, *, data: str | None, base_port: int | None) ->
         else:
             os.makedirs(data, exist_ok=True)
             directory = data
-        if not os.path.exists(key_file := key_file_in(directory)):
-            create_key_file(key_file)
+        shared_key_file(directory)
         return asyncio.run(_LocalCluster(plan_nodes(directory, ports)).run())
 
 
@@ -102,11 +101,6 @@ def plan_nodes(data: str, ports: Sequence[int]) -> list[DevNode]:
         DevNode(number, triple, os.path.join(data, f"node-{number}"))
         for number, triple in enumerate(triples, 1)
     ]
-
-
-def key_file_in(data: str) -> str:
-    """Where the nodes find the key that they have in common."""
-    return os.path.join(data, "cluster.key")
 
 
 class _LocalCluster:

@@ -23,6 +23,7 @@ from penstock.storage import Disk
 from penstock.storage.envelope import read_whole, replace_whole
 
 KEY_FILE = "cluster-key"
+SHARED_KEY_FILE = "cluster.key"
 KEY_FILE_BYTES_MAX = 4096
 
 
@@ -144,6 +145,14 @@ def create_key_file(path: str) -> ClusterKeys:
         file.flush()
         os.fsync(file.fileno())
     return keys
+
+
+def shared_key_file(directory: str) -> str:
+    """The key file beside the data directories of nodes that one program starts."""
+    path = os.path.join(directory, SHARED_KEY_FILE)
+    if not os.path.exists(path):
+        create_key_file(path)
+    return path
 
 
 def _key_missing(directory: str, *, is_new: bool) -> DirectoryRefused:

@@ -8,7 +8,7 @@ wrong is an `InvalidFrame` and ends the link.
 from penstock.core.entries import Entry
 from penstock.core.errors import InvalidBatch, InvalidFrame
 from penstock.core.limits import INDEX_MAX, TERM_JUMP_MAX, TERM_MAX
-from penstock.core.types import NO_TERM, Term
+from penstock.core.types import NO_TERM, Index, Term
 from penstock.engine.replica.network import PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.machines.entry_check import check_entry
 from penstock.raft.messages import (
@@ -67,7 +67,7 @@ def check_jump(message: PeerMessage, known: Term) -> None:
 def _check_appended(message: AppendRequest) -> None:
     index, term = message.previous_index, message.previous_term
     for entry in message.entries:
-        index += 1
+        index = Index(index + 1)
         if entry.index != index or not term <= entry.term <= message.term:
             raise InvalidFrame(f"entry {entry.describe()} has no place in {message.describe()}")
         term = entry.term

@@ -14,6 +14,7 @@ from penstock.engine.cluster.node import Node
 from penstock.engine.groups.requests import CommitOffsets, OffsetToCommit
 from penstock.engine.inspection.sampler import FRESH_MS, SAMPLE
 from penstock.engine.inspection.samples import NodeSample, QueueSample
+from penstock.engine.peers.exchange import Caller
 from penstock.testing.clock import ManualClock
 
 
@@ -62,7 +63,7 @@ def test_one_sample_serves_whoever_asks_within_a_second() -> None:
         async with opened() as (node, clock):
 
             async def ask() -> bytes:
-                return await node.calls.answer(NodeId(2), SAMPLE.name, b"")
+                return await node.calls.answer(Caller(NodeId(2), is_member=True), SAMPLE.name, b"")
 
             first = await node.sampler.here()
             assert await node.sampler.here() is first
