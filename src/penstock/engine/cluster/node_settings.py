@@ -24,7 +24,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_key_file: str | None = None
     """The cluster key, if it is not the one in the data directory."""
     dialled_networks: tuple[str, ...] = ()
-    """Where other nodes may be besides loopback and private networks, as `10.0.0.0/8`."""
+    """Where other nodes may be besides loopback and private networks, as `192.0.2.0/24`."""
     shards: int = 4
     rack: str = ""
     tick_ms: int = TICK_MS

@@ -29,6 +29,8 @@ change, it says hello again on the links it has, and nothing that is under way o
 
 **Dialling.** One task for each node of `set_peers` dials until there is a link, waits until it is
 lost, and dials again, with growing and varied pauses. A problem is announced when it is new.
+
+Long because who may talk to whom is decided here and nowhere else.
 """
 
 import asyncio

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.core.errors import DamagedFile, DirectoryRefused, InvalidRequest, Unavailable
 from penstock.core.types import NodeId
+from penstock.engine.cluster.key_distribution import ROLLOUT_TICKS
 from penstock.engine.cluster.keyring import KEY_FILE, create_key_file
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_file import load_node_file, store_node_file
@@ -61,6 +62,12 @@ def forget_key(path: Path, *numbers: int) -> None:
 def keyed(path: Path, number: int) -> bool:
     file = load_node_file(RealDisk(), str(path / f"node-{number}"))
     return file is not None and file.keyed
+
+
+async def pass_ticks(node: Node, count: int) -> None:
+    """Let a node look after things so often."""
+    end = node._ticks + count
+    await until(lambda: node._ticks >= end)
 
 
 async def produce_until(nodes: Nodes, topic: Topic, stop: asyncio.Event) -> int:
@@ -157,7 +164,7 @@ def test_a_cluster_of_0_1_gets_a_key_while_it_works_and_keeps_it(tmp_path: Path)
         nodes.has_key_file = False
         await nodes.start(1, 2)
         topic = await nodes[1].engine.topics.create_topic("t", 1, {})
-        await asyncio.sleep(0.5)
+        await pass_ticks(nodes[1], 5 * ROLLOUT_TICKS)
         assert not keyed(tmp_path, 1), "node 3 may still be one of 0.1"
         stop = asyncio.Event()
         nodes.lines.clear()
@@ -187,7 +194,7 @@ def test_key_files_make_a_cluster_of_0_1_require_them_and_never_travel(tmp_path:
         await nodes.start(1, 2)
         nodes.has_key_file = False
         await nodes.start(3)
-        await asyncio.sleep(0.5)
+        await pass_ticks(nodes[1], 5 * ROLLOUT_TICKS)
         assert not nodes[1].keys.status().required
         assert not nodes[3].keys.status().fingerprints
         await nodes.stop(3)

@@ -35,14 +35,14 @@ def meet(
     return initiator.confirmed(responder.confirm(b"hello of two")), key
 
 
-def test_two_nodes_with_one_key_in_common_prove_themselves_to_each_other() -> None:
+def test_two_nodes_that_share_a_key_prove_themselves_to_each_other() -> None:
     assert meet((A,), (A,)) == (A, A)
     assert meet((B, A), (A,)) == (A, A)
     assert meet((A,), (B, A)) == (A, A)
     assert meet((B, A), (A, B)) == (B, B)
 
 
-def test_without_a_key_in_common_nothing_is_said() -> None:
+def test_without_a_shared_key_nothing_is_said() -> None:
     assert meet((A,), (B,)) is None
     assert meet((A,), ()) is None
     assert meet((A, B), (C,)) is None
