@@ -64,7 +64,6 @@ from penstock.web.topic_messages import MessageBrowser
 from penstock.web.topics import topic_routes
 from penstock.web.traces import trace_routes
 
-
 logger = logging.getLogger(__name__)
 
 

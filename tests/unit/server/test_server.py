@@ -230,9 +230,12 @@ def test_a_broker_that_waits_for_others_is_alive_and_can_be_stopped(tmp_path: Pa
     ports = ReservedPorts(3)
     own, other, http = (f"127.0.0.1:{port}" for port in ports)
     key = key_file(tmp_path / "keys")
-    with ports, broker(
-        tmp_path, cluster=f"1@{own},2@{other}", cluster_key_file=key, peer=own, http=http
-    ) as alone:
+    with (
+        ports,
+        broker(
+            tmp_path, cluster=f"1@{own},2@{other}", cluster_key_file=key, peer=own, http=http
+        ) as alone,
+    ):
         assert alone.process.stderr is not None
         for line in alone.process.stderr:
             if "waits for node 2 to found the cluster together" in line:
