@@ -104,6 +104,7 @@ class Node:
         keys: tuple[bytes, ...] = (),
         required: bool | None = None,
         is_member: Callable[[LinkIdentity], bool] = lambda _identity: True,
+        complain: Callable[[str], None] | None = None,
     ) -> None:
         self.node = NodeId(node)
         self.received: list[tuple[ShardId, PeerMessage]] = []
@@ -118,6 +119,7 @@ class Node:
             on_notice=self.take_notice,
             on_change=lambda peer, connected: self.changes.append((peer, connected)),
             announce=self.lines.append,
+            complain=complain,
             is_member=is_member,
             security=LinkSecurity(
                 keys=ClusterKeys(keys), required=bool(keys) if required is None else required

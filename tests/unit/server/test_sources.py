@@ -64,6 +64,7 @@ def test_every_field_can_be_set_everywhere(tmp_path: Path) -> None:
     for entry in FIELDS:
         written = entry.written(entry.default) or {
             "PATH": "somewhere",
+            "NETWORK,...": "203.0.113.0/24",
             "HOST:PORT": "127.0.0.1:1",
             "1@HOST:PORT,...": "1@127.0.0.1:2",
             "URL": "https://127.0.0.1/hook",

@@ -20,6 +20,7 @@ Long because here all parts of a node meet, and are started and stopped in order
 """
 
 import asyncio
+import logging
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
@@ -68,6 +69,7 @@ from penstock.engine.groups.lag import Lag
 from penstock.engine.inspection.audit import Audit
 from penstock.engine.inspection.delivery_counters import DeliveryCounters
 from penstock.engine.inspection.events import Events
+from penstock.engine.inspection.limited_log import LimitedLog
 from penstock.engine.inspection.log_queries import LogQueries
 from penstock.engine.inspection.pipeline_reports import PipelineReports
 from penstock.engine.inspection.queue_survey import QueueSurvey
@@ -92,6 +94,8 @@ from penstock.machines.catalog import NodeRecord
 from penstock.machines.catalog_commands import RegisterNode
 from penstock.machines.machine import Effect, WakeReaders
 from penstock.storage import Disk, Lock, RealDisk
+
+logger = logging.getLogger("penstock.peers")
 
 LEADS_NOTICE = "leads"
 NOTICE_TICKS = 10
@@ -135,6 +139,7 @@ class Node:
         self.failed: asyncio.Future[PenstockError] = self._loop.create_future()
         """Done when the node cannot go on, with the reason."""
         self.peer_address = ""
+        complaints = LimitedLog(logger, clock, "connections of strangers")
         self._links = Links(
             LinkIdentity("", settings.node_id, "", __version__),
             on_message=self._receive,
@@ -142,6 +147,7 @@ class Node:
             on_notice=self._take_notice,
             on_change=self._link_changed,
             announce=announce,
+            complain=lambda line: complaints.note(f"node {settings.node_id} {line}"),
             is_member=self._is_member,
             dialled_networks=settings.dialled_networks,
         )
@@ -234,7 +240,7 @@ class Node:
             if outcome is not None:
                 raise outcome
         self._set_peers()
-        if self._peers:
+        if self._peers or any(map(self._has_others, self._shards)):
             await self._listen()
         self._tick()
         if len(file.founders) > 1:
@@ -262,6 +268,20 @@ class Node:
             self._listens = True
             if self._registered is not None:  # With an address that nobody could dial.
                 await self.register(kafka=self._registered.kafka, http=self._registered.http)
+
+    async def _listen_late(self) -> None:
+        """The catalog tells of others only now that it is led."""
+        try:
+            await self._listen()
+        except PenstockError as error:
+            self._fail(error)
+
+    def _has_others(self, shard: ShardId) -> bool:
+        """Whether other nodes take part in a shard that is here. Its log says so also where the
+        catalog cannot yet, because what follows its snapshot is applied when a leader is known."""
+        running = self._shards.get(shard)
+        members = running.replica.raft.membership.everyone() if running is not None else ()
+        return any(node != self._settings.node_id for node in members)
 
     async def _give_up(self) -> None:
         """The start failed: let go of what it had got hold of."""
@@ -566,6 +586,8 @@ class Node:
         elif addresses != self._peers:
             self._peers = addresses
             self._links.set_peers(addresses, listed=set(self._settings.cluster.values()))
+            if self._assembled and addresses and not self._listens:
+                self._spawn(self._listen_late())
         self._links.review_members()
 
     async def _follow_placement(self) -> None:

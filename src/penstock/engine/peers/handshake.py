@@ -81,6 +81,11 @@ class Initiator:
         """The first frame."""
         return Challenge(self._nonce)
 
+    @property
+    def has_verified(self) -> bool:
+        """The other side's first proof was verified, so a CONFIRM is due."""
+        return bool(self._key)
+
     def verify(self, response: Response) -> bool:
         """Whether the other side is the node that was dialled and holds one of our keys."""
         nonces = self._nonce + response.nonce

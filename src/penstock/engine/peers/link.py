@@ -408,6 +408,8 @@ class Link(asyncio.BufferedProtocol):
             self._take_proof(frame)
         elif kind is FrameKind.CONFIRM:
             confirm = decode_payload(PROVEN_HELLO_DECODER, frame)
+            if self._is_late(self._initiator is None or not self._initiator.has_verified):
+                return
             if self._initiator is None:
                 raise InvalidFrame("a frame CONFIRM that nobody asked for")
             self._be_proven(self._initiator.confirmed(confirm))
@@ -417,8 +419,9 @@ class Link(asyncio.BufferedProtocol):
             raise InvalidFrame(f"a frame {kind.name} before a hello")
 
     def _take_hello(self, hello: Hello) -> None:
-        """A hello without a proof: for a link that has one already, or where none is required."""
-        if self._world.security.required and not self.proven_by:
+        """A hello without a proof: for a link that has one already, or where none is required. A
+        link that worked before proofs were required has a while for it (`_lacks_proof`)."""
+        if self._world.security.required and not self.proven_by and self.hello is None:
             self._world.counters.authentications_failed += 1
             if self.dialled:
                 raise InvalidFrame("a hello without a proof")
@@ -428,8 +431,15 @@ class Link(asyncio.BufferedProtocol):
             return
         self._world.on_hello(self, hello)
 
+    def _is_late(self, unexpected: bool) -> bool:
+        """An unexpected answer on a link that works is one to a challenge before the latest: the
+        other side was slow, which is no reason to lose the link."""
+        return unexpected and self.hello is not None
+
     def _take_response(self, response: Response) -> None:
         initiator = self._initiator
+        if self._is_late(initiator is None):
+            return
         if initiator is None:
             raise InvalidFrame("a frame RESPONSE that nobody asked for")
         if initiator.verify(response):
@@ -437,8 +447,8 @@ class Link(asyncio.BufferedProtocol):
             self.greeted = True
             self.outgoing.send_now(encode_frame(FrameKind.PROOF, initiator.proof(hello)))
             return
-        self._initiator = None
         if self.hello is None:
+            self._initiator = None
             self._world.counters.authentications_failed += 1
             why = "is another node, or has another cluster key" if response.macs else "has no key"
             self._give_up(f"{self._address} is not proven to be node {self.dialled}: it {why}")

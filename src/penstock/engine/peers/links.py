@@ -64,7 +64,6 @@ from penstock.engine.peers.frames import (
     LinkIdentity,
     Refused,
 )
-from penstock.engine.peers.limited_lines import LimitedLines
 from penstock.engine.peers.link import Link, LinkSecurity, LinkSettings, LinkSurroundings
 from penstock.engine.peers.send_queue import LinkCounters
 from penstock.engine.replica.network import Network, PeerMessage
@@ -153,6 +152,7 @@ class Links:
         on_notice: Callable[[NodeId, str, bytes], None],
         on_change: Callable[[NodeId, bool], None],
         announce: Callable[[str], None],
+        complain: Callable[[str], None] | None = None,
         is_member: Callable[[LinkIdentity], bool] = lambda _identity: True,
         security: LinkSecurity | None = None,
         dialled_networks: Iterable[str] = (),
@@ -167,7 +167,7 @@ class Links:
         self._random = random or randomness.SystemRandom()
         self._on_change = on_change
         self._announce = announce
-        self._complain = LimitedLines(announce, self._clock).announce
+        self._complain = complain or announce
         self._is_member = is_member
         self._dialled_networks = [ipaddress.ip_network(one) for one in dialled_networks]
         self._security = security = security or LinkSecurity()

@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from penstock.core.errors import DamagedFile, DirectoryRefused, InvalidRequest, Unavailable
-from penstock.core.types import NodeId
+from penstock.core.types import CATALOG_SHARD, NodeId
 from penstock.engine.cluster.key_distribution import ROLLOUT_TICKS
 from penstock.engine.cluster.keyring import KEY_FILE, create_key_file
 from penstock.engine.cluster.node import Node
@@ -106,6 +108,39 @@ def test_a_node_alone_draws_a_key_and_listens_to_nobody(tmp_path: Path) -> None:
             await until(lambda: other.health().ready)
             await until(lambda: node.engine.topics.alive() == {1, 2})
             await asyncio.gather(node.close(), other.close())
+
+    asyncio.run(story())
+
+
+def test_a_node_that_was_alone_listens_again_after_a_crash(tmp_path: Path) -> None:
+    """No snapshot tells its catalog of the other node yet, and its log is not applied: without the
+    other, which has to find it, it has no leader."""
+
+    async def story() -> None:
+        with contextlib.closing(ReservedPorts(2)) as ports:
+            first, second = ports
+            lone = settings(tmp_path, 1, first, {})
+            node = await Node.open(lone)
+            await node.register(kafka="k:1", http="")
+            await until(lambda: node.health().ready)
+            await node.cluster.add_node(NodeId(2), f"{HOST}:{second}")
+            await asyncio.to_thread(shutil.copytree, lone.data, tmp_path / "added")
+            addresses = {NodeId(1): f"{HOST}:{first}", NodeId(2): f"{HOST}:{second}"}
+            joining = settings(tmp_path, 2, second, addresses)
+            key = str(tmp_path / "node-1" / KEY_FILE)
+            other = await Node.open(msgspec.structs.replace(joining, cluster_key_file=key))
+            await other.register(kafka="k:2", http="")
+            await until(lambda: other.health().ready)
+            shard = node.shards.get(CATALOG_SHARD)
+            assert shard is not None
+            await until(lambda: len(shard.replica.raft.membership.voters) == 2)
+            await asyncio.to_thread(shutil.copytree, lone.data, tmp_path / "joined")
+            await asyncio.gather(node.close(), other.close())
+            for copy in ("added", "joined"):
+                node = await Node.open(msgspec.structs.replace(lone, data=str(tmp_path / copy)))
+                await until(partial(getattr, node, "_listens"))
+                assert await listens(first)
+                await node.close()
 
     asyncio.run(story())
 

@@ -1,6 +1,7 @@
 """Who is let in by the cluster key, over real sockets and on both event loops."""
 
 import asyncio
+import logging
 
 import msgspec
 import pytest
@@ -8,11 +9,16 @@ import pytest
 from penstock.core.errors import Unavailable
 from penstock.core.limits import PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX
 from penstock.core.types import NodeId, ShardId
+from penstock.engine.inspection.limited_log import LimitedLog
 from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.frames import (
+    CHALLENGE_DECODER,
+    HAS_KEY,
+    PROVEN_HELLO_DECODER,
     REFUSED_DECODER,
     RESPONSE_DECODER,
+    Frame,
     FrameKind,
     Notice,
     Request,
@@ -20,7 +26,7 @@ from penstock.engine.peers.frames import (
     encode_frame,
     encode_hello,
 )
-from penstock.engine.peers.handshake import Challenge, Initiator, ProvenHello
+from penstock.engine.peers.handshake import Challenge, Initiator, ProvenHello, Responder
 from penstock.engine.peers.link import PROOF_WANTED
 from penstock.testing.clock import ManualClock
 from tests.unit.engine.linked import (
@@ -49,12 +55,19 @@ async def keyed_pair(first: tuple[bytes, ...], second: tuple[bytes, ...]) -> tup
     return one, two
 
 
+async def frame_of(raw: RawPeer, kind: FrameKind) -> Frame:
+    """The next frame of a kind."""
+    while (frame := await raw.next()) is not None:
+        if frame.kind is kind:
+            return frame
+    raise AssertionError(f"no frame {kind.name} came")
+
+
 async def prove(raw: RawPeer, node: int, *, cluster: str = CLUSTER, life: int = 7) -> None:
     """Get in, as a node with the key does."""
     initiator = Initiator(ClusterKeys((A,)), ONE)
     raw.send(FrameKind.CHALLENGE, initiator.challenge())
-    frame = await raw.next()
-    assert frame is not None
+    frame = await frame_of(raw, FrameKind.RESPONSE)
     assert initiator.verify(decode_payload(RESPONSE_DECODER, frame))
     said = encode_hello(hello(node, cluster=cluster, life=life))
     raw.send(FrameKind.PROOF, initiator.proof(said))
@@ -232,27 +245,32 @@ def test_who_says_nothing_has_two_seconds_and_few_places(run: Run) -> None:
     run(script())
 
 
-def test_lines_that_strangers_cause_are_few_and_short(run: Run) -> None:
+def test_lines_that_strangers_cause_are_few_and_short(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def script() -> None:
         clock = ManualClock()
-        one = await Node(1, keys=(A,), clock=clock).start()
+        log = LimitedLog(logging.getLogger("penstock.test"), clock, "strangers")
+        one = await Node(1, keys=(A,), clock=clock, complain=log.note).start()
         for _ in range(25):
-            raw = await RawPeer.dial(one)
-            raw.writer.write(b"x" * 64)
-            await raw.drain_to_end()
-            await raw.close()
-        assert len(one.lines) == 10
+            await say_nonsense(one)
+        assert len(caplog.messages) == 10
         clock.advance(1_000)
-        raw = await RawPeer.dial(one)
-        raw.writer.write(b"x" * 64)
-        await raw.drain_to_end()
-        await raw.close()
-        assert one.lines[10] == "left out 15 more lines about connections of strangers"
-        assert len(one.lines) == 12
-        assert max(map(len, one.lines)) <= 300
+        await say_nonsense(one)
+        assert caplog.messages[10] == "15 more lines about strangers were left out"
+        assert len(caplog.messages) == 12
+        assert max(map(len, caplog.messages)) <= 300
+        assert not one.lines
         await close_all(one)
 
     run(script())
+
+
+async def say_nonsense(node: Node) -> None:
+    raw = await RawPeer.dial(node)
+    raw.writer.write(b"x" * 64)
+    await raw.drain_to_end()
+    await raw.close()
 
 
 # A cluster that gets a key, and another one.
@@ -328,6 +346,59 @@ def test_a_cluster_without_a_key_gets_one_without_losing_a_link(run: Run) -> Non
         assert await raw.refusal() == PROOF_WANTED
         await raw.close()
         await close_all(one, two)
+
+    run(script())
+
+
+def test_a_hello_before_its_proof_does_not_end_a_link_that_works(run: Run) -> None:
+    """One side requires proofs a moment before the other side's has come."""
+
+    async def script() -> None:
+        one = await Node(1).start()
+        raw = await RawPeer.dial(one)
+        raw.say(hello(2))
+        await until(one.links.members)
+        one.links.set_keys(ClusterKeys((A,)), required=True)
+        raw.say(hello(2))
+        await prove(raw, 2)
+        await until(one.links.proven)
+        assert one.changes == [(TWO, True)]
+        await raw.close()
+        await close_all(one)
+
+    run(script())
+
+
+def test_answers_to_a_challenge_that_was_given_up_do_not_end_a_link(run: Run) -> None:
+    """The other side was slow, and is asked again before its first answer comes."""
+
+    async def script() -> None:
+        one = await Node(1).start()
+        raw = await RawPeer.dial(one)
+        raw.say(hello(2))
+        await until(one.links.members)
+        one.links.set_keys(ClusterKeys((A,)), required=False)
+        raw.say(msgspec.structs.replace(hello(2), capabilities=(HAS_KEY,)))
+        first = decode_payload(CHALLENGE_DECODER, await frame_of(raw, FrameKind.CHALLENGE))
+        link = one.links._links[TWO]
+        link._initiator = None  # As after `ping_ms`.
+        link.prove_anew()
+        second = decode_payload(CHALLENGE_DECODER, await frame_of(raw, FrameKind.CHALLENGE))
+        late, said = Responder(ClusterKeys((A,)), TWO, first), encode_hello(hello(2))
+        raw.send(FrameKind.RESPONSE, late.response())
+        raw.send(FrameKind.CONFIRM, ProvenHello(said, b"m" * 32))
+        answer = Responder(ClusterKeys((A,)), TWO, second)
+        raw.send(FrameKind.RESPONSE, answer.response())
+        frame = await frame_of(raw, FrameKind.PROOF)
+        assert answer.verify(decode_payload(PROVEN_HELLO_DECODER, frame))
+        raw.send(FrameKind.CONFIRM, answer.confirm(said))
+        await until(one.links.proven)
+        raw.send(FrameKind.RESPONSE, late.response())
+        raw.send(FrameKind.CONFIRM, ProvenHello(said, b"m" * 32))
+        await prove(raw, 2)
+        assert one.changes == [(TWO, True)]
+        await raw.close()
+        await close_all(one)
 
     run(script())
 
