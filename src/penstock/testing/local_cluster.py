@@ -23,7 +23,7 @@ from types import TracebackType
 import msgspec
 
 from penstock.core.errors import LocalError, Unavailable
-from penstock.engine.cluster.keyring import shared_key_file
+from penstock.engine.cluster.keys.key_store import shared_key_file
 from penstock.server.node_process import NodeProcess
 from penstock.server.reserved_ports import ReservedPorts
 

@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask, parse_http, print_json
-from penstock.engine.cluster.keyring import KEY_FILE, create_key_file, read_key_file
+from penstock.engine.cluster.keys.key_store import KEY_FILE, create_key_file, read_key_file
 from penstock.engine.peers.cluster_key import fingerprint
 
 app = App(name="key", help="The secret by which the nodes of a cluster know each other.")

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from penstock.cli.broker.banner import print_box
 from penstock.core.errors import LocalError
 from penstock.core.limits import MIB
-from penstock.engine.cluster.keyring import SHARED_KEY_FILE, shared_key_file
+from penstock.engine.cluster.keys.key_store import SHARED_KEY_FILE, shared_key_file
 from penstock.server.node_process import POLL_SECONDS, NodeProcess
 from penstock.server.notation import PORT_MAX
 from penstock.server.reserved_ports import ReservedPorts

@@ -52,7 +52,7 @@ follows from the request; see `delivery.forwarded_requests`.
 
 from penstock.engine.cluster.administration import SHARD, TRANSFER, Cluster
 from penstock.engine.cluster.cut import HOLD, MARK, RELEASE, Cuts
-from penstock.engine.cluster.key_distribution import CLUSTER_KEY, KeyDistribution
+from penstock.engine.cluster.keys.key_distribution import CLUSTER_KEY, KeyDistribution
 from penstock.engine.delivery.forwarded_requests import QUEUE
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.groups.lag import ENDS, GROUP, GROUPS, Lag

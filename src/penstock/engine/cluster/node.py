@@ -53,8 +53,8 @@ from penstock.engine.cluster.founding import (
     find_cluster,
     found_alone,
 )
-from penstock.engine.cluster.key_distribution import KeyDistribution
-from penstock.engine.cluster.keyring import Keyring
+from penstock.engine.cluster.keys.key_distribution import KeyDistribution
+from penstock.engine.cluster.keys.key_store import Keyring
 from penstock.engine.cluster.node_checks import check_cluster, is_founder, is_member, not_alone
 from penstock.engine.cluster.node_file import NodeFile, check_node, load_node_file, store_node_file
 from penstock.engine.cluster.node_settings import NodeSettings
@@ -279,8 +279,8 @@ class Node:
     def _has_others(self, shard: ShardId) -> bool:
         """Whether other nodes take part in a shard that is here. Its log says so also where the
         catalog cannot yet, because what follows its snapshot is applied when a leader is known."""
-        running = self._shards.get(shard)
-        members = running.replica.raft.membership.everyone() if running is not None else ()
+        raft = self._shards.raft(shard)
+        members = raft.membership.everyone() if raft is not None else ()
         return any(node != self._settings.node_id for node in members)
 
     async def _give_up(self) -> None:
@@ -397,7 +397,7 @@ class Node:
             self._links,
             calls,
             topics,
-            leads_catalog=lambda: self._leads(CATALOG_SHARD),
+            leads_catalog=lambda: shards.leads(CATALOG_SHARD),
             on_required=self._require_key,
             spawn=self._spawn,
             announce=self._announce,
@@ -667,9 +667,9 @@ class Node:
     # Peers.
 
     def _receive(self, shard: ShardId, message: PeerMessage) -> None:
-        running = self._shards.get(shard)
-        if running is not None:
-            check_jump(message, running.replica.raft.term)
+        raft = self._shards.raft(shard)
+        if raft is not None:
+            check_jump(message, raft.term)
             self._shards.receive(shard, message)
 
     def _link_changed(self, node: NodeId, connected: bool) -> None:
@@ -709,10 +709,6 @@ class Node:
     def _answer(self, caller: Caller, name: str, body: bytes) -> Awaitable[bytes]:
         return self.calls.answer(caller, name, body)
 
-    def _leads(self, shard: ShardId) -> bool:
-        running = self._shards.get(shard)
-        return running is not None and running.replica.leads
-
     def _require_key(self) -> None:
         assert self._file is not None, "the node does not know its cluster yet"
         self._file = self._keyring.require(self._file)
@@ -720,11 +716,10 @@ class Node:
     def _is_member(self, identity: LinkIdentity) -> bool:
         """Whether who says this, and has proven it, is a member of this node's cluster."""
         founders = self._file.founders if self._file is not None else {}
-        running = self._shards.get(CATALOG_SHARD) if self._assembled else None
-        if running is None or not running.machine.catalog.shards:
+        raft = self._shards.raft(CATALOG_SHARD) if self._assembled else None
+        if raft is None or not self.topics.catalog.shards:
             return is_founder(identity.node, identity.incarnation, founders)
-        leader = running.replica.raft.leader
-        return is_member(identity.node, identity.incarnation, running.machine.catalog, leader)
+        return is_member(identity.node, identity.incarnation, self.topics.catalog, raft.leader)
 
     async def _welcome(self, asked: Introduction) -> Welcome:
         """What this node knows of one that introduces itself."""

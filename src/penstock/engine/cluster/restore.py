@@ -36,7 +36,7 @@ from penstock.core.entries import Entry, EntryKind, HardState, SnapshotMark
 from penstock.core.errors import DamagedFile, DirectoryRefused, DiskFailed
 from penstock.core.types import CATALOG_SHARD, NO_NODE, Index, NodeId, ShardId, Term
 from penstock.engine.cluster.backup import Backup, ShardCopy, load_backup, shard_path
-from penstock.engine.cluster.keyring import store_keys
+from penstock.engine.cluster.keys.key_store import store_keys
 from penstock.engine.cluster.node_file import NodeFile, store_node_file
 from penstock.engine.cluster.placement import found, founding_members
 from penstock.engine.peers.cluster_key import ClusterKeys, draw_key

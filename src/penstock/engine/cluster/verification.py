@@ -19,7 +19,7 @@ from penstock.engine.cluster.backup import (
     verify_backup,
 )
 from penstock.engine.cluster.directory_lock import LOCK_FILE
-from penstock.engine.cluster.keyring import KEY_FILE, load_keys
+from penstock.engine.cluster.keys.key_store import KEY_FILE, load_keys
 from penstock.engine.cluster.node_file import NODE_FILE, load_node_file
 from penstock.engine.replica.local_shards import PREFIX
 from penstock.storage import Disk

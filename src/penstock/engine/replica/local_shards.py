@@ -22,6 +22,7 @@ from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.replica.network import Network, PeerMessage
 from penstock.engine.replica.shard import Shard, ShardSettings
 from penstock.machines.machine import Effect
+from penstock.raft import RaftNode
 from penstock.storage import Disk, Identity, LogSettings
 
 PREFIX = "shard-"
@@ -89,6 +90,16 @@ class LocalShards:
         found = sorted(ShardId(int(name)) for name in names if name.isdecimal())
         # A shard that has moved away leaves an empty directory behind.
         return [shard for shard in found if self._disk.list(self._path(shard))]
+
+    def raft(self, shard: ShardId) -> RaftNode | None:
+        """What this node knows of who takes part in a shard and who leads it."""
+        running = self._shards.get(shard)
+        return running.replica.raft if running is not None else None
+
+    def leads(self, shard: ShardId) -> bool:
+        """This node leads it, and has applied everything that was committed before its term."""
+        running = self._shards.get(shard)
+        return running is not None and running.replica.leads
 
     def leaderless_ticks(self, shard: ShardId) -> int:
         """For how many ticks nobody is known to lead it."""

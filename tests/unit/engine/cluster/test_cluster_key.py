@@ -13,8 +13,8 @@ import pytest
 
 from penstock.core.errors import DamagedFile, DirectoryRefused, InvalidRequest, Unavailable
 from penstock.core.types import CATALOG_SHARD, NodeId
-from penstock.engine.cluster.key_distribution import ROLLOUT_TICKS
-from penstock.engine.cluster.keyring import KEY_FILE, create_key_file
+from penstock.engine.cluster.keys.key_distribution import ROLLOUT_TICKS
+from penstock.engine.cluster.keys.key_store import KEY_FILE, create_key_file
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_file import load_node_file, store_node_file
 from penstock.engine.cluster.node_settings import NodeSettings

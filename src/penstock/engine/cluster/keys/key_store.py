@@ -42,7 +42,7 @@ class Keyring:
 
     @property
     def path(self) -> str:
-        """Where the keys are."""
+        """The file with the keys: one that was given, or the one in the data directory."""
         return self._given or os.path.join(self._directory, KEY_FILE)
 
     @property

@@ -28,7 +28,7 @@ import msgspec
 from penstock.core.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.core.limits import CLUSTER_KEY_BYTES, CLUSTER_KEYS_MAX
 from penstock.core.types import NodeId
-from penstock.engine.cluster.keyring import Keyring
+from penstock.engine.cluster.keys.key_store import Keyring
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.peers.cluster_key import ClusterKeys, draw_key, fingerprint
 from penstock.engine.peers.frames import HAS_KEY, KNOWS_KEYS, REQUIRES_KEY
