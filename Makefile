@@ -194,9 +194,9 @@ flaky: setup ## Search for flaky tests: all of them, often, in random orders, ha
 lock: setup ## Renew requirements/*.lock from pyproject.toml
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server \
 		--output-file requirements/runtime.lock
-	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --group dev \
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --extra mcp --group dev \
 		--constraint requirements/runtime.lock --output-file requirements/dev.lock
-	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --group dev \
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --extra mcp --group dev \
 		--extra spark --extra jre --constraint requirements/dev.lock --output-file requirements/spark.lock
 	@! grep -nE 'https?:|--(extra-)?index-url|--find-links' requirements/*.lock \
 		|| { echo "a lock file names a host" >&2; exit 1; }
