@@ -9,7 +9,10 @@
         32   mark          msgpack  SnapshotMark
         ..   state
 
-The state may have any size; it is written, read and checked in pieces.
+The state may have any size; it is written, read and checked in pieces. The checksum of the whole is
+known only when the last piece is there, so the file is read once more for it; what was written is
+held against checksums of the pieces in memory on the way, or bits that flip meanwhile would become
+part of a state that looks whole.
 
 Order: the file is written and synced under a name never used before, the
 directory synced, the manifest that names it replaces the old one; only then may what it covers be
@@ -17,6 +20,7 @@ removed. A snapshot that no manifest names never happened.
 """
 
 import struct
+from bisect import bisect_right
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +28,7 @@ import msgspec
 from penstock.core.checksum import crc32c
 from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import SnapshotMark
+from penstock.core.errors import DamagedFile
 from penstock.storage.disk import Buffer, Disk, File
 from penstock.storage.identity import FORMAT
 from penstock.storage.job import Step
@@ -45,6 +50,14 @@ class SnapshotLayout(NamedTuple):
     checksum: int
 
 
+class _Extent(NamedTuple):
+    """A stretch of the state that was written at once, and the checksum it had in memory."""
+
+    position: int
+    length: int
+    checksum: int
+
+
 class SnapshotWriter:
     """A snapshot file that is written in pieces of any number and size.
 
@@ -57,6 +70,11 @@ class SnapshotWriter:
         self._mark = msgspec.msgpack.encode(mark)
         self._start = _HEADER.size + _CHECKSUM.size + len(self._mark)
         self._staged: list[tuple[int, list[Buffer]]] = []
+        self._patched = False
+        """The last that was staged replaces something."""
+        self._extents: list[_Extent] = []
+        """All that was written, in order of position. Belongs to the worker."""
+        self._written = 0
         self._file: File | None = None
         self.length = 0
         """Of the state that was staged so far."""
@@ -72,14 +90,16 @@ class SnapshotWriter:
         if position is not None:
             assert position + len(piece) <= self.length, f"{position} has not been written"
             self._staged.append((position, [piece]))
+            self._patched = True
             return
-        if self._staged:
+        if self._staged and not self._patched:
             begin, pieces = self._staged[-1]
             if begin + sum(map(len, pieces)) == self.length and len(pieces) < _PIECES_AT_ONCE:
                 pieces.append(piece)
                 self.length += len(piece)
                 return
         self._staged.append((self.length, [piece]))
+        self._patched = False
         self.length += len(piece)
 
     def take_steps(self) -> list[Step]:
@@ -111,14 +131,48 @@ class SnapshotWriter:
     def _write(self, staged: list[tuple[int, list[Buffer]]]) -> None:
         file = self._open()
         for position, pieces in staged:
+            if position < self._written:
+                self._replace(file, position, b"".join(pieces))
+                continue
             file.write(self._start + position, pieces)
+            checksum = 0
+            for piece in pieces:
+                checksum = crc32c(piece, checksum)
+            self._extents.append(_Extent(position, sum(map(len, pieces)), checksum))
+            self._written = position + self._extents[-1].length
+
+    def _replace(self, file: File, position: int, data: bytes) -> None:
+        number = bisect_right(self._extents, position, key=lambda extent: extent.position) - 1
+        extent = self._extents[number]
+        begin = position - extent.position
+        assert begin + len(data) <= extent.length, "what is replaced was staged in one piece"
+        whole = bytearray(file.read(self._start + extent.position, extent.length))
+        self._check(extent, crc32c(whole))
+        whole[begin : begin + len(data)] = data
+        file.write(self._start + position, [data])
+        self._extents[number] = extent._replace(checksum=crc32c(whole))
+
+    def _check(self, extent: _Extent, checksum: int) -> None:
+        if checksum != extent.checksum:
+            raise DamagedFile(
+                path=self._path,
+                position=self._start + extent.position,
+                problem="the disk does not hold what was just written to a new snapshot",
+                way_out="The snapshot before and the log stay; check this node's disk",
+            )
 
     def _finish(self) -> None:
-        # Pieces were replaced after they had been written: the checksum is that of what is there.
         file = self._open()
-        checksum, missing = _checksum_of(file, self._start, self.length)
-        assert not missing, f"{missing} bytes of {self._path} were not written"
-        head = _HEADER.pack(_MAGIC, FORMAT, len(self._mark), self.length, checksum)
+        total = 0
+        for extent in self._extents:
+            checksum, position, end = 0, extent.position, extent.position + extent.length
+            while position < end:
+                size = min(_CHUNK_BYTES, end - position)
+                chunk = file.read(self._start + position, size)
+                checksum, total = crc32c(chunk, checksum), crc32c(chunk, total)
+                position += size
+            self._check(extent, checksum)
+        head = _HEADER.pack(_MAGIC, FORMAT, len(self._mark), self.length, total)
         file.write(0, [head, _CHECKSUM.pack(crc32c(self._mark, crc32c(head))), self._mark])
         self.close()
 

@@ -9,7 +9,7 @@ its file is kept open, which on any POSIX system keeps its bytes.
 from collections.abc import Callable
 
 from penstock.core.entries import SnapshotMark
-from penstock.core.errors import DiskFull, Unavailable
+from penstock.core.errors import DamagedFile, DiskFull, Unavailable
 from penstock.storage.appender import Appender
 from penstock.storage.directory import LogDirectory
 from penstock.storage.disk import Buffer, File
@@ -134,6 +134,8 @@ class NewSnapshot:
         self._home = home
         self._on_error = on_error
         self._writer = SnapshotWriter(home.disk, home.path(row.name), row.mark)
+        self.failure = ""
+        """Why it will never be complete."""
 
     @property
     def staged_bytes(self) -> int:
@@ -177,6 +179,7 @@ class NewSnapshot:
     def _abandon(self, error: Exception) -> None:
         self._writer.close()
         full = isinstance(error, DiskFull)
+        self.failure = "the disk is full" if full else str(error)
         self._snapshots.not_made(self._row, full=full)
-        if not full:
+        if not full and not isinstance(error, DamagedFile):
             self._on_error(error)

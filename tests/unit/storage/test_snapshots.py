@@ -179,3 +179,27 @@ def test_a_disk_that_fills_up_between_two_pieces_leaves_the_one_before(place: Pl
     drain(log)
     assert not log.poisoned
     assert log.load_snapshot() == (mark(5), b"before")
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["read for the checksum", "patched"])
+def test_a_bit_that_flips_in_an_unfinished_snapshot_is_noticed(replaced: bool) -> None:
+    disk = FaultyDisk()
+    log = open_log(disk)
+    write(log, EntryMaker().run(1, 20))
+    complete(log, log.snapshot_job(mark(5), b"before"))
+    drain(log)
+    snapshot = log.begin_snapshot(mark(10))
+    snapshot.stage(b"x" * 1_000)
+    complete(log, snapshot.take_job())
+    path = max(name for name in disk.list(log.directory) if name.endswith(".snap"))
+    disk.flip_bit(f"{log.directory}/{path}", 500, 3)
+    if replaced:
+        snapshot.stage(b"yyyy", 100)
+    job = snapshot.finish_job()
+    with pytest.raises(DamagedFile, match="check this node's disk") as failure:
+        run(job)
+    log.fail(job, failure.value)
+    drain(log)
+    assert "does not hold" in snapshot.failure
+    assert not log.poisoned
+    assert log.load_snapshot() == (mark(5), b"before")

@@ -124,7 +124,7 @@ class Upkeep:
                 if snapshot.staged_bytes >= until:
                     break
             else:
-                self._run(snapshot.finish_job(), self._snapshot_done)
+                self._run(snapshot.finish_job(), lambda _: self._snapshot_done(snapshot))
                 return
         except Exception as error:  # noqa: BLE001 - whatever it is, the shard goes on without one
             snapshot.give_up()
@@ -139,13 +139,13 @@ class Upkeep:
             if worked:
                 self._encode(snapshot, pieces)
             else:
-                self._snapshot_done(False)
+                self._snapshot_done(snapshot)
 
         self._run(snapshot.take_job(), written)
 
-    def _snapshot_done(self, worked: bool) -> None:
-        self._note_snapshot("" if worked else "the disk is full")
-        self._done(worked)
+    def _snapshot_done(self, snapshot: NewSnapshot) -> None:
+        self._note_snapshot(snapshot.failure)
+        self._done(not snapshot.failure)
 
     def _note_snapshot(self, failure: str) -> None:
         if failure and failure != self.snapshot_failure:
