@@ -71,7 +71,7 @@ def encode_append(stamp_ms: int, parts: Iterable[tuple[Slice, Iterable[Batch]]])
 
 
 def check_append(payload: bytes | memoryview) -> AppendPayload:
-    """Read the directory of a payload that anybody may have written; raises `InvalidBatch`. The
+    """Read the directory of an untrusted payload; raises `InvalidBatch`. The
     batches themselves are not looked at."""
     size = len(payload)
     if not _HEAD.size + _SLICE.size <= size <= ENTRY_PAYLOAD_BYTES_MAX:

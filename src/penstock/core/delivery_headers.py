@@ -29,7 +29,7 @@ MESSAGE_ID = "penstock-message-id"
 """The id a moved message had before; without it, the id follows from where the message is."""
 FORMER_ID = "penstock-former-id"
 """The id that a message had when it was first sent, if it has another now: it was moved out of a
-dead-letter queue. For whoever wants to know what became of it."""
+dead-letter queue. It links a message to its history."""
 DEAD_TOPIC = "penstock-dead-topic"
 DEAD_PARTITION = "penstock-dead-partition"
 DEAD_OFFSET = "penstock-dead-offset"

@@ -394,7 +394,7 @@ BROWSE_STEPS_MAX = 100_000
 RECEIVER_CHARACTERS_MAX = 120
 """Of the name of a receiver, as the delivery history keeps it."""
 DELIVERY_HISTORY_BYTES_MAX = 8 * MIB
-"""What a node keeps of what happened to the messages of one shard, unless it is told otherwise."""
+"""The delivery history that a node keeps of one shard by default."""
 
 # Watching.
 EVENTS_MAX = 500
@@ -416,7 +416,7 @@ WEBHOOK_PAUSE_SECONDS_MAX = 16.0
 WEBHOOK_MESSAGES_MAX = 1_000
 """How many messages about alerts wait to be sent; beyond it the oldest are dropped."""
 AUDIT_LINES_MAX = 1_000
-"""Told at once."""
+"""In one answer."""
 AUDIT_WAITING_MAX = 1_000
 """How many orders wait to be recorded; beyond it the oldest are in the log only."""
 AUDIT_CHARACTERS_MAX = 500

@@ -131,7 +131,7 @@ class OpenBatch:
 
 def cut_batch(batch: Bytes, spans: Sequence[tuple[int, int]], marks: "Marks") -> bytearray | None:
     """The batch with only the records of these offsets (from, up to), in order, of which none is
-    looked into; None if they cannot be told apart without that: it is compressed, or lacks
+    decoded; None if they cannot be separated without that: it is compressed, or lacks
     records."""
     attributes = _ATTRIBUTES.unpack_from(batch)[0]
     if attributes & CODEC_MASK:

@@ -28,7 +28,7 @@ class Priorities(IntEnum):
     STRICT = 1
     """The highest first, always."""
     WEIGHTED = 2
-    """The higher the more often, and nobody never: priority p gets p + 1 shares."""
+    """Higher ones more often, and none never: priority p gets p + 1 shares."""
 
 
 class Deduplication(IntEnum):

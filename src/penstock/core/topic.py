@@ -9,7 +9,7 @@ from penstock.core.types import PartitionId, TopicId
 
 
 class Topic(msgspec.Struct, frozen=True, dict=True):
-    """A topic as it is. A change makes another one; nobody's copy changes under his hands."""
+    """A topic as it is. Immutable: a change makes another one."""
 
     name: str
     topic_id: TopicId

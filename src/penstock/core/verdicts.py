@@ -18,8 +18,8 @@ class Verdict(IntEnum):
     EXTEND = 4
     """Not done yet: the lease ends `delay_ms` from now."""
     FINISH = 5
-    """Done, perhaps too late: counts also after the lease has ended, as long as nobody has had the
-    message since."""
+    """Done, perhaps too late: counts also after the lease has ended, as long as the message was not
+    delivered since."""
     RETURN = 6
     """Never looked at: back to where it was, as if it had not been delivered."""
 
@@ -29,6 +29,6 @@ class Outcome(IntEnum):
 
     DONE = 0
     STALE = 1
-    """The message is leased to somebody else now, or waits to be."""
+    """The message is leased to another receiver now, or waits to be."""
     GONE = 2
     """The message is not there any more: acked, dead, expired or purged."""

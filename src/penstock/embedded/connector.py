@@ -20,7 +20,7 @@ def connect(
     penstock://host:9092,host2:9092   a broker or cluster; one node that answers is enough
     file:./data                       the whole engine inside this process, durable, no server
     memory:                           the same on a memory disk, for tests; `memory:name` is shared
-                                      by everybody in the process who says that name
+                                      by all clients of the process that use the name
 
     `clock` is for tests: delays, leases and lifetimes of an engine in this process follow it."""
     place = parse_url(url)

@@ -1,8 +1,8 @@
 """The engines of this process, by place: clients that name the same one share it.
 
 A directory can be open once, and `memory:name` is one engine for all who say that name. The first
-client opens the engine, the last one that closes ends it. A nameless `memory:` is shared with
-nobody.
+client opens the engine, the last one that closes ends it. A nameless `memory:` is not
+shared.
 
 An engine lives on the event loop it was opened on. A client on another loop is refused, with the
 thread that has it: answers would have to travel between threads, and the engine would end with a

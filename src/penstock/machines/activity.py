@@ -15,7 +15,7 @@ DIED_OF_DELIVERIES = "deliveries"
 DIED_OF_REJECTION = "rejected"
 """A worker said that it can never succeed."""
 DIED_IN_READING = "read"
-"""Whoever reads the log itself, as Spark does, said so."""
+"""Reported by a reader of the log, such as Spark."""
 
 
 class Activity:
@@ -45,7 +45,8 @@ class Activity:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has happened. What is acked or dead was delivered, or read by somebody."""
+        """Nothing has happened. Messages that are acked or dead were delivered, or read from the
+        log."""
         return not (self.delivered or self.acked or self.failed or self.expired)
 
     def copy(self) -> "Activity":

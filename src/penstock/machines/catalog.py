@@ -89,7 +89,7 @@ WORK_GROUP_CONFIGS_VERSION = 2
 
 _PRODUCER_IDS = 1 << 63
 _UNKNOWN_PEER = "localhost:1"
-"""Where nobody listens; a node says where it is when it starts."""
+"""An address where nothing listens; a node registers its own when it starts."""
 
 
 class TopicReply(Reply, frozen=True, tag="topic_reply"):
@@ -105,7 +105,7 @@ class NodeReply(Reply, frozen=True, tag="node_reply"):
 
 
 class ClusterFounded(Reply, frozen=True, tag="cluster_founded"):
-    """The cluster has so many data shards, whoever founded it."""
+    """How many data shards the cluster has, whichever attempt founded it."""
 
     shards: int
 
@@ -146,7 +146,7 @@ class WorkGroupConfigured(Reply, frozen=True, tag="work_group_configured"):
 
 
 class SecretKept(Reply, frozen=True, tag="secret_kept"):
-    """The secret that counts, whoever drew it."""
+    """The secret that counts, whichever node drew it."""
 
     name: str
     secret: bytes
@@ -292,7 +292,7 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
 
     @property
     def secrets(self) -> Mapping[str, bytes]:
-        """Random bytes that all nodes share, by name; nobody else is to see them."""
+        """Random bytes that all nodes share, by name; they never leave the nodes."""
         return self._secrets.by_name
 
     def describe(self) -> str:
@@ -410,7 +410,7 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             case TakeProducerIds(count=count):
                 reply = ProducerIds(ProducerId(self._next_producer_id), count)
                 self._next_producer_id += count
-                changed = False  # Nobody can see it, so nobody has to look.
+                changed = False  # No reader depends on it, so none has to wake up.
             case UseCatalogVersion(version=version):
                 changed = version != self._version
                 self._version = version

@@ -3,8 +3,8 @@
 The rules are those of `machines.commands`: a command is a request as it stands in the log, `plan`
 stamps it, the encoding is strict, and a tag or an order of fields never changes.
 
-What must be drawn by chance (a topic's id, a node's incarnation) is drawn by whoever asks and comes
-in with the command: a machine draws nothing.
+Random values (a topic's id, a node's incarnation) are drawn by the caller and come in with the
+command: a machine draws nothing.
 """
 
 from penstock.core.limits import CATALOG_COMMAND_BYTES_MAX
@@ -24,7 +24,7 @@ class FoundCluster(Stamped, frozen=True, kw_only=True, tag="found_cluster"):
 
 
 class CreateTopic(Stamped, frozen=True, kw_only=True, tag="create_topic"):
-    """Make a topic. `topic_id` is new: nobody has ever used it."""
+    """Create a topic. `topic_id` is new and was never used before."""
 
     name: str
     topic_id: TopicId
@@ -96,7 +96,7 @@ class PlaceShard(Stamped, frozen=True, kw_only=True, tag="place_shard"):
 
 
 class TakeProducerIds(Stamped, frozen=True, kw_only=True, tag="take_producer_ids"):
-    """Take a run of producer ids that nobody else gets. Ids that are not used are lost."""
+    """Reserve a run of producer ids for one node. Ids that are not used are lost."""
 
     count: int
 

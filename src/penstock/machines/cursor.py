@@ -1,7 +1,7 @@
-"""Where a work group has got to in the messages that nobody has looked at.
+"""How far a work group has got in a partition: the cursor.
 
 Everything from the cursor to the end of the partition waits and looks alike, except what the cursor
-skips: messages that have a run already, because of what they say, or that nobody is to get.
+skips: messages that have a run already, because of their headers, or that are not delivered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ class Cursor:
 
     @property
     def waiting(self) -> int:
-        """How many messages nobody has looked at."""
+        """How many messages are untouched."""
         return self._end() - self.position - self._skipped
 
     @property
@@ -38,14 +38,14 @@ class Cursor:
         return self.position if self.position < self._end() else None
 
     def covers(self, offset: Offset) -> bool:
-        """Nobody has looked at this message."""
+        """This message is untouched."""
         if not self.position <= offset < self._end():
             return False
         place = self._skips.bisect_right(offset) - 1
         return place < 0 or bool(offset >= self._skips.peekitem(place)[1])
 
     def next_from(self, offset: Offset) -> Offset:
-        """The first message at or after an offset that nobody has looked at; the partition's end if
+        """The first untouched message at or after an offset; the partition's end if
         there is none."""
         offset = max(offset, self.position)
         place = max(self._skips.bisect_right(offset) - 1, 0)
@@ -60,7 +60,7 @@ class Cursor:
         return dict.copy(self._skips)
 
     def stretches(self) -> Iterator[tuple[Offset, Offset]]:
-        """The ranges of messages that nobody has looked at, in order."""
+        """The ranges of untouched messages, in order."""
         first, last = self.position, self._end()
         for skip, end in self._skips.items():
             if first < skip:
@@ -91,8 +91,8 @@ class Cursor:
         self._pass()
 
     def pass_over(self, first: Offset, end: Offset, steps: int) -> tuple[int, Offset]:
-        """Nobody is to get the messages of a range, up to the partition's end: how many waited, and
-        how far it got; so many skips that lie in it are looked at."""
+        """Do not deliver the messages of a range, up to the partition's end. Returns how many
+        waited, and how far it got: at most `steps` skips in the range are looked at."""
         skips, waiting = self._skips, self.waiting
         low, high = max(first, self.position), min(end, self._end())
         if low >= high:

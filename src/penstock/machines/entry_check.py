@@ -85,4 +85,4 @@ def _check_membership(payload: bytes) -> None:
     everyone = membership.everyone()
     distinct = len(set(everyone)) == len(everyone) <= NODES_MAX
     if not membership.voters or not distinct or min(everyone) < 1:
-        raise InvalidBatch(f"nobody can be a member of: {membership.describe()}")
+        raise InvalidBatch(f"not a valid membership: {membership.describe()}")

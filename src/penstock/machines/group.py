@@ -9,7 +9,7 @@ This is Kafka's classic group protocol as a state machine without time and witho
        Dead
 
     Empty                 no members; offsets may remain
-    PreparingRebalance    everybody must join again: a round of joins is open
+    PreparingRebalance    all members must join again: a round of joins is open
     CompletingRebalance   the round is closed, a new generation has begun, its leader shares out
     Stable                every member has its assignment of this generation
     Dead                  deleted
@@ -17,7 +17,7 @@ This is Kafka's classic group protocol as a state machine without time and witho
 Rules that hold here:
 
 - A round closes as soon as every member has joined in it. The round that starts from Empty does
-  not: it is closed by whoever keeps the time (`complete`), so that members who start together end
+  not: it is closed by the coordinator's timer (`complete`), so that members who start together end
   up in one generation. The same call closes a round for which members were waited for in vain.
 - Rounds are numbered (`rebalance`). What is decided from the outside about a round names it, and
   comes to nothing if that round is over.
@@ -31,7 +31,8 @@ A static member (KIP-345) has a name of its own, its instance. A new process und
 takes over its place: the old member id is worth nothing from then on, and in a stable group the
 assignment goes along without a rebalance.
 
-Nobody waits in here: who is waiting for an answer, and since when, only the coordinator knows.
+Nothing waits in here: which requests wait for an answer, and since when, only the coordinator
+knows.
 """
 
 from dataclasses import dataclass, field
@@ -249,7 +250,8 @@ class Group:
             raise self.rebalancing()
 
     def check_commit(self, member: str, instance: str | None, generation: int) -> None:
-        """Raise unless these may commit: a member of the generation, or anybody if it is empty."""
+        """Raise unless these may commit: a member of the generation, or any client if it is
+        empty."""
         if generation < 0 and self.state is GroupState.EMPTY:
             return
         if generation < 0 and not member and instance is None:
@@ -405,7 +407,7 @@ class Group:
     # Rounds.
 
     def complete(self, rebalance: int, *, now_ms: int) -> bool:
-        """Wait no longer in this round; False if it is over, or if nobody has joined in it.
+        """Wait no longer in this round; False if it is over, or if no member has joined in it.
 
         Dynamic members who have not joined are out. Static ones stay until their session ends, but
         a generation needs at least one member that has joined."""
@@ -490,7 +492,8 @@ class Group:
             self._complete_if_all_joined(now_ms)
 
     def expire(self, names: tuple[str, ...], generation: int, *, now_ms: int) -> list[str]:
-        """Remove those who were not heard of, if the group is still where it was judged."""
+        """Remove members that were silent, if the group is still in the generation that was
+        judged."""
         if generation != self.generation:
             return []
         gone = [name for name in names if name in self.members]

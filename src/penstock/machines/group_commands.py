@@ -88,7 +88,7 @@ class ExpireOffsets(Stamped, frozen=True, kw_only=True, tag="expire_offsets"):
 
 
 class ForgetTopics(Stamped, frozen=True, kw_only=True, tag="forget_topics"):
-    """These topics are deleted: forget how far anybody had got in them."""
+    """These topics are deleted: forget all committed offsets in them."""
 
     topics: tuple[TopicId, ...]
 

@@ -13,7 +13,7 @@ Rules that hold here:
   offsets when old offsets are swept.
 
 What a member says in a heartbeat is not here: it would be a write for each. Only the coordinator
-knows who is alive, and asks for `ExpireMembers` when somebody is not.
+knows who is alive, and proposes `ExpireMembers` when a member is not.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -82,7 +82,7 @@ NEWEST_VERSION = 1
 
 
 class GroupChanged(Effect, frozen=True, gc=False):
-    """Whoever waits for something of this group should look again."""
+    """Wakes all requests that wait for a change of this group."""
 
     group: str
 
@@ -377,7 +377,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
             now_ms=self._time_ms,
         )
         self._groups[name] = group
-        # A static member that takes over leaves somebody behind who may be waiting.
+        # The instance that a static member replaces may have a request waiting.
         changed = before != (group.state, group.rebalance) or command.instance is not None
         reply = MemberJoined(command.member, outcome.rebalance, outcome.former)
         return Applied((reply,), (GroupChanged(name),) if changed else ())
@@ -459,7 +459,8 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
         return Applied((OffsetsDropped(tuple(refusals)),))
 
     def _sweep(self, names: tuple[str, ...], before_ms: int) -> OffsetsExpired:
-        """Only groups without members forget: as long as somebody reads, silence is no sign."""
+        """Only groups without members forget offsets: a group that is read may be silent for
+        long."""
         offsets = groups = 0
         for name in names:
             group = self._groups.get(name)

@@ -8,7 +8,7 @@ Theory of operation. A request lives through three steps, of which only the last
     plan     on the leader only, when the request arrives: what would this write? The answer is a
              `Plan`, or an error of `core.errors`, in which case nothing at all has changed.
     log      the shell proposes the plan's entry; Raft replicates and commits it.
-    apply    on every replica, in log order, once: state changes, readers are told. Never fails:
+    apply    on every replica, in log order, once: state changes, readers wake up. Never fails:
              what can be refused was refused by `plan`, or is refused here, alike everywhere.
 
 Plans run ahead of the log. Between `plan` and `apply` of an entry the leader plans more requests,
@@ -41,15 +41,15 @@ entry. `apply` answers once per slice and knows no requests; each request is ans
 of its own plan (`Append.reply`) as soon as the entry that carries it has been applied.
 
 Time is the leader's: `plan` stamps what it plans with max(last stamp, now), where the last stamp
-may be that of another plan still under way, so stamps never decrease along a log, whoever leads.
+may be that of another plan still under way, so stamps never decrease along a log, across leaders.
 `time_ms` is the stamp of the last entry applied, and the only time a machine knows.
 
 Versions. Replicas of different builds must apply an entry alike, so the behaviour's version is
 replicated state: it starts at 1, is changed only by a command in the log, hence at the same index
 everywhere, and travels in the snapshot. New behaviour is written under `if version >= n`. Every
 build knows all versions up to its newest; one that meets a later version, or a command it has never
-heard of, raises `UnsupportedVersion` before it changes anything, and the node stops. Whoever
-proposes a new version makes sure first that every member runs a build that knows it.
+heard of, raises `UnsupportedVersion` before it changes anything, and the node stops. Before
+a new version is proposed, every member must run a build that knows it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -92,7 +92,7 @@ class Appended(Reply, frozen=True, gc=False):
 
 
 class WakeReaders(Effect, frozen=True, gc=False):
-    """Whoever waits for messages of the partition below `end_offset` should look again."""
+    """Wakes all readers that wait for messages of the partition below `end_offset`."""
 
     partition: PartitionId
     end_offset: Offset

@@ -3,7 +3,7 @@
 The rules are those of `machines.commands`: a command is a request as it stands in the log, `plan`
 stamps it, the encoding is strict, and a tag or an order of fields never changes.
 
-A move is named by the topic it takes messages from and by its id, which whoever starts it draws:
+A move is named by the topic it takes messages from and by its id, which the caller draws:
 starting the same move twice is starting it once.
 """
 
@@ -27,7 +27,7 @@ class MoveState(IntEnum):
 
     @property
     def is_active(self) -> bool:
-        """Somebody works on it, or should."""
+        """It is being worked on, or should be."""
         return self in (MoveState.RUNNING, MoveState.CANCELLING)
 
 

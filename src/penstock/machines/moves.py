@@ -129,7 +129,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
         return self._by_source.get(source, {}).get(move_id)
 
     def active(self) -> list[Move]:
-        """The moves that somebody should work on."""
+        """The moves that are to be worked on."""
         return [self._by_source[source][move_id] for source, move_id in self._active_ids.items()]
 
     def state_bytes(self) -> dict[StateKind, int]:
@@ -225,7 +225,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
 
     def _progress(self, command: ProgressMove) -> Move:
         move = self._active(command.source, command.move_id)
-        # Whoever was replaced and does not know yet may be behind.
+        # A leader that was replaced and does not know yet may be behind.
         both = zip(move.positions, command.positions, strict=False)
         return self._keep(
             move,
@@ -244,7 +244,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
             state=state,
             failure=failure[:MOVE_FAILURE_CHARACTERS_MAX],
             ended_ms=self._time_ms,
-            # Messages named one by one may be many, and nobody looks for them any more.
+            # Messages named one by one may be many, and are no longer needed.
             filter=msgspec.structs.replace(move.filter, ids=(), places=()),
         )
         del self._active_ids[move.source]

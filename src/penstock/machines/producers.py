@@ -13,9 +13,9 @@ batch sent again after a lost answer is recognised instead of stored twice. In t
 
 A retry older than the window is out of order, too. Kafka has a code for it, 46
 DUPLICATE_SEQUENCE_NUMBER, on which clients report success; but "older than the window" cannot be
-told from a batch that was never stored (a producer that was forgotten may come back with its second
-batch first), and success for what was never stored is a lost message. Kafka's brokers stopped
-sending 46 as well.
+distinguished from a batch that was never stored (a producer that was forgotten may come back with
+its second batch first), and success for what was never stored is a lost message. Kafka's brokers
+stopped sending 46 as well.
 
 That a producer that is not known may start anywhere is Kafka's rule (KIP-360): its state may have
 expired while it was idle, and then it goes on counting.

@@ -3,7 +3,7 @@
 The rules are those of `machines.commands`: a command is a request as it stands in the log, `plan`
 stamps it, the encoding is strict, and a tag or an order of fields never changes.
 
-An application is named by whoever publishes; its batches are numbered upwards, with or without
+An application is named by its publisher; its batches are numbered upwards, with or without
 gaps.
 """
 
@@ -34,7 +34,7 @@ class BeginPublication(Stamped, frozen=True, kw_only=True, tag="begin_publicatio
     application: str
     batch: int
     owner: str
-    """Who publishes, if that matters: somebody else may not repeat a batch, only go on."""
+    """The publisher, if that matters: another one may not repeat a batch, only continue."""
     parts: tuple[PublishedPart, ...]
     producer_id: ProducerId
     """An id that no producer ever had, for an application that has none yet; or `NO_PRODUCER`."""

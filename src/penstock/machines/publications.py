@@ -234,7 +234,7 @@ class Publications(CommandMachine[PublicationCommand, _Snapshot]):
     def _settle(self, command: SettleParts) -> Reply:
         known = self._applications.get(command.application)
         if known is None or known.under_way is None or known.under_way.batch != command.batch:
-            return PartsSettled(True)  # Somebody else was faster.
+            return PartsSettled(True)  # Another attempt was faster.
         arrived = set(command.partitions)
         left = tuple(part for part in known.under_way.parts if part.partition not in arrived)
         under_way = msgspec.structs.replace(known.under_way, parts=left) if left else None

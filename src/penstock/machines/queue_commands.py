@@ -87,8 +87,8 @@ class Recall(Stamped, frozen=True, kw_only=True, tag="recall"):
 class Acquire(Stamped, frozen=True, kw_only=True, tag="acquire"):
     """Lease up to so many messages; `lease_ms` of -1 is the rules' own.
 
-    With offsets: these and no others, those of them that nobody has. Whoever moves messages asks
-    like this; it is no delivery and does not count as one."""
+    With offsets: these and no others, as far as they are not leased. Moves acquire messages like
+    this; it is no delivery and does not count as one."""
 
     partition: PartitionId
     group: str
@@ -97,7 +97,7 @@ class Acquire(Stamped, frozen=True, kw_only=True, tag="acquire"):
     offsets: tuple[Offset, ...] = ()
     receiver: str = ""
     """Who asks, for people: nothing depends on it. It stands here, and not in a message between
-    nodes, because whoever leads next must know it too."""
+    nodes, because the next leader must know it too."""
 
 
 class Settle(Stamped, frozen=True, kw_only=True, tag="settle"):
@@ -131,7 +131,8 @@ class RequeueDead(Stamped, frozen=True, kw_only=True, tag="revive"):
 
 
 class Cancel(Stamped, frozen=True, kw_only=True, tag="cancel"):
-    """Never deliver these messages, if nobody has them: what is scheduled can be called off."""
+    """Never deliver these messages, unless they are leased: a scheduled message can be
+    cancelled."""
 
     partition: PartitionId
     group: str
@@ -146,9 +147,9 @@ class Purge(Stamped, frozen=True, kw_only=True, tag="purge"):
 
 
 class CumulativeAck(Stamped, frozen=True, kw_only=True, tag="cover"):
-    """Whoever reads the log by offset has dealt with the messages from `first` up to, not
-    including, `end`: they are done, whoever has them, after those in `dead`, wherever they are,
-    have died, each for its reason. What is done or dead already stays so.
+    """A reader of the log has processed the messages from `first` up to, not including, `end`: they
+    are done, leased or not, after those in `dead`, wherever they are, have died, each for its
+    reason. Messages that are done or dead already stay so.
 
     A stream that names itself and counts its batches is heard once for each: what it repeats after
     that changes nothing, also if a dead message was delivered anew meanwhile."""

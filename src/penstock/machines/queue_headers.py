@@ -81,7 +81,7 @@ def recalled_headers(
     message: Message, rules: QueueRules
 ) -> tuple[Offset, int, bytes | None, int, int] | None:
     """What an old message says, for `Recall`: its delays count from its own time. Ids do not count:
-    whether it was a duplicate was decided when it came, for those who were there."""
+    whether it was a duplicate was decided when it came, for the groups of that time."""
     one = _read(message, rules, message.timestamp_ms)
     if one is None:
         return None
@@ -141,7 +141,7 @@ def _read(message: Message, rules: QueueRules, now_ms: int) -> DeliveryHeaders |
         expires.append(expire_at)
     expire_ms = min(expires, default=-1)
     origin = said.get(delivery_headers.ORIGIN)
-    # A message that was moved is told from others by where it came from: it may well have been here
+    # A message that was moved is recognised by where it came from: it may well have been here
     # before, and is meant to be here again.
     dedup = _dedup_id(message, said, message_group, rules) if origin is None else None
     plain = (

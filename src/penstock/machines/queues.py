@@ -9,9 +9,9 @@ Rules that hold here:
   but log time and is answered with `Refused`.
 - Log time is the highest stamp of any entry of the shard that concerned a queue, its messages
   included. Leases, delays and ids end by it and by nothing else.
-- What is due in a work group happens before a command to it does: nobody acts on a lease that is
-  over.
-- A duplicate is in the log, at its offset, for whoever reads the log; work groups never see it.
+- What is due in a work group happens before a command to it does: no command acts on a lease that
+  is over.
+- A duplicate is in the log, at its offset, for readers of the log; work groups never see it.
 - A partition that no rule and no group concerns costs nothing, and its messages are not looked at.
 
 Long because every command of a queue is found here, and none has a place of its own.
@@ -205,7 +205,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         return queue.ids.find(one, after_ms)
 
     def due_ms(self) -> int | None:
-        """When something happens by itself, next: then somebody should turn the clock."""
+        """When something is due next: a `TurnClock` is to be proposed then."""
         alarms = self._alarms
         while alarms:
             at_ms, partition, group = alarms[0]
@@ -234,7 +234,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                     yield partition, name
 
     def recalling(self) -> list[tuple[PartitionId, str, WorkGroup]]:
-        """Work groups that wait to be told what old messages say."""
+        """Work groups that wait for the headers of old messages."""
         return [
             (partition, group, work)
             for (partition, group), work in self._recalling.items()
@@ -560,7 +560,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         return work
 
     def _arm(self, partition: PartitionId, group: str, work: WorkGroup) -> None:
-        """Be told when something is due in a work group."""
+        """Set the alarm for what is due next in a work group."""
         due_ms = work.due_ms()
         if due_ms is not None and (work.alarm_ms is None or due_ms < work.alarm_ms):
             work.alarm_ms = due_ms
@@ -642,7 +642,8 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 def _recalled(
     offset: Offset, level: int, message_group: bytes | None, at_ms: int, expire_ms: int
 ) -> Run:
-    """An old message as it is told of; if its time has come, that is found out at once."""
+    """The run of an old message whose headers were read; if its time has come, the next turn of the
+    clock finds out."""
     state = State.READY if at_ms < 0 else State.DELAYED
     return Run(
         offset, 1, state, at_ms, level=level, message_group=message_group, expire_ms=expire_ms

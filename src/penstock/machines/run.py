@@ -1,10 +1,10 @@
 """Neighbouring messages of a work group that are in the same state, for the same reason.
 
-Whoever leases a thousand messages and acks them all costs two operations, not two thousand: they
+Leasing a thousand messages and acking them all costs two operations, not two thousand: they
 are one run. A run is split where a part of it fares differently.
 
-    READY     can be delivered; `deliveries` tells whether it has been before
-    LEASED    somebody has it until `at_ms`, under lease `epoch`
+    READY     can be delivered; `deliveries` counts how often it was before
+    LEASED    a receiver has it until `at_ms`, under lease `epoch`
     DELAYED   cannot be delivered before `at_ms`
     DEAD      failed for good at `at_ms`, for `reason`
 
@@ -30,7 +30,7 @@ class State(IntEnum):
 
 
 WAITING = (State.READY, State.DELAYED)
-"""Nobody has it, and somebody will."""
+"""Not leased, and still to be delivered."""
 TIMED = (State.LEASED, State.DELAYED)
 """It ends by itself, at `at_ms`."""
 

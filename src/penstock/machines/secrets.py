@@ -24,7 +24,7 @@ class Secrets:
 
     @property
     def by_name(self) -> Mapping[str, bytes]:
-        """Not to be shown to anybody."""
+        """Never to be shown."""
         return self._by_name
 
     def check_keep(self, name: str, secret: bytes) -> None:

@@ -6,7 +6,7 @@ the catalog stays empty, in the catalog's shard the others do. That is simpler t
 and costs some hundred bytes.
 
 Only the queues look at another machine, the partitions: how far each reaches, and what is appended,
-trimmed or deleted there. They are told in the same breath, so both always speak of one state.
+trimmed or deleted there. They are updated in the same step, so both always show one state.
 
 Each machine keeps a log time of its own, from the entries that are its.
 """

@@ -49,7 +49,7 @@ SHARES: Mapping[StateKind, float] = MappingProxyType(
 
 WAYS_OUT: Mapping[StateKind, str] = MappingProxyType(
     {
-        StateKind.GROUPS: "delete consumer groups or offsets that nobody needs",
+        StateKind.GROUPS: "delete consumer groups or offsets that are not needed",
         StateKind.PRODUCERS: "use fewer idempotent producers; each is forgotten a day after its"
         " last batch",
         StateKind.DEDUPLICATION: "wait until ids leave the deduplication window, or shorten it",

@@ -1,7 +1,7 @@
 """Snapshots in pieces: msgpack that is encoded bit by bit while the machine goes on.
 
 The bytes are those of one `msgspec.msgpack.encode` of the whole state, so that every release since
-0.1.0 can read them; only nobody has to make them in one go. Each machine offers
+0.1.0 can read them, but they are not made in one go. Each machine offers
 
     snapshot_pieces()   called: the moment is fixed (copy-on-write; nothing large is encoded)
                         iterated: the state of that moment, in pieces of about `PIECE_BYTES`

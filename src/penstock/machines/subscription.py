@@ -1,6 +1,6 @@
 """Which topics a member of a consumer group reads, as far as its metadata tells.
 
-Metadata belongs to the clients and is bytes to everybody else, but for one thing: consumers all
+Metadata belongs to the clients and is opaque to the broker, but for one thing: consumers all
 begin theirs in the same way (Kafka's ConsumerProtocolSubscription, every version), and an operator
 who deletes offsets, or a static member that returns, makes us want to know the topics.
 

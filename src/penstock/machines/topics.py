@@ -44,7 +44,7 @@ from penstock.core.types import NO_TOPIC_ID, PartitionId, TopicId
 from penstock.machines.catalog_commands import CreateTopic
 
 FIRST_PARTITION = 1
-"""0 is nobody's, so that a number that was never set is not somebody's partition."""
+"""0 is no partition, so that a number that was never set does not name one."""
 
 _PARTITION_IDS = 1 << 32
 _TOPIC_ID_BYTES = 16

@@ -40,9 +40,9 @@ class Election(msgspec.Struct, frozen=True, kw_only=True):
         elif self.before:
             why = f"node {self.before} was not heard any more"
         else:
-            why = "nobody led"
-        told = f"{why}; votes of {_list(self.votes)}, of {_list(self.voters)}"
-        return told + (f", at attempt {self.attempts}" if self.attempts > 1 else "")
+            why = "no leader"
+        text = f"{why}; votes of {_list(self.votes)}, of {_list(self.voters)}"
+        return text + (f", at attempt {self.attempts}" if self.attempts > 1 else "")
 
 
 class ElectionNotes:
@@ -94,4 +94,4 @@ class ElectionNotes:
 
 
 def _list(nodes: tuple[NodeId, ...]) -> str:
-    return " ".join(map(str, nodes)) or "nobody"
+    return " ".join(map(str, nodes)) or "none"

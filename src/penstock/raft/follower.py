@@ -55,7 +55,7 @@ class Following:
         self.healed = False
         """For the next Ready."""
         self.healing_sequence = 0
-        """Not 0: the Ready that told the caller to persist that we are whole."""
+        """Not 0: the Ready that asked the caller to persist that the log is whole."""
 
     def start_term(self) -> None:
         """Another leader: what we knew of the last one's log says nothing about this one's."""

@@ -347,7 +347,7 @@ class Leadership:
         )
 
     def _start_round(self) -> None:
-        """Heartbeats to everybody, under a new number."""
+        """Heartbeats to all members, under a new number."""
         state = self._state
         self._heartbeat_elapsed = 0
         self._round += 1
@@ -427,7 +427,8 @@ class Leadership:
         )
 
     def resign(self) -> None:
-        """Leave to whoever is furthest, so that the shard need not wait for a timeout."""
+        """Hand over to the follower that is furthest, so that the shard need not wait for a
+        timeout."""
         state = self._state
         voters = state.membership.voters
         best = max(voters, key=lambda node: (self.progress[node].counted_match, node))

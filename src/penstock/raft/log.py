@@ -213,7 +213,7 @@ class RaftLog:
     def restore(self, mark: SnapshotMark) -> None:
         """Start again after a snapshot that the next `Ready` makes durable."""
         assert mark.index > self.committed, f"snapshot {mark.index}, committed {self.committed}"
-        # Entries above the old commit may belong to nobody's history; they are durable no more.
+        # Entries above the old commit may be in no leader's log; they no longer count as durable.
         self.durable = min(self.durable, self.committed)
         self._entries.clear()
         self._bytes = 0

@@ -34,7 +34,7 @@ class MembershipHistory:
         self._changes: list[tuple[Index, Membership]] = [(index, membership)]
         for changed, members in changes:
             if changed == index:
-                # A founding member is told the first membership as if it stood at the very start.
+                # A founding member sees the first membership as if it stood at the very start.
                 self._changes[-1] = (changed, members)
             elif changed > index:
                 self.append(changed, members)
@@ -76,7 +76,7 @@ class MembershipHistory:
         self.current = membership
 
     def forget(self, index: Index) -> None:
-        """Nobody will ask for a membership before `index` again."""
+        """No membership before `index` is needed again."""
         while len(self._changes) > 1 and self._changes[1][0] <= index:
             del self._changes[0]
 

@@ -101,7 +101,8 @@ class AppendResponse(Message, frozen=True, kw_only=True):
     damaged: bool = False
     """The follower lost what it had promised: it must be repaired and counts for nothing."""
     life: int = 0
-    """Of a damaged node: drawn at its start, so that damage on damage is told apart."""
+    """Of a damaged node: drawn at its start, so that a second damage can be distinguished from the
+    first."""
 
     def _detail(self) -> str:
         if self.rejected:

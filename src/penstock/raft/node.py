@@ -1,7 +1,7 @@
 """One node's part in one shard's agreement: elections, and the way in and out of everything else.
 
-`RaftNode` is told things (`tick`, `step`, `propose`, …), never does anything itself, and says in a
-`Ready` what has to be done. The caller's loop, after *every* call into the node:
+`RaftNode` takes events (`tick`, `step`, `propose`, …), does no I/O itself, and returns the work to
+be done in a `Ready`. The caller's loop, after *every* call into the node:
 
     while (ready := node.ready()) is not None:
         send(ready.messages)
@@ -20,11 +20,11 @@ request while we hear a leader, which is ignored (the lease guard, §4.2.3), unl
 handover forced it. A message of a lower term is answered with our own where that lets the sender
 catch up: an old leader steps down, and a pre-candidate adopts it. Without that, a node that has
 reached a higher term than its leader's would stay shut out for ever, as pre-votes no longer raise
-anybody's term.
+terms.
 
 **Elections.** A follower that hears nothing for [T, 2T) ticks, drawn anew each time, asks for
 pre-votes; with a majority of those it raises its term and asks for votes. Its own vote counts
-when it is durable, like anybody's; so a cluster of one takes no other path than a cluster of
+when it is durable, like any other; so a cluster of one takes no other path than a cluster of
 five.
 
 A caller learns that it lost leadership from `role` and `term`; what it had proposed and not seen
@@ -143,7 +143,7 @@ class RaftNode:
 
     @property
     def leader(self) -> NodeId:
-        """Who leads this term, as far as we know; 0 for nobody."""
+        """The leader of this term, as far as known; 0 for none."""
         return self._state.leader
 
     @property
@@ -230,7 +230,7 @@ class RaftNode:
             memory_bytes=log.memory_bytes,
         )
 
-    # What it is told.
+    # Events.
 
     def tick(self) -> None:
         """A tick of time has passed."""
@@ -368,7 +368,7 @@ class RaftNode:
     # Terms and roles.
 
     def _follow(self, event: Event, *, term: Term | None = None) -> None:
-        """Become a follower, in a new term or in the same one, of nobody yet."""
+        """Become a follower, in a new term or in the same one, without a leader yet."""
         state = self._state
         self._role = after(self._role, event)
         assert self._role is Role.FOLLOWER, f"'{event.value}' does not make a follower"
@@ -480,7 +480,7 @@ class RaftNode:
     def _vote_asked(self, message: VoteRequest) -> None:
         state = self._state
         free = (
-            message.term > state.term  # Only a pre-vote can be: it binds nobody.
+            message.term > state.term  # Only a pre-vote can be: it is not binding.
             or state.vote == message.source
             or (state.vote == NO_NODE and state.leader == NO_NODE)
         )

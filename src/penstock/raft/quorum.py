@@ -25,7 +25,7 @@ def majority(voter_count: int) -> int:
 
 
 def reached(values: Iterable[int]) -> int:
-    """The largest value that a majority has reached; 0 when there is nobody to ask."""
+    """The largest value that a majority has reached; 0 without voters."""
     ordered = sorted(values)
     # Ascending: everything from the returned place to the end is at least as large, and that is
     # exactly a majority: n - (n - 1) // 2 == n // 2 + 1.
@@ -33,7 +33,7 @@ def reached(values: Iterable[int]) -> int:
 
 
 def tally(voters: Iterable[NodeId], votes: Mapping[NodeId, bool]) -> Outcome:
-    """How an election among `voters` stands; votes of anybody else do not count."""
+    """How an election among `voters` stands; votes of other nodes do not count."""
     granted = refused = count = 0
     for voter in voters:
         count += 1

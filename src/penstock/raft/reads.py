@@ -4,7 +4,7 @@ A read asked of the leader may be answered from its applied state once three thi
 
 1. The leader has committed an entry of its own term; before that its commit index may be old.
 2. It has recorded its commit index, and a majority has answered a heartbeat round *started after
-   the read was asked*: nobody else led when the round started.
+   the read was asked*: no other node led when the round started.
 3. The state has been applied up to the recorded index. The caller waits for that.
 
 Reads gather while a round is under way and the next round serves them all, as group commit does for

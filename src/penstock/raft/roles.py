@@ -20,7 +20,7 @@ class Role(Enum):
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"
-    """Asks whether it would be elected, before it disturbs anybody with a new term (§9.6)."""
+    """Asks whether it would be elected, before it disturbs the others with a new term (§9.6)."""
     CANDIDATE = "candidate"
     LEADER = "leader"
 

@@ -1,4 +1,4 @@
-"""What a `RaftNode` is told once, and the randomness it is handed.
+"""The settings of a `RaftNode`, and the randomness it is handed.
 
 Times are in ticks: the node has no clock. The shell ticks it at a steady pace
 (`core.limits.TICK_MS`) and may skip ticks when it was paused; only liveness depends on them,

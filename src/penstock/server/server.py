@@ -1,7 +1,7 @@
 """One broker process: what is started in which order, and how it ends.
 
-    start   the ports are tried; HTTP's is taken, and whoever asks there is answered (alive, not
-            ready); the node opens its shards and finds its cluster, which may take as long as the
+    start   the ports are tried; HTTP's is taken, and answers there (alive, not ready);
+            the node opens its shards and finds its cluster, which may take as long as the
             others take; the Kafka port is taken and the cluster told of it; when the node can
             serve, clients are let in, and it says so
     stop    not ready any more; leadership goes to others, shard by shard, each when the requests

@@ -314,9 +314,9 @@ class ShardLog(LogView):
     ) -> LogJob | None:
         """Some work on compacting these partitions, at or below the snapshot, before `keep_from`.
 
-        `policies` must be another mapping whenever it changes, `live` tells what `reclaim_job` is
-        told, and `now_ms` is log time. Does a bounded piece: call it again. None if there is
-        nothing to do, or not now."""
+        `policies` must be another mapping whenever it changes, `live` is as for
+        `reclaim_job`, and `now_ms` is log time. Does a bounded piece: call it again. None if there
+        is nothing to do, or not now."""
         if not self._reclaimable:
             return None
         below = min(keep_from, Index(self.snapshot.index + 1))

@@ -1,6 +1,6 @@
 """A copy of a shard's log up to one entry, from files that a node may be at work on.
 
-Nobody has to stand still for it, because of two rules that hold for every log (`manifest`). No
+Writes go on meanwhile, because of two rules that hold for every log (`manifest`). No
 name of a file is used twice, and a change of several files happens in one rename of the manifest.
 So a reader of a manifest that then has every file that it names open has one state of the log, all
 of it, and keeps it: a file that is replaced or removed later is still readable to holders of

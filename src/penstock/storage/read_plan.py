@@ -10,7 +10,7 @@ removed meanwhile and what it reads is still what was there (all of it is commit
 bytes never change in a file). So it may be loaded on another thread, or bit by bit on the loop.
 
 Which of them is the caller's to choose. One read from a recent segment is cheaper than handing it
-to anybody. Many small ones keep the loop busy: `advance` does a few and comes back. What is not in
+to a thread. Many small ones keep the loop busy: `advance` does a few and comes back. What is not in
 memory makes a thread wait for the disk, and that should not be the loop's. A thread is not better
 at many small reads: each of them hands the interpreter's lock to the loop and must get it back.
 """

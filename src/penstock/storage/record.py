@@ -59,7 +59,7 @@ class RecordHeader(NamedTuple):
     kind: int
     length: int
     term: Term
-    index: Index  # type: ignore[assignment]  # hides `tuple.index`, which nobody misses
+    index: Index  # type: ignore[assignment]  # hides `tuple.index`, which is not used
     previous_chain: int
     payload_crc: int
     chain: int

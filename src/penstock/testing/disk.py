@@ -16,7 +16,7 @@ handle is an error of the test or simulator, hence an assertion.
 middle of the n-th changing operation from now: that one has reached the page cache (a sync has not
 happened), `PowerCut` is raised, and so it is for everything else until `crash`. `capacity_bytes`
 may be changed at any time. `lying` makes syncs do nothing: code that trusts this disk must be
-caught by the tests. `flip_bit` and `truncate_file` damage both images behind everybody's back.
+caught by the tests. `flip_bit` and `truncate_file` damage both images unnoticed.
 
 Rule: no hidden randomness; all of it comes with `crash`. One operation costs a microsecond or two.
 """
@@ -401,7 +401,7 @@ class FaultyDisk:
                 image[position] ^= 1 << bit
 
     def truncate_file(self, path: str, size: int) -> None:
-        """Cut a file short behind everybody's back, durably."""
+        """Cut a file short unnoticed, durably."""
         file = self._existing(path)
         file.sync()
         del file.cache[size:]

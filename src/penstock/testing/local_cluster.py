@@ -66,7 +66,7 @@ class LocalCluster:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._key_file = ""
         self._settings = dict(settings or {})
-        load_settings(self._settings)  # What is wrong with them is told here, and once.
+        load_settings(self._settings)  # Errors in them are reported here, and once.
         self._ports = ReservedPorts(3 * nodes)  # As long as this object: nodes are restarted.
         ports = iter(self._ports)
         self._nodes = {
@@ -146,7 +146,7 @@ class LocalCluster:
             node.move_to(os.path.join(data, f"node-{node.number}"))
 
     def kill(self, node: int) -> None:
-        """kill -9: what it had not acknowledged may be lost, and nobody was told."""
+        """kill -9: what it had not acknowledged may be lost."""
         chosen = self._node(node)
         chosen.send(signal.SIGKILL)
         self._reap(chosen)
@@ -174,7 +174,7 @@ class LocalCluster:
         self._node(node).send(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End all of them and remove temporary directories. Nobody is left to hand over to, and
+        """End all of them and remove temporary directories. No node is left to take over, and
         the data need not be closed in good order, so this is quick."""
         self._kill_all()
         if self._temporary is not None:

@@ -34,7 +34,7 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 MEMORY_BYTES_MAX = 1 * GIB
 TICK = "20ms"
-"""A broker that is alone has nobody to wait for, and a test should not wait for its ticks."""
+"""A broker that is alone waits for no other, and a test should not wait for its ticks."""
 
 
 class PenstockServer:

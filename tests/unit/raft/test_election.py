@@ -21,7 +21,7 @@ def win(
 
 
 def test_a_first_leader() -> None:
-    assert win(ElectionNotes()) == "nobody led; votes of 1 3, of 1 2 3"
+    assert win(ElectionNotes()) == "no leader; votes of 1 3, of 1 2 3"
     assert win(ElectionNotes(), voters=(ME,)) == "it is the only voter"
 
 

@@ -129,8 +129,8 @@ class Cluster:
                 return
 
     async def _change(self, command: DrainNode | PlaceShard) -> None:
-        """Make a change that may be made twice: if the leader goes while it is asked, and nobody
-        knows what came of it, the next one is asked."""
+        """Make a change that may be made twice: if the leader goes meanwhile, and the
+        outcome is unknown, the next one is asked."""
         retries = self._topics.retrier.within(REMOVAL_SECONDS, LEADER)
         while True:
             try:

@@ -236,8 +236,8 @@ def verify_backup(disk: Disk, directory: str) -> list[Finding]:
         # The log's own checks tell where in a file and in which entry; where they see nothing,
         # as in a spare copy, the checksum of the file still does.
         inner = _look_inside(disk, path) if wrong or missing else []
-        told = {finding.path for finding in inner}
-        findings += inner + [finding for finding in wrong if finding.path not in told]
+        reported = {finding.path for finding in inner}
+        findings += inner + [finding for finding in wrong if finding.path not in reported]
     return findings
 
 

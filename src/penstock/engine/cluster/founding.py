@@ -1,9 +1,9 @@
 """How a node comes to belong to a cluster: it founds one with others, or joins one that exists.
 
-A node with a used data directory knows who it is. One with an empty directory asks everybody in its
-`--cluster` list, and what they say decides:
+A node with a used data directory knows its id and cluster. One with an empty directory asks all
+nodes in its `--cluster` list, and their answers decide:
 
-    nobody listed but itself            it founds a cluster of one
+    only itself is listed               it founds a cluster of one
     all say they are new as well        the lowest id draws the cluster's id; the others adopt it
     a cluster exists and knows the      it comes in: a founder that is late, or a new node, which
       node, with this disk or none      starts empty, as a learner of what it is given

@@ -105,7 +105,7 @@ FIRST_ELECTION_SECONDS = 3.0
 REMOVED_TICKS = 50
 NOWHERE = "localhost:1"
 """What the catalog holds of a node that has no peer port: an address, as it wants one, at which
-nobody listens. The node says where it is when it is started with a port."""
+nothing listens. The node registers its own when it is started with a port."""
 
 
 class Node:
@@ -266,7 +266,7 @@ class Node:
                 *await self._links.start(settings.peer_host, settings.peer_port)
             )
             self._listens = True
-            if self._registered is not None:  # With an address that nobody could dial.
+            if self._registered is not None:  # With an address that cannot be dialled.
                 await self.register(kafka=self._registered.kafka, http=self._registered.http)
 
     async def _listen_late(self) -> None:
@@ -291,7 +291,8 @@ class Node:
         self._lock.release()
 
     async def _stand_first(self, file: NodeFile) -> None:
-        """In a new cluster nobody need wait for an election timeout: who should lead stands."""
+        """A new cluster need not wait for an election timeout: the preferred leaders stand at
+        once."""
         retries = self._retrier.within(FIRST_ELECTION_SECONDS, POLL)
         while len(self.topics.alive()) < len(file.founders):
             if not await retries.pause():
@@ -309,7 +310,7 @@ class Node:
         settings = self._settings
         if len(settings.cluster) <= 1:
             return found_alone(new, settings.shards)
-        # The others are told of this incarnation: after a crash it must be the same.
+        # The others learn this incarnation: after a crash it must be the same.
         store_node_file(self._disk, settings.data, new)
         self._links.set_peers(settings.cluster)
         return await find_cluster(
@@ -492,7 +493,7 @@ class Node:
         return self.cluster.health()
 
     async def hand_over(self) -> None:
-        """Let others lead what this node leads, as far as there is somebody who can."""
+        """Let others lead what this node leads, as far as another node can."""
         await self._stewardship.close()
         if len(self.topics.alive()) > 1:
             await self.cluster.hand_over_everything(HAND_OVER_SECONDS)
@@ -530,9 +531,9 @@ class Node:
         await closing
 
     def look_after_now(self) -> None:
-        """Look after things now, as the next tick would: somebody moved the clock, or cannot wait.
-        Raft's own time passes no faster by that: on a slow disk an election would be over before
-        its vote is written, again and again, and never be won."""
+        """Do the periodic work now, as the next tick would: the clock was moved, or a test cannot
+        wait. Raft's own time passes no faster by that: on a slow disk an election would be over
+        before its vote is written, again and again, and never be won."""
         assert len(self.topics.alive()) == 1, "the others' time passes more slowly"
         self._look_after()
         self.topics.waiting.clock_moved()
@@ -607,7 +608,7 @@ class Node:
             self._moving = False
 
     async def _ask_whether_removed(self) -> None:
-        """Nobody tells a node that was struck off: it only finds that no leader speaks to it."""
+        """A removed node gets no message that says so: it only finds that no leader contacts it."""
         assert self._file is not None, "the node does not know its cluster yet"
         me = Introduction(
             node=self._file.node,

@@ -29,7 +29,7 @@ def not_alone(directory: str) -> DirectoryRefused:
 
 def is_founder(node: NodeId, incarnation: str, founders: Mapping[NodeId, str]) -> bool:
     """Whether this can be a member, as long as this node has nothing of the catalog. A node that
-    joins knows no founders, and must believe everybody who has the key."""
+    joins knows no founders, and must believe every node that has the key."""
     return founders.get(node, "") in ("", incarnation)
 
 

@@ -31,8 +31,8 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     founders: dict[NodeId, str] = {}
     """Who founded the cluster, with their incarnations; empty for a node that joined later."""
     keyed: bool = False
-    """The node talks to nobody without a proof by the cluster key. False in a new directory, and in
-    one of release 0.1 until all members are known to have the key; never false again."""
+    """The node requires a proof by the cluster key. False in a new directory, and in one of release
+    0.1 until all members are known to have the key; never false again."""
 
 
 def load_node_file(disk: Disk, directory: str) -> NodeFile | None:

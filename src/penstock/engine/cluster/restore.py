@@ -128,7 +128,7 @@ def restore(
             if node in founding_members(shard, shards, incarnations).everyone():
                 making.make(sources[shard], node, directory)
     for node, directory in directories.items():
-        # Last of all: without it the directory is nobody's, and no node starts from a half.
+        # Last of all: without it no node starts, so none starts from half a directory.
         disk.make_directory(directory)
         store_keys(disk, directory, key)
         store_node_file(disk, directory, making.node_file(node))

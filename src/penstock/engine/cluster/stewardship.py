@@ -1,4 +1,4 @@
-"""What the leader of a shard sees to, so that nobody has to tell it.
+"""A reconciler: the leader of a shard brings it to the state that the catalog wants.
 
     the catalog's leader     founds the catalog; draws its secrets; takes every node in; places
                              shards anew when nodes have come or gone

@@ -73,9 +73,9 @@ def verify(
         for path in _logs(disk, directory):
             on_log(path)
             found = verify_directory(disk, path)
-            told = {one.path for one in found}
+            reported = {one.path for one in found}
             findings += found
-            findings += [one for one in spare_findings(disk, path) if one.path not in told]
+            findings += [one for one in spare_findings(disk, path) if one.path not in reported]
         return findings
     finally:
         lock.release()

@@ -91,7 +91,7 @@ class LimitedRecords(logging.Filter):
 
 
 def one_line(text: str) -> str:
-    """A text as it may stand in a log, whoever chose it."""
+    """Untrusted text as it may stand in a log."""
     plain = "".join(
         letter if letter.isprintable() else "?" for letter in text[: LINE_CHARACTERS_MAX + 1]
     )

@@ -2,8 +2,8 @@
 
     dead in the queue ──── read ──── a copy to the dead-letter queue ──── buried in the queue
 
-A message stays dead where it is until its copy is durable elsewhere. Whoever dies in between is
-followed by the next leader, who begins again and whose copy, being the second, is passed over:
+A message stays dead where it is until its copy is durable elsewhere. If the leader dies in between,
+the next one begins again, and its copy, being the second, is passed over:
 see `engine.courier`. So a dead letter is never lost and never there twice.
 
 A dead-letter queue that is not there is made. What cannot be moved (the queue is full, its name is

@@ -10,8 +10,8 @@ over a second one. That holds only as long as three things do, and this is where
 - What was sent and not answered is sent again, by the next leader. It is never taken for done,
   and never for failed.
 
-What the queue refuses for good, and would refuse whenever it came (too large, no key where there
-must be one), is told apart message by message: one such must not hold up all others.
+Messages that the queue refuses for good (too large, no key where there must be one) are found one
+by one: a single one must not hold up all others.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ again, says where it comes from, and is passed over (see `message_copier`). Whil
 their way they are leased: no worker of the queue gets them.
 
 A sweep goes over each partition once, up to where it ended when the move began, so that what dies
-again and comes back is not moved for ever. What somebody else has leased is held against the end of
+again and comes back is not moved endlessly. Messages that are leased are noted until the end of
 the sweep: it is looked at again for a while, and stays if its worker keeps it.
 
 A message without a way (its origin is unknown, or the queue it should go to refuses it for
@@ -208,9 +208,9 @@ class MoveRunner:
     async def _carry(
         self, index: int, free: Sequence[BrowsedMessage]
     ) -> tuple[int, int, set[Offset]]:
-        """Move these messages: how many were moved, how many cannot be, and which were taken by
-        somebody else meanwhile; also after their copies were sent, if that took longer than their
-        lease: such a copy is sent once more when they are free, and is passed over."""
+        """Move these messages: how many were moved, how many cannot be, and which were leased
+        by another receiver meanwhile; also after their copies were sent, if that took longer than
+        their lease: such a copy is sent once more when they are free, and is passed over."""
         targets = {one.message.offset: self._target(one) for one in free}
         lost = sum(target is None for target in targets.values())
         wanted = [one for one in free if targets[one.message.offset] is not None]

@@ -1,8 +1,8 @@
 """Moving messages from one queue to another, asked of any node: dead letters back to their queues.
 
 A move is written down in the shard of its queue's first partition (`machines.moves`) and carried
-out by whoever leads that shard (`move_runner`): it goes on when a node dies, and is there once,
-whoever was asked for it.
+out by the leader of that shard (`move_runner`): it goes on when a node dies, and exists once,
+whichever node received the request.
 
 Messages that died and stayed in their queue (`queue.dead.letter.policy=archive`) are not moved:
 they are delivered anew, or dropped, where they are.

@@ -19,7 +19,7 @@ from penstock.core.limits import CLUSTER_KEY_BYTES, CLUSTER_KEYS_MAX
 
 FINGERPRINT_DIGITS = 16
 _HEADING = """\
-# The cluster key of Penstock, the newest first. Whoever has it can be a node of the cluster:
+# The cluster key of Penstock, the newest first. A process that has it can join the cluster:
 # keep this file secret, and give every node the same.
 """
 

@@ -1,14 +1,14 @@
 """Requests and answers over one link, in both directions at once and in any order.
 
-The one promise that matters: a caller is never told that something failed when it may have
-happened. Before a request is handed to the link nothing has happened (`Unavailable`, `Overloaded`);
+The one promise that matters: a request that may have been carried out is never reported as
+failed. Before a request is handed to the link nothing has happened (`Unavailable`, `Overloaded`);
 from then on only the other node's answer or failure ends the doubt, and a lost link or a deadline
 is an `OutcomeUnknown`.
 
 Both sides are bounded. A node has so many requests waiting at another and no more; the other serves
 so many, of so many bytes together, and refuses the rest at once with `Overloaded`, before anything
-is begun. A request carries its deadline, and is withdrawn when its caller goes away, so that nobody
-works on what nobody waits for; what is being served ends with its link.
+is begun. A request carries its deadline, and is withdrawn when its caller goes away, so that no
+work is done in vain; what is being served ends with its link.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class Exchange:
             self._asked.pop(request_id, None)
 
     def answered(self, answer: Answer) -> None:
-        """An answer has come; perhaps nobody waits for it any more."""
+        """An answer has come; its caller may have given up."""
         future = self._asked.get(answer.id)
         if future is not None and not future.done():
             future.set_result(answer.body)
@@ -156,7 +156,7 @@ class Exchange:
         task.add_done_callback(partial(self._served, request))
 
     def withdrawn(self, withdrawal: Withdrawal) -> None:
-        """Whoever asked has gone away."""
+        """The caller has gone away."""
         task = self._serving_ids.get(withdrawal.id)
         if task is not None:
             task.cancel()
@@ -169,7 +169,7 @@ class Exchange:
         self._tasks.discard(task)
         self._serving_bytes -= self._serving.pop(task, 0)
         self._serving_ids.pop(request.id, None)
-        if task.cancelled():  # The link is gone, or whoever asked.
+        if task.cancelled():  # The link is gone, or the caller.
             return
         error = task.exception()
         if error is None:
@@ -202,7 +202,7 @@ class Exchange:
     # The end.
 
     def close(self, reason: str) -> None:
-        """The link is gone: nobody is answered any more, in either direction."""
+        """The link is gone: no request is answered any more, in either direction."""
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(

@@ -95,8 +95,8 @@ class LinkIdentity(msgspec.Struct, frozen=True, array_like=True):
 KNOWS_KEYS = "cluster key"
 HAS_KEY = "cluster key held"
 REQUIRES_KEY = "cluster key required"
-"""Capabilities of a hello: the node can prove itself by a cluster key; it has one; it talks to
-nobody without. Nodes of release 0.1 say none of these."""
+"""Capabilities of a hello: the node can prove itself by a cluster key; it has one; it
+requires one. Nodes of release 0.1 say none of these."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
@@ -136,7 +136,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     id: _Count
     method: _Name
     timeout_ms: _Count
-    """Nobody waits for the answer after this."""
+    """The caller does not wait longer than this."""
     body: bytes
 
 
@@ -157,7 +157,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Withdrawal(msgspec.Struct, frozen=True, array_like=True):
-    """Nobody waits for the answer to a request any more."""
+    """The caller of a request has given up."""
 
     id: _Count
 

@@ -2,8 +2,8 @@
 
 A node hears of leaders in two ways: as a member of a shard, from Raft; and of all other shards from
 notices in which every node tells the others what it leads, on every change and every second. The
-higher term is the newer truth. What is known may be out of date by the time it is used; whoever is
-asked in vain answers with what it knows, and the caller looks again.
+higher term is the newer truth. What is known may be out of date by the time it is used; a node that
+is asked in vain answers with what it knows, and the caller looks again.
 """
 
 from collections.abc import Callable

@@ -113,8 +113,8 @@ class LinkSecurity(msgspec.Struct, kw_only=True):
 
     keys: ClusterKeys = ClusterKeys()
     required: bool = False
-    """Nobody is talked to without a proof. False only in a cluster that was founded by release 0.1
-    and does not know yet that all its members have the key."""
+    """Every peer must prove that it has the key. False only in a cluster that was founded by
+    release 0.1 and does not know yet that all its members have the key."""
 
 
 class LinkSurroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -411,7 +411,7 @@ class Link(asyncio.BufferedProtocol):
             if self._is_late(self._initiator is None or not self._initiator.has_verified):
                 return
             if self._initiator is None:
-                raise InvalidFrame("a frame CONFIRM that nobody asked for")
+                raise InvalidFrame("an unexpected frame CONFIRM")
             self._be_proven(self._initiator.confirmed(confirm))
             self._initiator = None
             self._world.on_hello(self, decode_hello(confirm.hello))
@@ -441,7 +441,7 @@ class Link(asyncio.BufferedProtocol):
         if self._is_late(initiator is None):
             return
         if initiator is None:
-            raise InvalidFrame("a frame RESPONSE that nobody asked for")
+            raise InvalidFrame("an unexpected frame RESPONSE")
         if initiator.verify(response):
             hello = encode_hello(self._world.make_hello(self))
             self.greeted = True

@@ -1,14 +1,15 @@
 """All the links of a node: one framed, checksummed TCP stream with each other node.
 
 Everything that nodes say to each other travels over these: the messages of all shards, requests
-that reached the wrong node, and notices. What the bytes are is told in `frames`, how one connection
-behaves in `link`; here is decided who talks to whom.
+that reached the wrong node, and notices. The bytes are defined in `frames`, one connection in
+`link`; this module decides which nodes are linked.
 
 **One stream for each pair.** The node with the higher id dials. The other one gives it a head start
 and then dials as well, so that a pair meets as long as one of them can reach the other: one may
 have moved to another address, or stand behind a wall that opens to one side only. A node that
-belongs to no cluster yet has no time to lose and dials everybody. Whoever has a link does not dial,
-so a hello says "I have no link with you", and that settles what happens when connections meet:
+belongs to no cluster yet has no time to lose and dials all of them. A node that has a link does not
+dial, so a hello says "I have no link with you", and that settles what happens when connections
+meet:
 
 - while both are dialling, the higher id's connection is kept: the higher refuses, the lower accepts
   and gives up its own, on which nothing but a hello was sent;
@@ -18,7 +19,7 @@ so a hello says "I have no link with you", and that settles what happens when co
 
 So a link that works at both ends is never replaced, and no frame is lost by two dials at once.
 
-**Who is let in.** Whoever holds the cluster key, and nobody else: connections begin with an
+**Admission.** Only nodes that hold the cluster key are admitted: connections begin with an
 authentication (`handshake`), and one that has not succeeded within two seconds is closed. Only in a
 cluster of release 0.1 that has no key yet is a bare hello enough. Two nodes of different clusters
 refuse each other, and so do nodes of one id. A node with the key that is not a member is let in as
@@ -105,7 +106,7 @@ class _Peer:
         self.node = node
         self.address = address
         self.is_listed = is_listed
-        """The address was given by whoever started this process, not by a request."""
+        """The address comes from this process's settings, not from a request."""
         self.wake = asyncio.Event()
         self.problem = ""
         self.wants_proof = False
@@ -474,7 +475,7 @@ class Links:
 
     def _note_problem(self, peer: _Peer, problem: str) -> None:
         if not peer.is_listed and "--peer-networks" not in problem:
-            # Whoever has asked for the address is not told what is there.
+            # The answer to a request must not show what listens at an address.
             problem = (
                 f"{peer.address} cannot be reached, or is not that node; its own log says more"
             )
@@ -581,7 +582,7 @@ class Links:
             return None
         there = self._links.get(node)
         if there is not None and there.trusted and not self._trusts(hello):
-            return Refused(f"node {node} is a member and linked, and whoever says this is not it")
+            return Refused(f"node {node} is a member and linked: this is another process")
         if there is not None and there.hello is not None and there.hello.life == hello.life:
             if hello.attempt <= there.hello.attempt:
                 return Refused(f"node {me} has a newer link with node {node}", passing=True)
@@ -672,7 +673,7 @@ class Links:
         settings = self._settings
         self._timer = self._loop.call_later(settings.tick_ms / 1000, self._tick)
         now_ms = self._clock.monotonic_ms()
-        # After a pause of this whole process silence means nothing: nobody was listening.
+        # After a pause of this whole process silence means nothing.
         overslept = now_ms - self._ticked_ms >= settings.ping_ms + settings.tick_ms
         self._ticked_ms = now_ms
         for link in list(self._connections):
@@ -694,7 +695,7 @@ def parse_address(address: str) -> tuple[str, int]:
 def may_be_dialled(
     host: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> bool:
-    """Whether a node may be at this address although nobody has listed it: this machine, private
+    """Whether an address that is not listed may be dialled: this machine, private
     networks, and those that are named. Link-local addresses are no nodes: clouds keep secrets
     there."""
     address = ipaddress.ip_address(host.partition("%")[0])

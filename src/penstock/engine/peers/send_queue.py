@@ -11,7 +11,7 @@ ahead of appends and snapshot parts: what keeps a leader in office must not queu
 the line. Raft bears messages that overtake each other. While nothing waits, order is kept.
 
 The bound counts what waits here and in the transport. Beyond it messages are dropped, which Raft
-bears too, and other frames are refused, which their senders are told. Small messages have a little
+tolerates, and other frames are refused with an error. Small messages have a little
 room of their own on top. One thing alone always fits.
 """
 

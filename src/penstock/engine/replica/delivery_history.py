@@ -12,7 +12,7 @@ of it. `engine.story` reads it.
 - Written where entries are applied, from the entry and the reply alone. Replicas apply the same
   entries, so their histories are equal, and the next leader knows what the last one knew.
 - A line costs what a command costs, never what its messages do: it is copied, not read. A thousand
-  messages that are leased together are one line. What nobody got is no line.
+  messages that are leased together are one line. A receive that got nothing is no line.
 - Nothing is kept on disk. A node that starts again applies what its log holds after its snapshot,
   and its diary begins there; one that gets a snapshot begins where that ends. Others, who were
   there, know more: a query asks all replicas.

@@ -45,7 +45,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     writer: Worker
     """Carries out what must be durable before a promise."""
     background: Worker
-    """Carries out what nobody waits for: snapshots, reclaiming, receiving a snapshot's records."""
+    """Carries out background work: snapshots, reclaiming, receiving a snapshot's records."""
     soon: Callable[[Callable[[], None]], object]
     """Calls back on the same loop after the events at hand: requests of one moment share a turn."""
     from_worker: Callable[[Callable[[], None]], object] = lambda action: action()

@@ -2,7 +2,7 @@
 
 A shard halts when its disk breaks a promise or a file proves damaged. It is then opened again,
 which verifies what the disk really holds: damage puts it into quarantine and the leader repairs it.
-A cluster of one has nobody to repair it, so opening raises and the node ends with the reason. If
+A cluster of one has no leader to repair it, so opening raises and the node ends with the reason. If
 opening keeps failing elsewhere, it is tried again, at growing intervals: the other replicas serve
 meanwhile.
 """
@@ -102,7 +102,7 @@ class LocalShards:
         return running is not None and running.replica.leads
 
     def leaderless_ticks(self, shard: ShardId) -> int:
-        """For how many ticks nobody is known to lead it."""
+        """For how many ticks it has had no known leader."""
         return self._leaderless.get(shard, 0)
 
     async def open(self, shard: ShardId, members: Membership) -> None:

@@ -497,11 +497,11 @@ class Replica:
         won = self.raft.election_notes.won
         if won is None or won.term != term:
             return ""
-        told = f": {won.describe()}"
+        text = f": {won.describe()}"
         if won.handed_over or len(won.voters) == 1:
-            return told
+            return text
         quiet_ms = self._world.clock.wall_ms() - self._heard_ms
-        return f"{told}; {max(0, quiet_ms) / 1_000:.1f} s without a leader"
+        return f"{text}; {max(0, quiet_ms) / 1_000:.1f} s without a leader"
 
     def _begin_leading(self) -> None:
         if self.applied_index >= self._plan_from:
@@ -513,8 +513,8 @@ class Replica:
             self._leader_ready = False
             self._world.on_leadership(False)
         why = self.raft.election_notes.resigned if self.raft.role is not Role.LEADER else ""
-        told = f": {why}" if why else ""
-        self._world.announce(f"no longer leads in term {self._leading}{told}")
+        reason = f": {why}" if why else ""
+        self._world.announce(f"no longer leads in term {self._leading}{reason}")
         self._heir, self._held_until = NO_NODE, 0
         self.machine.forget_plans()
         refusal = NotLeader("leadership was lost before this was proposed", leader=self.raft.leader)
@@ -737,7 +737,7 @@ class Replica:
 
 
 def _ignore(_answer: Reply | PenstockError) -> None:
-    """Nobody waits for this answer."""
+    """The answer is not needed."""
 
 
 def _raft_node(

@@ -7,8 +7,8 @@ damaged, up to what it still trusts), so only records after that are asked for. 
 by part, so a state may have any size.
 
 If compaction has dropped tombstones, a follower that missed one would keep what it deleted. So a
-leader says up to which entry it dropped any, and sends the rest only to those who have everything
-up to there; others are told so and begin again, with nothing.
+leader says up to which entry it dropped any, and sends the rest only to followers that have
+everything up to there; others learn it from the answer and begin again, with nothing.
 
 `SnapshotSource` answers one request from what is on disk and remembers nothing. `SnapshotFetch`
 is one fetch on the follower's side: one request out at a time, asked again when nothing comes.
@@ -227,7 +227,7 @@ class SnapshotReceiver:
     def hand_over(self, mark: SnapshotMark) -> SnapshotFetch:
         """The complete fetch, now that Raft wants it installed."""
         fetch, self._fetch = self._fetch, None
-        assert fetch is not None, f"nobody fetched the snapshot {mark}"
+        assert fetch is not None, f"the snapshot {mark} was not fetched"
         assert fetch.mark == mark, f"the snapshot {fetch.mark} was fetched, not {mark}"
         self._installing = True
         return fetch

@@ -1,5 +1,4 @@
-"""What a replica does when nobody is looking: snapshots, giving space back, compaction, looking for
-rot.
+"""The background work of a replica: snapshots, giving space back, compaction, scrubbing.
 
 All of it runs on the background worker, one piece at a time, and none of it is needed for an
 answer. A snapshot is taken after so much log, when a follower can be helped by nothing else, when a

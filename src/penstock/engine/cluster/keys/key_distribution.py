@@ -9,13 +9,14 @@ as every member of the catalog is linked and says in its hello that it knows key
     a node that has a proof of every other member requires proofs, durably, and says so
     a node that learns that from a node that is proven requires them too
 
-Nobody falls back from there. Until then the cluster is as open as 0.1 was, and who listens to the
-network may learn the key; a node that is started with a key file gives it to nobody, so giving the
-file to every node is the way for a network that is not to be trusted for a moment.
+No node falls back from there. Until then the cluster is as open as 0.1 was, and the key can be read
+off the network; a node that is started with a key file never sends it, so on a network that cannot
+be trusted, give the file to every node.
 
 **Replacing the key** takes two rounds: every member accepts the new key besides the old one, then
-the new one alone. Links are proven anew as they are; whoever has only the old key is out. A round
-that fails half-way leaves a cluster that works, and the next attempt goes on from there.
+the new one alone. Links prove themselves again in place; a node that has only the old key is
+excluded. A round that fails half-way leaves a cluster that works, and the next attempt goes on from
+there.
 """
 
 import asyncio
@@ -171,7 +172,7 @@ class KeyDistribution:
                 " key. Try again, or remove the node"
             )
         if keys != self._keyring.keys:
-            self._keyring.keep(self._keyring.keys)  # Refused before anybody has changed anything.
+            self._keyring.keep(self._keyring.keys)  # Refused before any node has changed anything.
         try:
             answers = await self._calls.ask_each(
                 CLUSTER_KEY, dict.fromkeys(others, KeyOffer(keys.keys))

@@ -1,12 +1,12 @@
 """The cluster key on this node: where it is kept, and whether it is required.
 
     data directory      cluster-key           the keys, mode 0600 (see `peers.cluster_key`)
-                        node                  `keyed`: nobody is talked to without the key
+                        node                  `keyed`: every peer must have the key
 
 A key file that the node is started with (`--cluster-key-file`) takes the place of the one in the
 directory. The key of a cluster of one is drawn when it is founded. Nodes that found a cluster
-together, and nodes that join one, are started with a key file: whatever else could tell them that
-they belong together could be told to a stranger as well.
+together, and nodes that join one, are started with a key file: any other proof that
+they belong together could be given by a stranger as well.
 """
 
 import os
@@ -117,7 +117,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def read_key_file(path: str, announce: Callable[[str], None] = lambda _line: None) -> ClusterKeys:
-    """The keys of a file that somebody wrote."""
+    """The keys of a file written by an operator."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

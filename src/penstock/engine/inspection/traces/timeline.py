@@ -235,12 +235,12 @@ def tell(
     by_group: dict[str, dict[tuple[int, str], Noted]] = {}
     for one in notes:
         by_group.setdefault(one.group, {})[one.index, one.what] = one
-    told: list[Happening] = []
+    happenings: list[Happening] = []
     for group, known in by_group.items():
         state = next((one for one in states if one.group == group), None)
         notes_in_order = sorted(known.values(), key=_by_index)
-        told += _Teller(notes_in_order, state, now_ms, place_of).tell()
-    return tuple(sorted(told, key=lambda one: one.time_ms))
+        happenings += _Teller(notes_in_order, state, now_ms, place_of).tell()
+    return tuple(sorted(happenings, key=lambda one: one.time_ms))
 
 
 def _by_index(one: Noted) -> int:
