@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.core.records import BATCH_HEADER_BYTES, read_outline
-from tests.batches import TODAY_MS, build_batch, with_bytes
+from tests.batches import build_batch, with_bytes
 from tests.kafka_broker import ThreadedBroker
 from tests.unit.kafka.asking import Asker
 from tests.unit.kafka.wire import Connect, Run
@@ -259,6 +259,7 @@ def test_times_too_far_from_now_are_refused(
 ) -> None:
     name = f"produce-times-{len(str(configs))}-{shift_ms}"
     ask.create_topic(name, configs=configs)
-    batch = bytes(build_batch(2, timestamp=TODAY_MS + shift_ms))
+    now_ms = ask.broker.node.topics.clock.wall_ms()
+    batch = bytes(build_batch(2, timestamp=now_ms + shift_ms))
     (answer,) = ask(0, 9, request(name, batch)).responses
     assert answer.partition_responses[0].error_code == code
