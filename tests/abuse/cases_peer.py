@@ -17,7 +17,7 @@ from penstock.core.checksum import crc32c
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, NodeId, ShardId, Term
 from penstock.engine.peers import frames
-from penstock.engine.peers.forwarding import wrap
+from penstock.engine.peers.forwarder import wrap
 from penstock.engine.peers.frames import FrameKind, Notice, encode_frame
 from penstock.machines.catalog_commands import RegisterNode
 from penstock.raft.messages import AppendRequest, Heartbeat, TimeoutNow, VoteRequest, VoteResponse

@@ -459,7 +459,7 @@ def _has_glossary(tree: Tree) -> bool:
 # What was counted in 0.1.0, what is allowed now, and the aim. To tighten a limit, edit it here.
 FIGURES = (
     Figure("flat modules in engine", flat_modules, 98, 1, 0),
-    Figure("modules in the fullest folder of engine", fullest_folder, 98, 17, 16),
+    Figure("modules in the fullest folder of engine", fullest_folder, 98, 16, 16),
     Figure("modules of engine in typing cycles", typing_cycles, 10, 0, 0),
     Figure("remote methods made by hand", remote_methods, 27, 0, 0),
     Figure("remote calls made by hand", remote_asks, 27, 0, 0),
@@ -469,7 +469,7 @@ FIGURES = (
     Figure("reach-throughs of front-ends", reach_throughs, 0, 0, 19),
     Figure("reach-throughs elsewhere", engine_reach_throughs, 166, 167),
     Figure("class names in more folders than one", shared_names, 127, 0, 0, holds_in=_has_glossary),
-    Figure("modules named by gerunds or participles", gerund_modules, 66, 2, 0),
+    Figure("modules named by gerunds or participles", gerund_modules, 66, 0, 0),
     Figure("docstrings that repeat a name", empty_docstrings, 118, 92),
     Figure("comment lines per 1,000 lines of code", comment_share, 8, 8, more_is_better=True),
     Figure("lines written by hand", lines, 119_430, 127_500, 105_000),

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
+from penstock.spark.sink.publisher import TaskMessages
+from penstock.spark.sink.stream_writer import PenstockStreamWriter
 from penstock.spark.source import PenstockSource
-from penstock.spark.writing.publisher import TaskMessages
-from penstock.spark.writing.stream_writer import PenstockStreamWriter
 
 STRIKE_AFTER_BATCH = "STRIKE_AFTER_BATCH"
 DRIVER_GROUP = "DRIVER_GROUP"

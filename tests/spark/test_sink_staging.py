@@ -10,9 +10,9 @@ from penstock import blocking
 from penstock.blocking import BlockingClient
 from penstock.core.errors import InvalidRequest, PublicationConflict
 from penstock.spark.connections import close_clients
-from penstock.spark.writing.publisher import TaskDone, TaskMessages, publish_tasks
-from penstock.spark.writing.stager import LOT_BYTES_MAX, gather, stage_rows
-from penstock.spark.writing.write_options import WriteOptions, read_write_options
+from penstock.spark.sink.publisher import TaskDone, TaskMessages, publish_tasks
+from penstock.spark.sink.stager import LOT_BYTES_MAX, gather, stage_rows
+from penstock.spark.sink.write_options import WriteOptions, read_write_options
 from penstock.testing import PenstockServer
 
 

@@ -88,7 +88,7 @@ class PenstockSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """For `DataFrame.write`."""
-        from penstock.spark.writing.writer import PenstockWriter  # noqa: PLC0415
+        from penstock.spark.sink.writer import PenstockWriter  # noqa: PLC0415
 
         return PenstockWriter(self._given(), schema, overwrite=overwrite)
 
@@ -98,6 +98,6 @@ class PenstockSource(DataSource):
         overwrite: bool,
     ) -> "DataSourceStreamWriter":
         """For `DataFrame.writeStream`."""
-        from penstock.spark.writing.stream_writer import PenstockStreamWriter  # noqa: PLC0415
+        from penstock.spark.sink.stream_writer import PenstockStreamWriter  # noqa: PLC0415
 
         return PenstockStreamWriter(self._given(), schema, overwrite=overwrite)

@@ -6,9 +6,9 @@ from penstock.client.dead_letter import dead_letter_of
 from penstock.core.message import Message
 from penstock.core.message_batches import read_messages
 from penstock.core.murmur2 import partition_of
-from penstock.spark.writing.bad_rows import dead_letters, refusal
-from penstock.spark.writing.destinations import TopicRoom
-from penstock.spark.writing.outgoing_rows import Complaints, read_rows
+from penstock.spark.sink.bad_rows import dead_letters, refusal
+from penstock.spark.sink.destinations import TopicRoom
+from penstock.spark.sink.outgoing_rows import Complaints, read_rows
 
 NOW = 1_700_000_000_000
 ROOM = TopicRoom("dead", 3, 20_000)

@@ -10,9 +10,9 @@ from penstock.client.producer.compression import OFF
 from penstock.client.producer.partitioners import HashPartitioner
 from penstock.core.message_batches import read_messages
 from penstock.core.murmur2 import murmur2
-from penstock.spark.writing.destinations import Destinations, OutgoingBatch, TopicRoom
-from penstock.spark.writing.key_hash import LONG_KEY_BYTES, murmur2_column
-from penstock.spark.writing.outgoing_rows import Complaints
+from penstock.spark.sink.destinations import Destinations, OutgoingBatch, TopicRoom
+from penstock.spark.sink.key_hash import LONG_KEY_BYTES, murmur2_column
+from penstock.spark.sink.outgoing_rows import Complaints
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=100, database=None)
 ROOMS = {

@@ -15,8 +15,8 @@ from penstock.core.message import Header, NewMessage
 from penstock.core.message_batches import build_messages, read_messages
 from penstock.core.record_bodies import CODEC_MASK, encode_varint
 from penstock.core.records import BATCH_HEADER_BYTES, check_batch
-from penstock.spark.writing.encoder import cut_batches, encode_batches, record_parts, record_sizes
-from penstock.spark.writing.varints import varint_rows, varint_sizes
+from penstock.spark.sink.encoder import cut_batches, encode_batches, record_parts, record_sizes
+from penstock.spark.sink.varints import varint_rows, varint_sizes
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=150, database=None)
 NOW = 1_700_000_000_000

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.client.seconds import to_milliseconds
-from penstock.spark.writing.outgoing_rows import Complaints, read_rows
+from penstock.spark.sink.outgoing_rows import Complaints, read_rows
 
 NOW = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from penstock.client.producer.compression import OFF, Compression
 from penstock.core.errors import InvalidRequest
-from penstock.spark.writing.write_options import WriteOptions, check_columns, read_write_options
+from penstock.spark.sink.write_options import WriteOptions, check_columns, read_write_options
 
 URL = {"url": "penstock://localhost:9092"}
 

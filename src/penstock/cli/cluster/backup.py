@@ -20,13 +20,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for, print_json
 from penstock.core.errors import DirectoryInUse, DirectoryRefused, LocalError, Unavailable
 from penstock.core.types import NodeId, ShardId
-from penstock.engine.cluster.backup import Backup, BackupRun, Kind, load_backup
-from penstock.engine.cluster.cut import Cut
+from penstock.engine.cluster.backups.backup import Backup, BackupRun, Kind, load_backup
+from penstock.engine.cluster.backups.cut import Cut
+from penstock.engine.cluster.backups.restore import Restored
+from penstock.engine.cluster.backups.restore import restore as restore_backups
+from penstock.engine.cluster.backups.verification import size_of
+from penstock.engine.cluster.backups.verification import verify as verify_files
 from penstock.engine.cluster.directory_lock import LOCK_FILE
-from penstock.engine.cluster.restore import Restored
-from penstock.engine.cluster.restore import restore as restore_backups
-from penstock.engine.cluster.verification import size_of
-from penstock.engine.cluster.verification import verify as verify_files
 from penstock.storage import RealDisk
 from penstock.storage.disk import RealLock
 from penstock.storage.reading_disk import ReadingDisk

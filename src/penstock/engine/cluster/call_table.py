@@ -51,7 +51,7 @@ follows from the request; see `delivery.forwarded_requests`.
 """
 
 from penstock.engine.cluster.administration import SHARD, TRANSFER, Cluster
-from penstock.engine.cluster.cut import HOLD, MARK, RELEASE, Cuts
+from penstock.engine.cluster.backups.cut import HOLD, MARK, RELEASE, Cuts
 from penstock.engine.cluster.keys.key_distribution import CLUSTER_KEY, KeyDistribution
 from penstock.engine.delivery.forwarded_requests import QUEUE
 from penstock.engine.delivery.service import DeliveryService
@@ -69,7 +69,7 @@ from penstock.engine.inspection.traces.message_search import TRACE_COPIES
 from penstock.engine.inspection.traces.trace import Traces
 from penstock.engine.moves.moves import MOVES, Moves
 from penstock.engine.peers.calls import RemoteCalls
-from penstock.engine.peers.forwarding import CHANGE, PARTITIONS, Forwarding
+from penstock.engine.peers.forwarder import CHANGE, PARTITIONS, Forwarder
 from penstock.engine.topics.catalog_versions import CATALOG_VERSION, CatalogVersions
 from penstock.engine.topics.publications import LAST_PUBLISHED, PART, PUBLISH, Publications
 
@@ -77,7 +77,7 @@ from penstock.engine.topics.publications import LAST_PUBLISHED, PART, PUBLISH, P
 def serve_calls(
     calls: RemoteCalls,
     *,
-    forwarding: Forwarding,
+    forwarder: Forwarder,
     cluster: Cluster,
     cuts: Cuts,
     catalog_versions: CatalogVersions,
@@ -97,8 +97,8 @@ def serve_calls(
     """Serve every row but `introduce`, which a node serves before it belongs to a cluster."""
     serve = calls.serve
 
-    serve(CHANGE, forwarding.change_here)
-    serve(PARTITIONS, forwarding.make_partitions_here)
+    serve(CHANGE, forwarder.change_here)
+    serve(PARTITIONS, forwarder.make_partitions_here)
     serve(SHARD, cluster.shard_here)
     serve(TRANSFER, cluster.transfer_here)
     serve(HOLD, cuts.hold_here)

@@ -43,8 +43,8 @@ from penstock.core.retries import POLL, Retrier
 from penstock.core.types import CATALOG_SHARD, NO_NODE, NodeId, PartitionId, ShardId, Term
 from penstock.core.version import __version__
 from penstock.engine.cluster.administration import Cluster
+from penstock.engine.cluster.backups.cut import Cuts
 from penstock.engine.cluster.call_table import serve_calls
-from penstock.engine.cluster.cut import Cuts
 from penstock.engine.cluster.directory_lock import hold_directory
 from penstock.engine.cluster.founding import (
     INTRODUCE,
@@ -80,7 +80,7 @@ from penstock.engine.moves.message_copier import MessageCopier
 from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import UNREADABLE, RemoteCalls
 from penstock.engine.peers.exchange import Caller
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.peers.frames import LinkIdentity
 from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
 from penstock.engine.peers.links import Links, LinkStatistics
@@ -338,14 +338,14 @@ class Node:
                 announce=self._announce,
             ),
         )
-        forwarding = Forwarding(self._shards, self.calls, self._retrier, self._leader_of)
+        forwarder = Forwarder(self._shards, self.calls, self._retrier, self._leader_of)
         self.topics = Topics(
             file.node,
             file.cluster_id,
             file.shards,
             shards=self._shards,
             leaders=self._leaders,
-            forwarding=forwarding,
+            forwarder=forwarder,
             calls=self.calls,
             alive=lambda: self._links.members() | {file.node},
             clock=self._clock,
@@ -353,7 +353,7 @@ class Node:
             settings=settings.engine,
             directory=settings.data,
         )
-        self._assemble_services(forwarding)
+        self._assemble_services(forwarder)
         founders = {
             node: NodeRecord(node, self._own_or_listed(node), incarnation=incarnation)
             for node, incarnation in file.founders.items()
@@ -364,7 +364,7 @@ class Node:
         self._assembled = True
         serve_calls(
             self.calls,
-            forwarding=forwarding,
+            forwarder=forwarder,
             cluster=self.cluster,
             cuts=self.cuts,
             catalog_versions=self.topics.catalog_versions,
@@ -382,10 +382,10 @@ class Node:
             keys=self.keys,
         )
 
-    def _assemble_services(self, forwarding: Forwarding) -> None:
+    def _assemble_services(self, forwarder: Forwarder) -> None:
         shards, calls, topics = self._shards, self.calls, self.topics
         self.survey = QueueSurvey(topics, shards, calls)
-        self.delivery = DeliveryService(topics, forwarding, calls, self._clock, self.survey.places)
+        self.delivery = DeliveryService(topics, forwarder, calls, self._clock, self.survey.places)
         self.groups = Groups(
             topics, shards, self._clock, self._settings.groups, topics.catalog_versions
         )
@@ -405,11 +405,11 @@ class Node:
         )
         self.lag = Lag(topics, self.groups, shards, calls)
         self.cuts = Cuts(topics, shards, calls, self._clock)
-        self.log_queries = LogQueries(topics, shards, calls, self.lag, forwarding)
+        self.log_queries = LogQueries(topics, shards, calls, self.lag, forwarder)
         self.sampler = Sampler(topics, self.groups, shards, calls, self.delivery, self.lag)
         self.pipeline_reports = PipelineReports(topics, shards, calls)
         self.audit = Audit(topics, self.delivery, shards, calls, self._spawn)
-        copier = MessageCopier(topics, self.delivery, forwarding.change)
+        copier = MessageCopier(topics, self.delivery, forwarder.change)
         self._dead_letters = DeadLetters(topics, shards, self.delivery, copier, self._announce)
         self.moves = Moves(
             topics,
@@ -418,7 +418,7 @@ class Node:
             shards,
             calls,
             copier,
-            forwarding.change,
+            forwarder.change,
             self._announce,
         )
         self.traces = Traces(topics, self.survey, self.moves, shards, calls)

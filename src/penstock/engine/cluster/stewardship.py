@@ -30,7 +30,7 @@ from penstock.core.types import CATALOG_SHARD, NodeId, PartitionId, ShardId, Top
 from penstock.engine.cluster.administration import Cluster
 from penstock.engine.cluster.placement import balance, catalog_members, found, next_step
 from penstock.engine.groups.groups import Groups
-from penstock.engine.peers.forwarding import make_partitions
+from penstock.engine.peers.forwarder import make_partitions
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.retention import RetentionPolicy
 from penstock.engine.replica.shard import Shard

@@ -26,7 +26,7 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, TopicId
 from penstock.engine.delivery.requests import QueuePlace
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.engine.topics.topics import Topics
 from penstock.machines.queue_commands import OpenWork
@@ -54,9 +54,9 @@ class FindPlaces(Protocol):
 class FirstUse:
     """See the top of this module; one per node."""
 
-    def __init__(self, topics: Topics, forwarding: Forwarding, places: FindPlaces) -> None:
+    def __init__(self, topics: Topics, forwarder: Forwarder, places: FindPlaces) -> None:
         self._topics = topics
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self._places = places
         self._under_way: dict[
             tuple[TopicId, str], asyncio.Task[Mapping[PartitionId, PenstockError]]
@@ -112,7 +112,7 @@ class FirstUse:
         command = OpenWork(partition=partition, group=group, start=start, rules=rules)
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                await self._forwarding.change(self._topics.shard_of(partition), command)
+                await self._forwarder.change(self._topics.shard_of(partition), command)
         except TimeoutError:
             return Unavailable(f"work group {group} could not be opened in time; try again")
         except PenstockError as error:

@@ -20,7 +20,7 @@ from penstock.core.limits import SETTLEMENTS_MAX
 from penstock.core.types import Offset, PartitionId
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import LeasedRange
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.topics.topics import Topics
 from penstock.machines.queue_commands import Settle, Settlement
 from penstock.machines.queues import Settled
@@ -29,9 +29,9 @@ from penstock.machines.queues import Settled
 class LeaseReturns:
     """See the top of this module; one per node."""
 
-    def __init__(self, topics: Topics, forwarding: Forwarding) -> None:
+    def __init__(self, topics: Topics, forwarder: Forwarder) -> None:
         self._topics = topics
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self._tasks: set[asyncio.Task[None]] = set()
 
     def give_back(
@@ -73,7 +73,7 @@ class LeaseReturns:
         for start in range(0, len(settlements), SETTLEMENTS_MAX):
             portion = settlements[start : start + SETTLEMENTS_MAX]
             command = Settle(partition=partition, group=group, settlements=tuple(portion))
-            reply = await self._forwarding.change(self._topics.shard_of(partition), command)
+            reply = await self._forwarder.change(self._topics.shard_of(partition), command)
             assert isinstance(reply, Settled), f"a settle was answered with {reply}"
             pairs = zip(portion, reply.outcomes, strict=True)
             late += [one for one, outcome in pairs if outcome is not Outcome.DONE]

@@ -68,7 +68,7 @@ from penstock.engine.delivery.requests import (
     sum_counts,
 )
 from penstock.engine.peers.calls import RemoteCalls
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.topics.partitioner import Partitioner
 from penstock.engine.topics.poll_time import parked
 from penstock.engine.topics.queue_upkeep import work_rules
@@ -115,7 +115,7 @@ class DeliveryService:
     def __init__(
         self,
         topics: Topics,
-        forwarding: Forwarding,
+        forwarder: Forwarder,
         calls: RemoteCalls,
         clock: Clock,
         places: FindPlaces,
@@ -125,13 +125,13 @@ class DeliveryService:
         self._signed: dict[str, Receipt] = {}
         self._signed_before: dict[str, Receipt] = {}
         self._topics = topics
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self._calls = calls
         self._clock = clock
         self._partitioner = Partitioner()
         self._waits_elsewhere = 0
-        self._returns = LeaseReturns(topics, forwarding)
-        self._first_use = FirstUse(topics, forwarding, places)
+        self._returns = LeaseReturns(topics, forwarder)
+        self._first_use = FirstUse(topics, forwarder, places)
         self.open_at_first_use = self._first_use.open
         self._leader = leader = LeaderDelivery(topics, clock, self._returns, self._first_use)
         # For front-ends whose clients ask the leader of a partition themselves:
@@ -421,7 +421,7 @@ class DeliveryService:
     ) -> Sequence[Outcome]:
         partition, group = place
         command = Settle(partition=partition, group=group, settlements=tuple(settlements))
-        reply = await self._forwarding.change(self._topics.shard_of(partition), command)
+        reply = await self._forwarder.change(self._topics.shard_of(partition), command)
         assert isinstance(reply, Settled), f"a settle was answered with {reply}"
         return reply.outcomes
 
@@ -688,7 +688,7 @@ class DeliveryService:
         chosen = topic.partitions if index is None else (topic.partitions[index],)
         replies = await asyncio.gather(
             *(
-                self._forwarding.change(self._topics.shard_of(partition), command(partition))
+                self._forwarder.change(self._topics.shard_of(partition), command(partition))
                 for partition in chosen
             )
         )

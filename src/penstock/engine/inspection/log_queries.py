@@ -10,7 +10,7 @@ from penstock.engine.inspection.log_browser import LogBrowser
 from penstock.engine.inspection.offset_resets import GroupResets
 from penstock.engine.inspection.topic_survey import TopicSurvey
 from penstock.engine.peers.calls import RemoteCalls
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
 
@@ -24,8 +24,8 @@ class LogQueries:
         shards: LocalShards,
         calls: RemoteCalls,
         lag: Lag,
-        forwarding: Forwarding,
+        forwarder: Forwarder,
     ) -> None:
         self.survey = TopicSurvey(topics, shards, calls)
         self.looks = LogBrowser(topics, calls)
-        self.resets = GroupResets(topics, lag, self.survey, forwarding)
+        self.resets = GroupResets(topics, lag, self.survey, forwarder)

@@ -23,7 +23,7 @@ from penstock.core.types import Offset
 from penstock.engine.groups.lag import Lag
 from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.inspection.topic_survey import LogPlace, TopicSurvey
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.topics.topics import Topics, partition_of
 from penstock.machines.group_commands import DeleteGroup, StoreOffsets
 
@@ -41,13 +41,11 @@ class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupResets:
-    def __init__(
-        self, topics: Topics, lag: Lag, survey: TopicSurvey, forwarding: Forwarding
-    ) -> None:
+    def __init__(self, topics: Topics, lag: Lag, survey: TopicSurvey, forwarder: Forwarder) -> None:
         self._topics = topics
         self._lag = lag
         self._survey = survey
-        self._forwarding = forwarding
+        self._forwarder = forwarder
 
     async def plan(
         self,
@@ -110,7 +108,7 @@ class GroupResets:
             ),
         )
         try:
-            await self._forwarding.change(self._topics.group_shard(group), command)
+            await self._forwarder.change(self._topics.group_shard(group), command)
         except (UnknownMember, RebalanceInProgress) as error:
             raise GroupNotEmpty(
                 f"a member has joined group {group} meanwhile: stop it first"
@@ -118,7 +116,7 @@ class GroupResets:
 
     async def forget(self, group: str) -> None:
         """Delete a group that has no members, with its offsets."""
-        await self._forwarding.change(self._topics.group_shard(group), DeleteGroup(group=group))
+        await self._forwarder.change(self._topics.group_shard(group), DeleteGroup(group=group))
 
     def _parts(self, name: str, partitions: Sequence[int] | None) -> list[tuple[Topic, int]]:
         topic = self._topics.topic(name)

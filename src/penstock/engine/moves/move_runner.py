@@ -41,8 +41,8 @@ from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.moves.message_copier import Change, Copy, MessageCopier
+from penstock.engine.moves.rate_limit import RateLimit
 from penstock.engine.replica.shard import Shard
-from penstock.engine.topics.rate_limit import RateLimit
 from penstock.engine.topics.topics import Topics
 from penstock.machines.machine import Refused, refusal_error
 from penstock.machines.move_commands import MoveState, ProgressMove

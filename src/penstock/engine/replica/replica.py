@@ -59,12 +59,11 @@ from penstock.core.limits import (
 )
 from penstock.core.types import NO_INDEX, NO_NODE, Index, NodeId, Offset, PartitionId, Term
 from penstock.engine.replica.batcher import Answer, Batcher, Promise
-from penstock.engine.replica.commit_times import CommitTimes
 from penstock.engine.replica.compaction import Compaction
 from penstock.engine.replica.environment import Environment, ReplicaSettings
 from penstock.engine.replica.network import PeerMessage, SnapshotPart, SnapshotRequest
 from penstock.engine.replica.pending_writes import PendingWrite, pending_writes_of
-from penstock.engine.replica.proposals import Proposals
+from penstock.engine.replica.proposals import CommitTimes, Proposals
 from penstock.engine.replica.retention import Retention
 from penstock.engine.replica.snapshot_transfer import (
     SnapshotFetch,

@@ -2,7 +2,7 @@
 
 A call about one partition runs on the node that leads its shard; elsewhere it raises `NotLeader`,
 which names the node to ask. A call about the cluster as a whole (topics, configurations, members)
-can be made on any node: see `forwarding`.
+can be made on any node: see `peers.forwarder`.
 
 Reading is synchronous and touches only what is committed. Writing returns a future; the order of
 calls is the order of offsets.
@@ -55,7 +55,7 @@ from penstock.core.types import (
     TopicId,
 )
 from penstock.engine.peers.calls import RemoteCalls
-from penstock.engine.peers.forwarding import Forwarding
+from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.peers.leaders import NOBODY, Leader, Leaders
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.local_shards import LocalShards
@@ -148,7 +148,7 @@ class Topics:
         *,
         shards: LocalShards,
         leaders: Leaders,
-        forwarding: Forwarding,
+        forwarder: Forwarder,
         calls: RemoteCalls,
         alive: Callable[[], frozenset[NodeId]],
         clock: Clock,
@@ -179,7 +179,7 @@ class Topics:
         self._data_shards = data_shards
         self._shards = shards
         self._leaders = leaders
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self._queue_bounds = QueueBounds()
         self._producer_ids: tuple[int, int] = (0, 0)
         self._producer_ids_lock = asyncio.Lock()
@@ -351,7 +351,7 @@ class Topics:
 
     async def change_catalog(self, command: CatalogCommand) -> Reply:
         """Change the catalog, wherever it is led."""
-        return await self._forwarding.change(CATALOG_SHARD, command)
+        return await self._forwarder.change(CATALOG_SHARD, command)
 
     async def _change_topic(self, command: CatalogCommand) -> Topic:
         """Change a topic, and wait until this node's copy shows it, so that the caller's next
@@ -375,11 +375,11 @@ class Topics:
         by_shard: dict[ShardId, list[PartitionId]] = {}
         for partition in topic.partitions:
             by_shard.setdefault(self.shard_of(partition), []).append(partition)
-        await self._forwarding.make_all_partitions(by_shard, seconds=CATALOG_WAIT_SECONDS)
+        await self._forwarder.make_all_partitions(by_shard, seconds=CATALOG_WAIT_SECONDS)
 
     async def _write_rules(self, topic: Topic, partitions: Iterable[PartitionId]) -> None:
         """Let a queue's rules be in force now; its shards' leaders would see to it later."""
-        change = partial(self._forwarding.change, seconds=CATALOG_WAIT_SECONDS)
+        change = partial(self._forwarder.change, seconds=CATALOG_WAIT_SECONDS)
         await write_rules(topic, partitions, change, self.shard_of)
         await self.write_work_rules([topic])
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.spark.writing.write_options import WriteOptions
+    from penstock.spark.sink.write_options import WriteOptions
 
 NAME_CHARACTERS_MAX: Final = 150
 TOPIC_HEADER: Final = "replayed-topic"
@@ -305,7 +305,7 @@ class _Replay:
         """Bring the messages of a window to the broker, where they are not visible yet."""
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
-        from penstock.spark.writing.write_options import WriteOptions  # noqa: PLC0415
+        from penstock.spark.sink.write_options import WriteOptions  # noqa: PLC0415
 
         window = plan.window(number)
         rows = self._chosen(plan, window).withColumn("headers", _headers())
@@ -334,7 +334,7 @@ def stage_in_task(
         import pyarrow as pa  # noqa: PLC0415 - in the worker.
         from pyspark import TaskContext  # noqa: PLC0415
 
-        from penstock.spark.writing.stager import stage_rows  # noqa: PLC0415
+        from penstock.spark.sink.stager import stage_rows  # noqa: PLC0415
 
         context = TaskContext.get()
         assert context is not None, "Spark calls this in tasks"

@@ -5,7 +5,7 @@
 Once: stage after stage, each until it has read all there is. Otherwise all stages run at the same
 time, until they are stopped. Stages are tied by topics, and each has a checkpoint of its own, so
 that whatever is killed at whatever moment, the next run goes on where each stage was; a batch that
-was under way is done again, and published once (see `penstock.spark.writing.stream_writer`).
+was under way is done again, and published once (see `penstock.spark.sink.stream_writer`).
 
 A stage that fails is started again after a pause that doubles, and its error is shown; a batch that
 succeeds ends the count. One that fails too often in a row ends the pipeline.

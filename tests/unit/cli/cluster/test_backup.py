@@ -11,8 +11,12 @@ import pytest
 from penstock.cli.main import run
 from penstock.core.errors import DirectoryRefused, Unavailable
 from penstock.core.types import Index, ShardId
-from penstock.engine.cluster.backup import BackupRun, shard_path, shards_in
-from penstock.engine.cluster.restore import EPOCHS_SKIPPED, PRODUCER_IDS_SKIPPED, TERMS_SKIPPED
+from penstock.engine.cluster.backups.backup import BackupRun, shard_path, shards_in
+from penstock.engine.cluster.backups.restore import (
+    EPOCHS_SKIPPED,
+    PRODUCER_IDS_SKIPPED,
+    TERMS_SKIPPED,
+)
 from penstock.storage import RealDisk
 from penstock.storage.log_copy import hold_log
 from penstock.storage.reading_disk import ReadingDisk

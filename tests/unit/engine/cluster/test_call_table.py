@@ -18,7 +18,7 @@ from penstock.engine.cluster import call_table
 from penstock.engine.delivery.forwarded_requests import QueueCall
 from penstock.engine.delivery.requests import BrowsedMessage, Delivery, QueueCounts, Sent
 from penstock.engine.peers.calls import RemoteCall, decode_body, encode_body
-from penstock.engine.peers.forwarding import Envelope, unwrap, wrap
+from penstock.engine.peers.forwarder import Envelope, unwrap, wrap
 from penstock.engine.peers.frames import NAME_CHARACTERS_MAX
 from penstock.machines.machine import Reply, Request
 

@@ -9,9 +9,9 @@ import pytest
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.topic import Topic
 from penstock.core.types import Index, NodeId, PartitionId, ShardId
-from penstock.engine.cluster.backup import ShardCopy
-from penstock.engine.cluster.cut import HOLD_TICKS, MARK, Cut, ShardHold
-from penstock.engine.cluster.restore import ShardReader
+from penstock.engine.cluster.backups.backup import ShardCopy
+from penstock.engine.cluster.backups.cut import HOLD_TICKS, MARK, Cut, ShardHold
+from penstock.engine.cluster.backups.restore import ShardReader
 from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.replica.shard import Shard
 from penstock.machines.shard_machine import ShardMachine

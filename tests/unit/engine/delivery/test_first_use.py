@@ -20,19 +20,19 @@ def test_receivers_that_come_together_open_a_group_once(tmp_path: Path) -> None:
         await until(lambda: len(delivery.led(topic)) == 3)
         await delivery.send(topic, [NewMessage(b"x") for _ in range(4)], index=2)
         opened: list[int] = []
-        change = delivery._first_use._forwarding.change
+        change = delivery._first_use._forwarder.change
 
         async def note(shard: object, request: object, **more: object) -> object:
             if isinstance(request, OpenWork):
                 opened.append(request.partition)
             return await change(shard, request, **more)  # type: ignore[arg-type]
 
-        delivery._first_use._forwarding.change = note  # type: ignore[assignment, method-assign]
+        delivery._first_use._forwarder.change = note  # type: ignore[assignment, method-assign]
         limits = AcquireLimits(1, wait_ms=60_000)
         found = await asyncio.gather(
             *(delivery.acquisition(topic, "audit", limits, "").run() for _ in range(4))
         )
-        delivery._first_use._forwarding.change = change  # type: ignore[method-assign]
+        delivery._first_use._forwarder.change = change  # type: ignore[method-assign]
         assert all(leases and leases[0].index == 2 for leases in found)
         assert sorted(opened) == sorted(topic.partitions)
         await nodes.stop()

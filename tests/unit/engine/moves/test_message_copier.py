@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def courier_of(node: Node) -> MessageCopier:
-    return MessageCopier(node.topics, node.delivery, node.topics._forwarding.change)
+    return MessageCopier(node.topics, node.delivery, node.topics._forwarder.change)
 
 
 def copy(offset: int, partition: int, key: bytes | None, *, fixed: bool = False) -> Copy:

@@ -35,7 +35,7 @@ import msgspec
 from penstock.core.entries import Entry, EntryKind, HardState, SnapshotMark
 from penstock.core.errors import DamagedFile, DirectoryRefused, DiskFailed
 from penstock.core.types import CATALOG_SHARD, NO_NODE, Index, NodeId, ShardId, Term
-from penstock.engine.cluster.backup import Backup, ShardCopy, load_backup, shard_path
+from penstock.engine.cluster.backups.backup import Backup, ShardCopy, load_backup, shard_path
 from penstock.engine.cluster.keys.key_store import store_keys
 from penstock.engine.cluster.node_file import NodeFile, store_node_file
 from penstock.engine.cluster.placement import found, founding_members

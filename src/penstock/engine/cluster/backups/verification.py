@@ -11,7 +11,7 @@ from typing import Literal
 
 from penstock.core.errors import DamagedFile, DirectoryRefused
 from penstock.core.types import ShardId
-from penstock.engine.cluster.backup import (
+from penstock.engine.cluster.backups.backup import (
     BACKUP_FILE,
     load_backup,
     shard_path,

@@ -16,9 +16,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.core.errors import InvalidRequest
-from penstock.spark.writing.publisher import TaskDone, TaskMessages, publish_tasks
-from penstock.spark.writing.stager import Rooms, stage_rows
-from penstock.spark.writing.write_options import (
+from penstock.spark.sink.publisher import TaskDone, TaskMessages, publish_tasks
+from penstock.spark.sink.stager import Rooms, stage_rows
+from penstock.spark.sink.write_options import (
     Schema,
     WriteOptions,
     check_columns,

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.core.types import Index
-from penstock.engine.replica.commit_times import CommitTimes
+from penstock.engine.replica.proposals import CommitTimes
 
 
 class Watch:

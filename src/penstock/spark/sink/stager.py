@@ -22,10 +22,10 @@ from penstock.core.errors import InvalidRequest, UnknownTopic
 from penstock.core.limits import KIB, MIB
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.spark.connections import client_of, run
-from penstock.spark.writing.bad_rows import dead_letters, refusal
-from penstock.spark.writing.destinations import Destinations, OutgoingBatch, TopicRoom
-from penstock.spark.writing.outgoing_rows import read_rows
-from penstock.spark.writing.write_options import WriteOptions
+from penstock.spark.sink.bad_rows import dead_letters, refusal
+from penstock.spark.sink.destinations import Destinations, OutgoingBatch, TopicRoom
+from penstock.spark.sink.outgoing_rows import read_rows
+from penstock.spark.sink.write_options import WriteOptions
 
 GATHER_BYTES_MIN: Final = 4 * MIB
 GATHER_BYTES_MAX: Final = 32 * MIB

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.murmur2 import murmur2
-from penstock.spark.writing.byte_columns import bytes_of
+from penstock.spark.sink.byte_columns import bytes_of
 
 LONG_KEY_BYTES: Final = 512
 _SEED: Final = np.uint32(0x9747B28C)

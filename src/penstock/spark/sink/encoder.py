@@ -30,8 +30,8 @@ from penstock.client.producer.compression import Compression
 from penstock.core import delivery_headers
 from penstock.core.message_batches import frame_records
 from penstock.core.records import BATCH_HEADER_BYTES
-from penstock.spark.writing.byte_columns import bytes_of, lengths_of
-from penstock.spark.writing.varints import Numbers, varint_rows, varint_sizes
+from penstock.spark.sink.byte_columns import bytes_of, lengths_of
+from penstock.spark.sink.varints import Numbers, varint_rows, varint_sizes
 
 KEY: Final = "key"
 VALUE: Final = "value"

@@ -21,7 +21,7 @@ from penstock.client.client import Client
 from penstock.client.staged_message import Publication
 from penstock.core.errors import PublicationConflict
 from penstock.spark.connections import client_of, run
-from penstock.spark.writing.stager import StagedRows
+from penstock.spark.sink.stager import StagedRows
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Forwarding: a change that reaches the wrong node goes on to the leader of its shard.
+"""Forwards changes: one that reaches the wrong node goes on to the leader of its shard.
 
 Kafka's clients learn from metadata who leads and connect there. All other requests, such as those
 for topics, configurations and members, reach any node. Each is a change of some shard; the node
@@ -58,7 +58,7 @@ CHANGE = RemoteCall("change", Envelope, Envelope, CHANGE_CALL_SECONDS)
 PARTITIONS = RemoteCall("partitions", MakePartitions, NoneType, CHANGE_CALL_SECONDS)
 
 
-class Forwarding:
+class Forwarder:
     """Carries out changes on this node or on the leader."""
 
     def __init__(

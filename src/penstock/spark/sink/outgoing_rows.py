@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.client.seconds import SECONDS_MAX
 from penstock.core.queue_rules import PRIORITIES
-from penstock.spark.writing.encoder import DELAY, HEADERS, KEY, PRIORITY, TIMESTAMP, VALUE
+from penstock.spark.sink.encoder import DELAY, HEADERS, KEY, PRIORITY, TIMESTAMP, VALUE
 
 TOPIC: Final = "topic"
 PARTITION: Final = "partition"

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from penstock.client.producer.compression import Compression
 from penstock.core.limits import MIB
 from penstock.core.records import BATCH_HEADER_BYTES
-from penstock.spark.writing.encoder import (
+from penstock.spark.sink.encoder import (
     KEY,
     cut_batches,
     encode_batches,
     record_parts,
     record_sizes,
 )
-from penstock.spark.writing.key_hash import partitions_of
-from penstock.spark.writing.outgoing_rows import PARTITION, TOPIC, Complaints
-from penstock.spark.writing.varints import Numbers
+from penstock.spark.sink.key_hash import partitions_of
+from penstock.spark.sink.outgoing_rows import PARTITION, TOPIC, Complaints
+from penstock.spark.sink.varints import Numbers
 
 BATCH_BYTES: Final = 1 * MIB
 """A batch is not made larger than this, even if its topic allows it."""

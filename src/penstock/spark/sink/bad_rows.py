@@ -19,9 +19,9 @@ from penstock.core.errors import InvalidRequest
 from penstock.core.message import Header, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.murmur2 import partition_of
-from penstock.spark.writing.destinations import BATCH_BYTES, OutgoingBatch, TopicRoom
-from penstock.spark.writing.encoder import HEADERS, KEY, VALUE
-from penstock.spark.writing.outgoing_rows import TOPIC, Complaints
+from penstock.spark.sink.destinations import BATCH_BYTES, OutgoingBatch, TopicRoom
+from penstock.spark.sink.encoder import HEADERS, KEY, VALUE
+from penstock.spark.sink.outgoing_rows import TOPIC, Complaints
 
 LETTER_RECORDS_MAX: Final = 10_000
 _KEPT_BYTES: Final = 4_096

@@ -15,11 +15,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.core.errors import InvalidRequest
-from penstock.spark.writing.plans import plan_of
-from penstock.spark.writing.publisher import TaskDone, TaskMessages, publish_tasks
-from penstock.spark.writing.stager import stage_rows
-from penstock.spark.writing.write_options import Schema
-from penstock.spark.writing.writer import QUERY_PROPERTY, prepare_write
+from penstock.spark.sink.plans import plan_of
+from penstock.spark.sink.publisher import TaskDone, TaskMessages, publish_tasks
+from penstock.spark.sink.stager import stage_rows
+from penstock.spark.sink.write_options import Schema
+from penstock.spark.sink.writer import QUERY_PROPERTY, prepare_write
 
 BATCH_PROPERTY = "streaming.sql.batchId"
 

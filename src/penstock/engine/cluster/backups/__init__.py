@@ -1,0 +1,1 @@
+"""Backups of a running cluster: a consistent cut, its files, verification, restore."""
