@@ -38,7 +38,10 @@ __all__ = [
 
 
 def connect(
-    url: str, *, settings: ClientSettings | None = None, clock: Clock | None = None
+    url: str | None = None,
+    *,
+    settings: ClientSettings | None = None,
+    clock: Clock | None = None,
 ) -> BlockingClient:
     """A client that is connected when this returns; `penstock.connect` tells what a URL may be."""
     return BlockingClient(connecting.connect(url, settings=settings, clock=clock))

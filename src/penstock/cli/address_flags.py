@@ -14,11 +14,10 @@ from typing import Annotated
 
 from cyclopts import App, ArgumentCollection, Parameter, Token
 
-from penstock.cli.context_file import Context, context_path, read_contexts
+from penstock.client.context_file import Context, context_path, read_contexts
+from penstock.client.default_url import DEFAULT_URL, URL_VARIABLE
 from penstock.core.errors import LocalError
 
-DEFAULT_URL = "penstock://127.0.0.1:9092"
-URL_VARIABLE = "PENSTOCK_URL"
 HTTP_VARIABLE = "PENSTOCK_HTTP"
 
 Url = Annotated[
@@ -31,6 +30,16 @@ Url = Annotated[
         help="Where the broker is: penstock://HOST:PORT[,HOST:PORT], or file:PATH for a data"
         " directory that no broker has open; also from the variable PENSTOCK_URL.",
     ),
+]
+
+__all__ = [
+    "DEFAULT_URL",
+    "HTTP_VARIABLE",
+    "URL_VARIABLE",
+    "Url",
+    "chosen_context",
+    "context_address",
+    "fill_in_addresses",
 ]
 
 _KINDS = {URL_VARIABLE: ("url", "--url URL"), HTTP_VARIABLE: ("http", "--http HOST:PORT")}

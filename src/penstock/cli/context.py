@@ -10,7 +10,8 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock.cli.admin import Json, parse_http, print_json
-from penstock.cli.context_file import (
+from penstock.cli.table import print_table
+from penstock.client.context_file import (
     Context,
     Contexts,
     check_name,
@@ -18,7 +19,6 @@ from penstock.cli.context_file import (
     read_contexts,
     write_contexts,
 )
-from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
 
 app = App(name="context", help="Name brokers, and choose one.")

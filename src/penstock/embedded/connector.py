@@ -8,14 +8,20 @@ from penstock.client.client import Client
 from penstock.client.connection.channel import Channel
 from penstock.client.connection.tcp_channel import TcpChannel
 from penstock.client.connection.urls import File, Memory, Remote, parse_url
+from penstock.client.default_url import default_url
 from penstock.client.settings import ClientSettings
 from penstock.core.clock import Clock
 
 
 def connect(
-    url: str, *, settings: ClientSettings | None = None, clock: Clock | None = None
+    url: str | None = None,
+    *,
+    settings: ClientSettings | None = None,
+    clock: Clock | None = None,
 ) -> Client:
-    """A client of the broker at an address; `await` it, or use it with `async with`.
+    """A client of the broker at an address; `await` it, or use it with `async with`. Without an
+    address: that of the variable PENSTOCK_URL, or of the context that was chosen with `penstock
+    context use`, or penstock://127.0.0.1:9092.
 
     penstock://host:9092,host2:9092   a broker or cluster; one node that answers is enough
     file:./data                       the whole engine inside this process, durable, no server
@@ -23,6 +29,8 @@ def connect(
                                       by all clients of the process that use the name
 
     `clock` is for tests: delays, leases and lifetimes of an engine in this process follow it."""
+    if url is None:
+        url = default_url()
     place = parse_url(url)
 
     async def open_channel() -> Channel:

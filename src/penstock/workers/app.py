@@ -31,6 +31,7 @@ from penstock.client.call_options import SendManyOptions, SendOptions
 from penstock.client.client import Client
 from penstock.client.connection.timer import fresh_time
 from penstock.client.database import Connection
+from penstock.client.default_url import default_url
 from penstock.client.guarantees import Guarantee
 from penstock.client.processed_ids import ProcessedStore
 from penstock.client.queue import Queue
@@ -59,7 +60,6 @@ from penstock.workers.task import Task
 
 _log = logging.getLogger("penstock.workers")
 
-DEFAULT_URL = "penstock://127.0.0.1:9092"
 GRACE_SECONDS = 30.0
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -71,7 +71,7 @@ class App:
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | None = None,
         *,
         name: str = "app",
         processed: ProcessedStore[Connection] | None = None,
@@ -80,9 +80,10 @@ class App:
         clock: Clock | None = None,
         seed: int | None = None,
     ) -> None:
-        """`processed` and `retry` are for workers that have none of their own. The name begins
+        """Without a URL the broker is where `penstock.connect()` finds it: see there.
+        `processed` and `retry` are for workers that have none of their own. The name begins
         the names of periodic tasks' queues. A seed makes the jitter of retries predictable."""
-        self.url = url
+        self._url = url
         self.name = name
         self.grace = to_milliseconds(grace, "grace") / 1_000
         self.tasks: list[AnyTask] = []
@@ -107,7 +108,18 @@ class App:
         self._background: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"App({self.url!r}, {len(self.tasks)} tasks)"
+        return f"App({self._url!r}, {len(self.tasks)} tasks)"
+
+    @property
+    def url(self) -> str:
+        """Where the broker is. Assign another address before the application is run or used."""
+        if self._url is None:
+            self._url = default_url()
+        return self._url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._url = url
 
     # Declaring.
 

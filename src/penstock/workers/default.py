@@ -4,11 +4,9 @@
 per process, so whatever modules a program imports, their workers are together.
 """
 
-import os
+from penstock.workers.app import App
 
-from penstock.workers.app import DEFAULT_URL, App
-
-default_app = App(os.environ.get("PENSTOCK_URL", DEFAULT_URL))
+default_app = App()
 """The application that `@penstock.worker(...)` declares workers in."""
 
 worker = default_app.worker

@@ -9,8 +9,8 @@ from cyclopts import App
 
 from penstock.cli.address_flags import DEFAULT_URL, Url, fill_in_addresses
 from penstock.cli.admin import DEFAULT_HTTP, Http
-from penstock.cli.context_file import Context, Contexts, context_path, format_contexts
 from penstock.cli.main import run
+from penstock.client.context_file import Context, Contexts, context_path, format_contexts
 from penstock.core.errors import LocalError
 
 Captured = pytest.CaptureFixture[str]
