@@ -106,3 +106,43 @@ def test_lingering_fills_batches() -> None:
         assert client.statistics().batches < 10
 
     play(scene, settings=ClientSettings(batching=Batching(linger=0.02)))
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    """Full by its messages, when they come at once and when they come one by one."""
+
+    async def scene(client: Client, clock: ManualClock) -> None:
+        await client.create_queue("orders", partitions=1)
+        await asyncio.gather(*(client.send("orders", b"x") for _ in range(20)))
+        assert client.statistics().batches == 2
+
+        async def trickle(number: int) -> None:
+            for _ in range(number):
+                await asyncio.sleep(0)
+            await client.send("orders", b"x")
+
+        await asyncio.gather(*(trickle(number) for number in range(10)))
+        assert client.statistics().batches == 3
+
+    play(scene, settings=ClientSettings(batching=Batching(linger=3_600, messages_max=10)))
+
+
+def test_a_batch_that_is_full_by_its_bytes_does_not_linger() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        await client.create_queue("orders", partitions=1)
+        body = b"x" * 960  # 1,000 bytes with what a record adds.
+        await asyncio.gather(*(client.send("orders", body) for _ in range(10)))
+        assert client.statistics().batches == 2
+
+    play(scene, settings=ClientSettings(batching=Batching(linger=3_600, bytes_max=5_000)))
+
+
+def test_closing_sends_what_lingers() -> None:
+    async def scene(client: Client, clock: ManualClock) -> None:
+        await client.create_queue("orders", partitions=1)
+        sending = asyncio.create_task(client.send("orders", b"x"))
+        await asyncio.sleep(0)
+        await client.close()
+        assert (await sending).offset == 0
+
+    play(scene, settings=ClientSettings(batching=Batching(linger=3_600)))

@@ -17,6 +17,7 @@ them it knew already.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.client.connection.byte_budget import ByteBudget
@@ -161,11 +162,18 @@ class PartitionSender(Coalescer):
         self._compressor = Compressor(router.settings.compression)
         self._batching = router.settings.batching
         self._lingers = self._batching.linger > 0
+        self._waiting_bytes = self._waiting_messages = 0
+        """Of the entries that no batch has taken yet."""
+        self._full = asyncio.Event()
+        """They fill a batch, or must leave now: lingering ends."""
         self._alarm = Alarm(self._loop, self._expire)
 
     def put(self, entry: Entry) -> None:
         """Queue what is to be sent; the caller has made room for it, and waits for `entry.done`."""
         self._entries.append(entry)
+        self._count(entry, 1)
+        if self._lingers and self._is_full():
+            self._full.set()
         self._alarm.set(entry.deadline)
         self._wake()
 
@@ -173,6 +181,7 @@ class PartitionSender(Coalescer):
         """The caller has stopped waiting: it is not sent, if there is still time."""
         if not entry.attempted and entry in self._entries:
             self._entries.remove(entry)
+            self._count(entry, -1)
             self._budget.leave(entry.size)
 
     def _expire(self, now: float) -> float:
@@ -198,6 +207,15 @@ class PartitionSender(Coalescer):
                     )
                 )
         return soonest
+
+    async def drain(self) -> None:
+        """Send what waits, without waiting for more."""
+        self._lingers = False
+        self._full.set()
+        try:
+            await super().drain()
+        finally:
+            self._lingers = self._batching.linger > 0
 
     async def close(self) -> None:
         """Stop at once."""
@@ -229,13 +247,26 @@ class PartitionSender(Coalescer):
         deadline = self._router.attempt_deadline(_latest(entries))
         return Append(info.topic_id, self._index), packed.frame(*producer[1:]), deadline
 
+    def _count(self, entry: Entry, sign: int) -> None:
+        self._waiting_bytes += sign * entry.size
+        self._waiting_messages += sign * entry.count
+
+    def _bytes_max(self) -> int:
+        info = self._router.metadata.known(self._name)
+        own = self._batching.bytes_max
+        return own if info is None else min(own, info.batch_bytes_max)
+
+    def _is_full(self) -> bool:
+        """What waits is enough for a batch."""
+        return (
+            self._waiting_messages >= self._batching.messages_max
+            or self._waiting_bytes >= self._bytes_max()
+        )
+
     def _gather(self) -> list[Entry]:
         """The entries of the next batch: those that fit and are of one kind."""
         settings = self._batching
-        info = self._router.metadata.known(self._name)
-        bytes_max = settings.bytes_max
-        if info is not None:
-            bytes_max = min(bytes_max, info.batch_bytes_max)
+        bytes_max = self._bytes_max()
         gathered: list[Entry] = []
         size = count = 0
         while self._entries:
@@ -247,6 +278,7 @@ class PartitionSender(Coalescer):
             ):
                 break
             self._entries.popleft()
+            self._count(entry, -1)
             entry.attempted = True
             gathered.append(entry)
             size += entry.size
@@ -312,15 +344,18 @@ class PartitionSender(Coalescer):
         self._attempt = None
         self._leaving += self._entries
         self._entries.clear()
+        self._waiting_bytes = self._waiting_messages = 0
         closed = ClientClosed("the client was closed while the message was being sent")
         self._fail(self._leaving, closed)
 
     # Whatever takes longer.
 
     async def _work(self) -> None:
-        settings = self._batching
-        if self._lingers and sum(entry.size for entry in self._entries) < settings.bytes_max:
-            await asyncio.sleep(settings.linger)
+        if self._lingers and not self._is_full():
+            self._full.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._batching.linger):
+                    await self._full.wait()
         entries = self._gather()
         if entries:
             await self._send(entries)
