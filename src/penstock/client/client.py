@@ -93,6 +93,9 @@ class Client(GroupAdmin):
         self._open_channel = open_channel
         self._clock = clock or SystemClock()
         self._opened: ClientCore | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._openers = 0
+        """How many calls wait for that."""
         self._closed = False
         self._queues: dict[str, Queue[Any]] = {}
 
@@ -102,28 +105,46 @@ class Client(GroupAdmin):
     # Its life.
 
     async def open(self) -> Self:
-        """Connect; `await` and `async with` do it by themselves."""
-        if self._closed:
-            raise ClientClosed("the client was closed; connect anew")
-        if self._opened is None:
-            channel = await self._open_channel()
-            core = ClientCore(channel, self.settings, self._clock)
-            if isinstance(channel, TcpChannel):
-                core.router.tracing.server = channel.first_host
+        """Connect; `await` and `async with` call it. Calls at the same time share one attempt."""
+        while self._opened is None:
+            if self._closed:
+                raise ClientClosed("the client was closed; make another one")
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._open())
+                self._opening.add_done_callback(self._opening_ended)
+            opening = self._opening
+            self._openers += 1
             try:
-                async with asyncio.timeout(self.settings.timeout):
-                    await self._meet(core)
-            except TimeoutError:
-                await core.close()
-                seconds = self.settings.timeout
-                raise DeadlinePassed(
-                    f"no node answers at {self.url} within {seconds:g} s"
-                ) from None
-            except BaseException:
-                await core.close()
-                raise
-            self._opened = core
+                await asyncio.wait([opening])
+            finally:
+                self._openers -= 1
+                if not self._openers:
+                    opening.cancel()  # All that wait for it were cancelled, or it has ended.
+            if not opening.cancelled():
+                opening.result()
         return self
+
+    def _opening_ended(self, opening: "asyncio.Task[None]") -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # All callers may have gone.
+
+    async def _open(self) -> None:
+        channel = await self._open_channel()
+        core = ClientCore(channel, self.settings, self._clock)
+        if isinstance(channel, TcpChannel):
+            core.router.tracing.server = channel.first_host
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                await self._meet(core)
+        except TimeoutError:
+            await core.close()
+            seconds = self.settings.timeout
+            raise DeadlinePassed(f"no node answers at {self.url} within {seconds:g} s") from None
+        except BaseException:
+            await core.close()
+            raise
+        self._opened = core
 
     async def _meet(self, core: ClientCore) -> None:
         """Fetch the addresses of the cluster. Raises at once if no node can be reached at all."""
@@ -152,6 +173,9 @@ class Client(GroupAdmin):
     async def close(self) -> None:
         """Send what waits to be sent, give back what was fetched ahead, and disconnect."""
         self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
         core, self._opened = self._opened, None
         if core is not None:
             await core.close()
