@@ -76,6 +76,8 @@ class WebBroker(ThreadedBroker):
         self._web = HttpListener(make_app(self.process), connections_max=64)
         host, port = await self._web.start("127.0.0.1", 0)
         self.http = f"{host}:{port}"
+        await node.register(kafka=self.address, http=self.http)
+        await until(lambda: node.engine.topics.catalog.nodes[node.engine.topics.node_id].http != "")
 
     @property
     def node(self) -> Node:

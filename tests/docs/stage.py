@@ -206,7 +206,6 @@ class Stage:
         }
         if self._cluster is not None:
             node = self._cluster.nodes[1]
-            ours["PENSTOCK_HTTP"] = node.http
             ours["PENSTOCK_URL"] = f"penstock://{node.kafka}"
         return {**kept, **ours}
 

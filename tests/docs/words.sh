@@ -4,7 +4,7 @@ penstock() {
     case "${1-} ${2-}" in
         "dev "*) echo "(it runs already)" ;;
         "cluster dev") echo "(it runs already)" ;;
-        "serve "*) shift && env -u PENSTOCK_HTTP -u PENSTOCK_URL penstock config check "$@" ;;
+        "serve "*) shift && penstock config check "$@" ;;
         *) command penstock "$@" ;;
     esac
 }

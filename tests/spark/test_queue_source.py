@@ -382,7 +382,7 @@ def test_failed_rows_of_a_topic_are_copied_once(
 
 def run_command(broker: PenstockServer, *arguments: str) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", *arguments]
-    where = {"PENSTOCK_HTTP": broker.places.http}
+    where = {"PENSTOCK_URL": f"penstock://{broker.places.kafka}"}
     subprocess.run(command, check=True, env={**os.environ, **where}, timeout=PATIENCE_SECONDS)
 
 

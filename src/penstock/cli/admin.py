@@ -22,16 +22,6 @@ TIMEOUT_SECONDS = 45.0
 """Longer than a broker takes to answer that something took too long."""
 ANSWER_BYTES_MAX = 64 << 20
 
-Http = Annotated[
-    str,
-    Parameter(
-        name="--http",
-        env_var="PENSTOCK_HTTP",
-        show_env_var=False,
-        metavar="HOST:PORT",
-        help="The HTTP address of any node; also from the variable PENSTOCK_HTTP.",
-    ),
-]
 Json = Annotated[
     bool,
     Parameter(
@@ -83,7 +73,7 @@ def ask(address: Address, method: str, path: str, body: object = None) -> bytes:
         problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise Unavailable(
             f"no broker answers at http://{address}: {problem}; start one with `penstock dev`, or"
-            " say where it is with --http HOST:PORT"
+            " say where it is with --url URL, or where its HTTP port is with --http HOST:PORT"
         ) from error
     finally:
         connection.close()
@@ -123,5 +113,5 @@ def _refusal(address: Address, status: int, data: bytes) -> LocalError:
     except msgspec.DecodeError:
         return LocalError(
             f"http://{address} answered {status} and is perhaps no Penstock broker; say where it"
-            " is with --http HOST:PORT"
+            " is with --url URL"
         )

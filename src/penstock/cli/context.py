@@ -34,7 +34,13 @@ def add(
     url: Annotated[
         str | None, Parameter(name=["--url", "-u"], metavar="URL", help="Its native address.")
     ] = None,
-    http: Annotated[str | None, Parameter(metavar="HOST:PORT", help="Its HTTP address.")] = None,
+    http: Annotated[
+        str | None,
+        Parameter(
+            metavar="HOST:PORT",
+            help="Its HTTP address, where the one that its nodes advertise cannot be reached.",
+        ),
+    ] = None,
     use: Annotated[
         bool, Parameter(negative="", show_default=False, help="Choose it as well.")
     ] = False,
@@ -45,13 +51,13 @@ def add(
 
     Examples
     --------
-    penstock context add local --url penstock://127.0.0.1:9092 --http 127.0.0.1:8080
+    penstock context add local --url penstock://127.0.0.1:9092
     penstock context add shop -u penstock://a.example:9092,b.example:9092 --use
     penstock context add notes --url file:./notes-data
     """
     check_name(name)
     if url is None and http is None:
-        raise CycloptsError(msg="Give an address: --url URL, --http HOST:PORT, or both.")
+        raise CycloptsError(msg="Give an address: --url URL, or also --http HOST:PORT.")
     if http is not None:
         parse_http(http)
     path = context_path(os.environ)

@@ -47,19 +47,19 @@ def takes_settings(
     """Give a command the flags of all fields; its help lists them unless `show` is False."""
 
     @functools.wraps(command)
-    def with_settings(**typed: Any) -> int | None:
+    def with_settings(*own: Any, **typed: Any) -> int | None:
         flags = {
             entry.name: typed.pop(_parameter_name(entry))
             for entry in FIELDS
             if _parameter_name(entry) in typed
         }
         file = typed.pop("config", None)
-        return command(Given(flags=flags, file=file), **typed)
+        return command(Given(flags=flags, file=file), *own, **typed)
 
-    own = list(inspect.signature(command).parameters.values())[1:]
+    kept = list(inspect.signature(command).parameters.values())[1:]
     ranks = {section: rank for rank, (section, _) in enumerate(sections(), 1)}
     flags_of_fields = [_parameter(entry, ranks, listed=listed) for entry in FIELDS]
-    parameters = [*own, _config_parameter(), *flags_of_fields]
+    parameters = [*kept, _config_parameter(), *flags_of_fields]
     with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_settings.__annotations__ = {each.name: each.annotation for each in parameters}
     return with_settings

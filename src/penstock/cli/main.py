@@ -56,7 +56,8 @@ def _run_program(arguments: Sequence[str]) -> int:
     require(extra, "The command line", PACKAGES)
     from cyclopts import CycloptsError
 
-    from penstock.cli.program import app, known_part
+    from penstock.cli.mistakes import describe_mistake
+    from penstock.cli.program import app
 
     try:
         result = app(
@@ -66,8 +67,7 @@ def _run_program(arguments: Sequence[str]) -> int:
             result_action="return_value",
         )
     except CycloptsError as error:
-        sentence = str(error).strip().splitlines()[0]
-        _talk(f"{sentence} See: penstock {known_part(arguments)}--help")
+        _talk(describe_mistake(app, arguments, error))
         return EXIT_USAGE
     return result if isinstance(result, int) else 0
 

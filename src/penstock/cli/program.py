@@ -4,7 +4,7 @@ What a command needs is imported when it is called, so that `penstock version` c
 itself. A group of commands has a module of its own; to add one, add a line to `COMMANDS`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from cyclopts import App
 from rich.console import Console
@@ -157,9 +157,3 @@ def show_version() -> None:
 
 for _name, _place, _help in COMMANDS:
     app.command(_place, name=_name, help=_help)
-
-
-def known_part(arguments: Sequence[str]) -> str:
-    """The part of a command line that names a command: whose help to point to."""
-    _, apps, _ = app.parse_commands(list(arguments))
-    return "".join(f"{command.name[0]} " for command in apps[1:])

@@ -451,7 +451,7 @@ class Client(GroupAdmin):
             node=info.node,
             controller=info.controller,
             nodes=tuple(
-                NodeDescription(id=one.node, address=one.address, alive=one.alive)
+                NodeDescription(id=one.node, address=one.address, alive=one.alive, http=one.http)
                 for one in info.nodes
             ),
         )

@@ -128,6 +128,8 @@ class NodeDescription:
     id: int
     address: str
     alive: bool
+    http: str = ""
+    """HOST:PORT of its HTTP port; empty of a node of 0.1, and of an engine inside this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ async def answer_cluster(context: Context, _request: AskCluster, _payload: memor
     engine = context.engine
     alive = engine.topics.alive()
     nodes = tuple(
-        NodeInfo(node, record.kafka, node in alive)
+        NodeInfo(node, record.kafka, node in alive, record.http)
         for node, record in sorted(engine.topics.catalog.nodes.items())
     )
     controller = engine.topics.controller()

@@ -29,6 +29,9 @@ from penstock.server.config import (
 )
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
+NO_SETTINGS = (CONFIG_VARIABLE, "PENSTOCK_URL", "PENSTOCK_CONTEXT", "PENSTOCK_WORKER_NUMBER")
+"""Of the command line, of clients and of workers. A broker that is started beside them has no use
+for them, and does not take them for misspelled settings."""
 DEFAULT_FILE = "penstock.toml"
 FILE_BYTES_MAX = 1 << 20
 
@@ -207,13 +210,13 @@ def _flatten(document: Mapping[str, object], path: str) -> Iterator[tuple[str, o
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[Field, object, Source]]:
     for variable, written in sorted(environment.items()):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_VARIABLE:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NO_SETTINGS:
             continue
         entry = BY_VARIABLE.get(variable)
         if entry is not None:
             yield entry, written, Source(origin=Origin.ENVIRONMENT, place=variable)
         elif not _SERVICE_LINK.fullmatch(f"{variable}={written}"):
-            known = [*BY_VARIABLE, CONFIG_VARIABLE]
+            known = [*BY_VARIABLE, *NO_SETTINGS]
             _refuse_unknown(variable, known, f"the environment has an unknown variable {variable}")
 
 

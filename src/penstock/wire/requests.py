@@ -39,11 +39,13 @@ class AskCluster(Request, frozen=True, tag="cluster"):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
-    """A node and where native clients reach it."""
+    """A node and where clients reach it."""
 
     node: int
     address: str
     alive: bool
+    http: str = ""
+    """Where it serves HTTP; "" of a node of 0.1, which does not say."""
 
 
 class ClusterInfo(Answer, frozen=True, tag="cluster"):

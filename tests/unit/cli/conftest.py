@@ -27,5 +27,4 @@ def commands(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("PENSTOCK_URL", f"penstock://{native_broker.address}")
-    monkeypatch.setenv("PENSTOCK_HTTP", native_broker.http)
     return Commands(native_broker, tmp_path, capsys, monkeypatch)

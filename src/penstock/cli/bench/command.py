@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock.cli.address_flags import DEFAULT_URL, Url
+from penstock.cli.address_flags import DEFAULT_URL, DeprecatedHttp, Url
 from penstock.cli.admin import Json, print_json
 from penstock.cli.bench.flags import (
     LIVES_MAX,
@@ -21,7 +21,6 @@ from penstock.cli.bench.flags import (
     Clients,
     Duration,
     Hdr,
-    HttpPort,
     Messages,
     Name,
     NoProgress,
@@ -75,7 +74,7 @@ def produce(
     partitions: Partitions = 1,
     hdr: Hdr = None,
     no_progress: NoProgress = False,
-    http: HttpPort = None,
+    http: DeprecatedHttp = None,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:
@@ -120,7 +119,7 @@ def consume(
     partitions: Partitions = 1,
     hdr: Hdr = None,
     no_progress: NoProgress = False,
-    http: HttpPort = None,
+    http: DeprecatedHttp = None,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:
@@ -165,7 +164,7 @@ def latency(
     queue: Name = None,
     hdr: Hdr = None,
     no_progress: NoProgress = False,
-    http: HttpPort = None,
+    http: DeprecatedHttp = None,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:
@@ -221,7 +220,7 @@ def queue(
     partitions: Partitions = 1,
     hdr: Hdr = None,
     no_progress: NoProgress = False,
-    http: HttpPort = None,
+    http: DeprecatedHttp = None,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:

@@ -82,18 +82,6 @@ NoProgress = Annotated[
         help="Neither a bar nor a line a second.",
     ),
 ]
-HttpPort = Annotated[
-    str | None,
-    Parameter(
-        name="--http",
-        env_var="PENSTOCK_HTTP",
-        show_env_var=False,
-        metavar="HOST:PORT",
-        show_default=False,
-        help="The HTTP address for the broker's own figures, several nodes with commas; also from"
-        " the variable PENSTOCK_HTTP. [default: port 8080 of the broker's host]",
-    ),
-]
 
 
 def check_counts(**counts: int | None) -> None:

@@ -7,9 +7,9 @@ asked for that one just before, it is older than the first, which shows in the t
 on pages, and the next one is waited for. The first page may be a little old as well, if another
 client has just asked: its own clock shows it.
 
-Where the port is follows from the flag `--http`, or is tried: the usual one, on the first host of
-`--url`. What answers there must be of the same cluster as the broker under load, since numbers of
-another one would be worse than none.
+The nodes of the cluster say where their ports are; of a broker that does not, the usual port on the
+first host of `--url` is tried. What answers there must be of the same cluster as the broker under
+load, since numbers of another one would be worse than none.
 """
 
 import asyncio

@@ -5,27 +5,19 @@ starting anything.
 """
 
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-import msgspec
 from cyclopts import App, Parameter
 
+from penstock.cli.admin import Json, print_json
 from penstock.cli.flags import Given, takes_settings
 from penstock.server.checks import check_config
+from penstock.server.config import FIELDS
 from penstock.server.reference import reference_toml
 
 app = App(name="config", help="Show, check and explain the broker's settings.")
-
-Json = Annotated[
-    bool,
-    Parameter(
-        name="--json",
-        negative="",
-        show_default=False,
-        help="Print one JSON document, for programs.",
-    ),
-]
 
 
 @app.command
@@ -49,7 +41,7 @@ def show(given: Given, *, json: Json = False) -> None:
         document = [
             {"name": name, "value": value or None, "source": source} for name, value, source in rows
         ]
-        print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        print_json(document)
         return
     names, values = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, value, source in rows:
@@ -58,27 +50,52 @@ def show(given: Given, *, json: Json = False) -> None:
 
 @app.command
 @partial(takes_settings, listed=False)
-def check(given: Given) -> None:
+def check(
+    given: Given,
+    file: Annotated[
+        str | None, Parameter(show_default=False, help="The settings; as with --config.")
+    ] = None,
+    /,
+    *,
+    json: Json = False,
+) -> None:
     """Say whether the settings are sound; the exit code is 1 if not.
 
     Every flag of `penstock serve` may be given.
 
     Examples
     --------
-    penstock config check --config /etc/penstock.toml && echo sound
+    penstock config check /etc/penstock.toml && echo sound
+    penstock config check --storage.segment-size 64MiB
     """
-    loaded = given.load()
+    loaded = (given if file is None else replace(given, file=file)).load()
     check_config(loaded.config)
+    if json:
+        print_json({"sound": True, "file": loaded.file})
+        return
     where = f"{loaded.file} and the environment" if loaded.file else "the environment"
     print(f"the settings are sound; read from {where}", file=sys.stderr)
 
 
 @app.command
-def reference() -> None:
+def reference(*, json: Json = False) -> None:
     """Print a penstock.toml with every setting, its default and its meaning.
 
     Examples
     --------
     penstock config reference > penstock.toml
     """
-    print(reference_toml(), end="")
+    if not json:
+        print(reference_toml(), end="")
+        return
+    settings = [
+        {
+            "name": entry.name,
+            "default": entry.written(entry.default) or None,
+            "flag": entry.flag,
+            "variable": entry.variable,
+            "meaning": entry.meaning,
+        }
+        for entry in FIELDS
+    ]
+    print_json(settings)

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import App, Parameter
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask, ask_for, parse_http, print_json
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, print_json
 from penstock.cli.table import format_age, print_table
 from penstock.core.decoders import decode_json
 from penstock.watch.alert import Alert, AlertState
@@ -33,7 +34,7 @@ def list_alerts(
     state: Annotated[
         States | None, Parameter(help="Only those; without it, those that fire or are pending.")
     ] = None,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> int:
     """List the alerts, the worst first. The exit code is 1 if one of them fires.
@@ -45,7 +46,7 @@ def list_alerts(
     penstock alert list --json
     """
     path = "/v1/alerts" + (f"?state={state}" if state else "")
-    answer = ask(parse_http(http), "GET", path)
+    answer = broker.ask("GET", path)
     found = decode_json(answer, _Listed)
     fires = any(one.state is AlertState.FIRING for one in found.alerts)
     if json:
@@ -63,15 +64,15 @@ def list_alerts(
 
 
 @app.command(name="test")
-def try_webhook(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def try_webhook(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Let the broker send a test to its webhook (alerts.webhook), and say how that went.
 
     Examples
     --------
     penstock alert test
-    penstock alert test --http b.example:8080
+    penstock alert test --url penstock://b.example:9092
     """
-    found = ask_for(http, "POST", "/v1/alerts/test", _Tested)
+    found = broker.ask_for("POST", "/v1/alerts/test", _Tested)
     if json:
         print_json({"sent": True, "webhook": found.webhook})
     else:

@@ -17,7 +17,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for, print_json
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, ask_for, print_json
 from penstock.core.errors import DirectoryInUse, DirectoryRefused, LocalError, Unavailable
 from penstock.core.types import NodeId, ShardId
 from penstock.engine.cluster.backups.backup import Backup, BackupRun, Kind, load_backup
@@ -44,7 +45,7 @@ def backup(
     /,
     *,
     data: DataDirectory = "./penstock-data",
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     apart: Annotated[
         bool,
         Parameter(
@@ -67,14 +68,14 @@ def backup(
     Examples
     --------
     penstock backup /mnt/backups/monday --data /var/lib/penstock
-    penstock backup ./copy --data ./penstock-data --http 127.0.0.1:8080 --json
+    penstock backup ./copy --data ./penstock-data --url penstock://127.0.0.1:9092 --json
     """
     _allow_many_files()
     reading = ReadingDisk()
     taking = BackupRun(reading, data)
     lock = _lock_of(reading, data)
     try:
-        kind, held_ms = _hold(taking, http, running=lock is None, apart=apart)
+        kind, held_ms = _hold(taking, broker, running=lock is None, apart=apart)
         with _progress("copying", taking.size_bytes) as advance:
             made = taking.copy_to(RealDisk(), target, kind=kind, now_ms=_now_ms(), on_bytes=advance)
     finally:
@@ -179,18 +180,21 @@ def verify(
     return EXIT_DAMAGED if damaged else 0
 
 
-def _hold(taking: BackupRun, http: str, *, running: bool, apart: bool) -> tuple[Kind, int]:
+def _hold(
+    taking: BackupRun, broker: BrokerAddress, *, running: bool, apart: bool
+) -> tuple[Kind, int]:
     """Hold the files; how, and how long requests had to wait for it."""
     if not running or apart:
         taking.hold(None, running=running)
         return ("apart" if running else "stopped"), 0
+    http = str(broker.address(taking.file.node))
     for attempt in range(1, MOMENTS_MAX + 1):
         cut = ask_for(http, "POST", "/v1/backup/cut", Cut, {})
         if (cut.cluster_id, cut.node) != (taking.file.cluster_id, taking.file.node):
             raise LocalError(
                 f"what answers at {http} is node {cut.node} of cluster {cut.cluster_id}, and the"
                 f" data is of node {taking.file.node} of {taking.file.cluster_id}; say where that"
-                " node is with --http HOST:PORT, or take each shard by itself with --apart"
+                " cluster is with --url URL, or take each shard by itself with --apart"
             )
         here = {ShardId(shard): cut.shards[shard] for shard in cut.here}
         try:

@@ -9,17 +9,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from penstock.cli.admin import (
-    DEFAULT_HTTP,
-    Http,
-    Json,
-    Yes,
-    ask,
-    ask_back,
-    ask_for,
-    parse_http,
-    print_json,
-)
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, Yes, ask_back, print_json
 from penstock.cli.cluster import key
 from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
@@ -31,15 +22,15 @@ app.command(key.app)
 
 
 @app.command
-def status(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def status(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Show the nodes and shards of the cluster, and a sentence on how it is.
 
     Examples
     --------
     penstock cluster status
-    penstock cluster status --json --http 127.0.0.1:8080
+    penstock cluster status --json --url penstock://127.0.0.1:9092
     """
-    found = _status(http)
+    found = _status(broker)
     if json:
         print_json(found)
         return
@@ -67,14 +58,14 @@ def status(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
 
 
 @app.command
-def members(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def members(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """List the nodes of the cluster.
 
     Examples
     --------
     penstock cluster members
     """
-    found = _status(http)
+    found = _status(broker)
     if json:
         print_json(found.nodes)
     else:
@@ -86,7 +77,7 @@ def add(
     member: Annotated[str, Parameter(help="The new node, as ID@HOST:PORT of its --peer.")],
     /,
     *,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Let a node join the cluster; it comes in when it is started with an empty directory.
@@ -100,11 +91,11 @@ def add(
     except ValueError as error:
         raise LocalError(f'"{member}" must be ID@HOST:PORT, such as 4@127.0.0.1:9492') from error
     body = {"node": node, "peer": str(address)}
-    answer = ask(parse_http(http), "POST", "/v1/cluster/members", body)
+    answer = broker.ask("POST", "/v1/cluster/members", body)
     if json:
         print_json(msgspec.json.decode(answer))
         return
-    others = [f"{one.node}@{one.peer}" for one in _status(http).nodes if one.node != node]
+    others = [f"{one.node}@{one.peer}" for one in _status(broker).nodes if one.node != node]
     listed = ",".join([*others, f"{node}@{address}"])
     print(
         f"node {node} may join; copy the cluster key to it (the file cluster-key in the data\n"
@@ -119,7 +110,7 @@ def remove(
     /,
     *,
     yes: Yes = False,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Remove a node for good: its shards move to the others, and its id is never used again.
@@ -136,7 +127,7 @@ def remove(
             kept=f"that was not its id; node {node} stays",
             cannot=f"removing node {node} cannot be undone",
         )
-    answer = ask(parse_http(http), "DELETE", f"/v1/cluster/members/{node}")
+    answer = broker.ask("DELETE", f"/v1/cluster/members/{node}")
     if json:
         print_json(msgspec.json.decode(answer))
     elif msgspec.json.decode(answer)["gone"]:
@@ -151,7 +142,7 @@ def transfer(
     node: Annotated[int, Parameter(help="The node that shall lead it.")],
     /,
     *,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Make a node lead a shard, now and whenever it can.
@@ -162,7 +153,7 @@ def transfer(
     penstock cluster transfer 1 3
     """
     body = {"shard": shard, "target": node}
-    answer = ask(parse_http(http), "POST", "/v1/cluster/transfer", body)
+    answer = broker.ask("POST", "/v1/cluster/transfer", body)
     if json:
         print_json(msgspec.json.decode(answer))
     else:
@@ -208,8 +199,8 @@ def dev(
     return run_local_cluster(nodes, data=None if temporary else data, base_port=base_port)
 
 
-def _status(http: str) -> ClusterStatus:
-    return ask_for(http, "GET", "/v1/cluster", ClusterStatus)
+def _status(broker: BrokerAddress) -> ClusterStatus:
+    return broker.ask_for("GET", "/v1/cluster", ClusterStatus)
 
 
 def _print_nodes(nodes: tuple[NodeStatus, ...]) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask, parse_http, print_json
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, print_json
 from penstock.engine.cluster.keys.key_store import KEY_FILE, create_key_file, read_key_file
 from penstock.engine.peers.cluster_key import fingerprint
 
@@ -54,7 +55,7 @@ def show_fingerprint(
 
 
 @app.command
-def rotate(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def rotate(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Replace the key on all nodes while they work; all must be up.
 
     For keys in the data directories. Where nodes are started with --cluster-key-file, change the
@@ -64,7 +65,7 @@ def rotate(*, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     --------
     penstock cluster key rotate
     """
-    answer = ask(parse_http(http), "POST", "/v1/cluster/key/rotate", {})
+    answer = broker.ask("POST", "/v1/cluster/key/rotate", {})
     if json:
         print_json(msgspec.json.decode(answer))
         return

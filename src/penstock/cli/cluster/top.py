@@ -21,7 +21,8 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, ask_for
 from penstock.cli.cluster.rates import ClusterSample, Frame, GroupLook, Sorting, make_frame
 from penstock.cli.cluster.top_screen import draw
 from penstock.cli.queue.messages import with_query
@@ -116,7 +117,7 @@ def top(
         str, Parameter(show_default=False, help="Only queues with this prefix.")
     ] = "",
     sort: Annotated[Sorting, Parameter(help="Which queues come first.")] = "trouble",
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Watch depth, lag and rates of a running cluster.
@@ -136,12 +137,12 @@ def top(
             msg=f"--interval must be from {INTERVAL_LEAST_SECONDS:g} to"
             f" {INTERVAL_MOST_SECONDS:,.0f} seconds, not {interval:g}."
         )
-    broker = Broker(http, prefix=prefix)
+    watched = Broker(str(broker.address()), prefix=prefix)
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_COLUMNS
     with _keys() as wait:
-        frames = watch(broker, interval=interval, sorting=sort, wait=wait, once=once)
+        frames = watch(watched, interval=interval, sorting=sort, wait=wait, once=once)
         if json:
             for frame, note in frames:
                 print(msgspec.json.encode(_document(frame, note)).decode(), flush=True)

@@ -32,7 +32,7 @@ def check_http(address: str, *, now: float, wanted: bool) -> Iterator[Finding]:
         status, date, body = _get(address, "/readyz")
     except (OSError, http.client.HTTPException) as error:
         told = f"no answer from http://{address}: {getattr(error, 'strerror', '') or error}"
-        advice = "start a broker with `penstock dev`, or say where it is with --http HOST:PORT"
+        advice = "start a broker with `penstock dev`, or say where it is with --url URL"
         yield Finding("http", "fail" if wanted else "warn", told, advice)
         return
     yield _ready(address, status, body)

@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from penstock.cli.address_flags import DEFAULT_URL, HTTP_VARIABLE, URL_VARIABLE
-from penstock.cli.admin import DEFAULT_HTTP, Json, print_json
+from penstock.cli.address_flags import DEFAULT_URL, HERE, BrokerAddress
+from penstock.cli.admin import Json, print_json
 from penstock.cli.broker.serve import DEV_DATA
 from penstock.cli.doctor.broker import check_http, check_version
 from penstock.cli.doctor.checklist import check_production
@@ -26,26 +26,6 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "ask": "cyan"}
 ROUND_TRIPS = 10
 CONNECT_SECONDS_MAX = 5.0
 
-Url = Annotated[
-    str | None,
-    Parameter(
-        name=["--url", "-u"],
-        env_var=URL_VARIABLE,
-        show_env_var=False,
-        metavar="URL",
-        help=f"Where the broker should be; otherwise {DEFAULT_URL} is tried.",
-    ),
-]
-Http = Annotated[
-    str | None,
-    Parameter(
-        name="--http",
-        env_var=HTTP_VARIABLE,
-        show_env_var=False,
-        metavar="HOST:PORT",
-        help=f"Where its HTTP port should be; otherwise {DEFAULT_HTTP} is tried.",
-    ),
-]
 Data = Annotated[
     str, Parameter(metavar="PATH", help="Where a broker on this machine keeps its data, or will.")
 ]
@@ -61,8 +41,7 @@ Checklist = Annotated[
 def doctor(
     *,
     data: Data = DEV_DATA,
-    url: Url = None,
-    http: Http = None,
+    broker: BrokerAddress = HERE,
     checklist: Checklist = True,
     json: Json = False,
 ) -> int | None:
@@ -81,7 +60,7 @@ def doctor(
     penstock doctor --json | python3 -m json.tool
     """
     findings = []
-    for finding in _findings(data, url, http, checklist=checklist):
+    for finding in _findings(data, broker, checklist=checklist):
         findings.append(finding)
         if not json:
             _print(finding)
@@ -95,20 +74,25 @@ def doctor(
     return 1 if failed else None
 
 
-def _findings(
-    data: str, url: str | None, http: str | None, *, checklist: bool
-) -> Iterator[Finding]:
+def _findings(data: str, broker: BrokerAddress, *, checklist: bool) -> Iterator[Finding]:
     usual = Broker()
     ports = {"kafka": usual.kafka, "http": usual.http, "peer": usual.peer}
     yield from check_machine(data, ports)
     yield check_spark()
-    yield from check_native(url or DEFAULT_URL, wanted=url is not None)
+    url = broker.native()
+    yield from check_native(url or DEFAULT_URL, wanted=bool(url))
+    try:
+        http = str(broker.address())
+    except PenstockError as error:
+        told, _, advice = " ".join(str(error).split()).partition("; ")
+        yield Finding("http", "fail", told, advice)
+        return
     answers = True
-    for finding in check_http(http or DEFAULT_HTTP, now=time.time(), wanted=http is not None):
+    for finding in check_http(http, now=time.time(), wanted=broker.is_given):
         answers = answers and (finding.check != "http" or finding.verdict == "ok")
         yield finding
     if checklist and answers:
-        yield from _checklist(http or DEFAULT_HTTP)
+        yield from _checklist(http)
 
 
 def _checklist(http: str) -> Iterator[Finding]:

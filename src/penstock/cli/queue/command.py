@@ -9,17 +9,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock.cli.admin import (
-    DEFAULT_HTTP,
-    Http,
-    Json,
-    Yes,
-    ask,
-    ask_back,
-    ask_for,
-    parse_http,
-    print_json,
-)
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, Yes, ask_back, print_json
 from penstock.cli.queue import messages as queue_messages
 from penstock.cli.queue import moves as queue_moves
 from penstock.cli.queue.flags import takes_queue_settings
@@ -69,7 +60,7 @@ def create(
     *,
     partitions: Annotated[int, Parameter(help="More than one for more throughput.")] = 1,
     given: Given = [],  # noqa: B006
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Make a queue; a dead-letter queue that is named and not there is made as well.
@@ -84,7 +75,7 @@ def create(
     penstock queue create images --priority strict --partitions 4
     """
     body = {"name": name, "partitions": partitions, "settings": settings | _pairs(given)}
-    answer = ask(parse_http(http), "POST", "/v1/queues", body)
+    answer = broker.ask("POST", "/v1/queues", body)
     if json:
         print_json(msgspec.json.decode(answer))
         return
@@ -96,7 +87,7 @@ def create(
 def list_queues(
     *,
     prefix: Annotated[str, Parameter(show_default=False, help="Only names with this prefix.")] = "",
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """List the queues: topics that have a work group, or were set up as queues.
@@ -106,7 +97,7 @@ def list_queues(
     penstock queue list
     penstock queue list --prefix shop- --json
     """
-    found = _list(http, prefix)
+    found = _list(broker, prefix)
     if json:
         print_json(found)
         return
@@ -119,14 +110,14 @@ def list_queues(
 
 
 @app.command
-def describe(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def describe(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Show the settings of a queue, its messages by state, and its moves.
 
     Examples
     --------
     penstock queue describe jobs
     """
-    found = ask_for(http, "GET", queue_path(name), QueueDetail)
+    found = broker.ask_for("GET", queue_path(name), QueueDetail)
     if json:
         print_json(found)
         return
@@ -183,7 +174,7 @@ def configure(
             " What is not set for it is the queue's.",
         ),
     ] = DEFAULT_WORK_GROUP,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Change settings of a queue. They apply from then on.
@@ -200,7 +191,7 @@ def configure(
     body: dict[str, object] = {"settings": changes}
     if group != DEFAULT_WORK_GROUP:
         body["group"] = group
-    answer = ask(parse_http(http), "PATCH", queue_path(name), body)
+    answer = broker.ask("PATCH", queue_path(name), body)
     if json:
         print_json(msgspec.json.decode(answer))
     elif group == DEFAULT_WORK_GROUP:
@@ -211,7 +202,7 @@ def configure(
 
 @app.command
 def delete(
-    name: Name, /, *, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json = False
+    name: Name, /, *, yes: Yes = False, broker: BrokerAddress = HERE, json: Json = False
 ) -> None:
     """Delete a queue: its topic, and every message in it.
 
@@ -227,7 +218,7 @@ def delete(
             kept=f"that was not its name; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )
-    answer = ask(parse_http(http), "DELETE", queue_path(name))
+    answer = broker.ask("DELETE", queue_path(name))
     if json:
         print_json(msgspec.json.decode(answer))
     else:
@@ -241,7 +232,7 @@ def purge(
     *,
     group: Group = DEFAULT_WORK_GROUP,
     yes: Yes = False,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Drop every message of a queue that waits, is leased or is dead.
@@ -257,7 +248,7 @@ def purge(
             kept=f"that was not its name; {name} is as it was",
             cannot=f"purging {name} cannot be undone",
         )
-    answer = ask(parse_http(http), "POST", queue_path(name, "purge"), {"group": group})
+    answer = broker.ask("POST", queue_path(name, "purge"), {"group": group})
     if json:
         print_json(msgspec.json.decode(answer))
     else:
@@ -265,7 +256,7 @@ def purge(
 
 
 @app.command
-def pause(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def pause(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Deliver nothing for now. Sending goes on, and so do leases that workers have.
 
     Examples
@@ -273,18 +264,18 @@ def pause(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> No
     penstock queue pause jobs
     """
     _order(name, "pause", f"queue {name} is paused; go on with: penstock queue resume {name}",
-           http=http, json=json)  # fmt: skip
+           broker=broker, json=json)  # fmt: skip
 
 
 @app.command
-def resume(name: Name, /, *, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+def resume(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Deliver again.
 
     Examples
     --------
     penstock queue resume jobs
     """
-    _order(name, "resume", f"queue {name} delivers again", http=http, json=json)
+    _order(name, "resume", f"queue {name} delivers again", broker=broker, json=json)
 
 
 @app.command
@@ -305,7 +296,7 @@ def reset(
         ),
     ] = False,
     yes: Yes = False,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Reset a work group to another offset: leases end, and messages from there on are delivered.
@@ -323,7 +314,7 @@ def reset(
             kept=f"that was not its name; {name} is as it was",
             cannot=f"a reset of {name} makes workers repeat or skip messages",
         )
-    answer = ask_for(http, "POST", queue_path(name, "reset"), _Reset, body)
+    answer = broker.ask_for("POST", queue_path(name, "reset"), _Reset, body)
     if json:
         print_json(answer)
         return
@@ -347,12 +338,12 @@ for _verb in (
     app.command(_verb)
 
 
-def _list(http: str, prefix: str) -> list[QueueLine]:
+def _list(broker: BrokerAddress, prefix: str) -> list[QueueLine]:
     found: list[QueueLine] = []
     after: str | None = ""
     while after is not None:
         path = with_query("/v1/queues", prefix=prefix, after=after)
-        page = ask_for(http, "GET", path, _Listed)
+        page = broker.ask_for("GET", path, _Listed)
         found += page.queues
         after = page.next
     return found
@@ -385,8 +376,8 @@ def _written(key: str, value: ConfigValue) -> str:
     return str(value) if value != "" else "-"
 
 
-def _order(name: str, verb: str, sentence: str, *, http: str, json: bool) -> None:
-    answer = ask(parse_http(http), "POST", queue_path(name, verb), {})
+def _order(name: str, verb: str, sentence: str, *, broker: BrokerAddress, json: bool) -> None:
+    answer = broker.ask("POST", queue_path(name, verb), {})
     if json:
         print_json(msgspec.json.decode(answer))
     else:

@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 from cyclopts import CycloptsError, Parameter
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for, print_json
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, print_json
 from penstock.cli.table import format_age, print_table
 from penstock.core.delivery_headers import DEAD_REASON
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -104,7 +105,7 @@ def peek(
         str | None, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")
     ] = None,
     group: Group = DEFAULT_WORK_GROUP,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Look at messages without touching them: nothing is leased, nothing is counted.
@@ -126,7 +127,7 @@ def peek(
             **({"from": after} if after is not None else {}),
             group=group,
         )
-        page = ask_for(http, "GET", path, Page)
+        page = broker.ask_for("GET", path, Page)
         found += page.messages
         after = page.next
         if after is None or len(found) >= limit:
@@ -175,7 +176,7 @@ def send(
     deduplication_id: Annotated[
         str | None, Parameter(metavar="ID", help="A second message with this id is dropped.")
     ] = None,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Send messages: those given, or each line of stdin.
@@ -200,7 +201,7 @@ def send(
     lines = bodies or [line.rstrip("\n") for line in sys.stdin]
     for batch in _batches(lines):
         body = {"messages": [{"body": line, **said} for line in batch]}
-        sent += ask_for(http, "POST", queue_path(name, "messages"), _SentAll, body).messages
+        sent += broker.ask_for("POST", queue_path(name, "messages"), _SentAll, body).messages
     if json:
         print_json({"messages": sent})
         return
@@ -227,7 +228,7 @@ def receive(
         bool, Parameter(negative="", show_default=False, help="Say that they are done.")
     ] = False,
     group: Group = DEFAULT_WORK_GROUP,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Receive messages as a worker does. Without --ack they come back when their leases end.
@@ -243,7 +244,7 @@ def receive(
         "wait_ms": _duration("--wait", wait),
         "lease_ms": _duration("--lease", lease),
     }
-    found = ask_for(http, "POST", queue_path(name, "receive"), Page, body).messages
+    found = broker.ask_for("POST", queue_path(name, "receive"), Page, body).messages
     if json:
         print_json({"messages": found})
     else:
@@ -251,9 +252,8 @@ def receive(
     sys.stdout.flush()
     if ack and found:
         verdicts = [{"receipt": one.receipt, "verdict": "ack"} for one in found]
-        outcome = ask_for(
-            http, "POST", queue_path(name, "settle"), dict[str, list[str]], {"verdicts": verdicts}
-        )
+        path = queue_path(name, "settle")
+        outcome = broker.ask_for("POST", path, dict[str, list[str]], {"verdicts": verdicts})
         late = sum(word != "done" for word in outcome["outcomes"])
         if late:
             print(f"{late} of them were not leased to us any more", file=sys.stderr)
@@ -266,7 +266,7 @@ def cancel(
     /,
     *,
     group: Group = DEFAULT_WORK_GROUP,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Call off a message that is scheduled or waits: it is never delivered.
@@ -277,7 +277,7 @@ def cancel(
     penstock queue cancel jobs 0 17
     """
     path = with_query(queue_path(name, "messages", str(partition), str(offset)), group=group)
-    answer = ask_for(http, "DELETE", path, dict[str, int])
+    answer = broker.ask_for("DELETE", path, dict[str, int])
     if json:
         print_json(answer)
     else:

@@ -10,7 +10,8 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 from rich.progress import Progress
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, Yes, ask_back, ask_for, print_json
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, Yes, ask_back, print_json
 from penstock.cli.queue.messages import Group, Name, parse_flag_time_ms, queue_path
 from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
@@ -103,7 +104,7 @@ def redrive(
     wait: Annotated[
         bool, Parameter(negative="", show_default=False, help="Return when it is over.")
     ] = False,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> int | None:
     """Move messages out of a dead-letter queue, back to where they died or to another queue.
@@ -119,15 +120,15 @@ def redrive(
     wanted = {"to": to, "rate": rate, "filter": chosen.conditions()}
     path = queue_path(name, "redrive")
     if dry_run:
-        planned = ask_for(http, "POST", path, _Planned, {**wanted, "dry_run": True})
+        planned = broker.ask_for("POST", path, _Planned, {**wanted, "dry_run": True})
         if json:
             print_json(planned)
         else:
             print(f"{planned.matching} messages would be moved")
         return None
-    move = ask_for(http, "POST", path, MoveLine, wanted)
+    move = broker.ask_for("POST", path, MoveLine, wanted)
     if wait:
-        move = _wait(http, name, move)
+        move = _wait(broker, name, move)
     if json:
         print_json(move)
     else:
@@ -143,7 +144,7 @@ def moves(
         str | None,
         Parameter(metavar="ID", help="Cancel this move; messages already moved stay moved."),
     ] = None,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """List the moves of messages out of a queue, or stop one.
@@ -153,13 +154,13 @@ def moves(
     penstock queue moves jobs-dead
     """
     if cancel is not None:
-        stopped = ask_for(http, "DELETE", queue_path(name, "moves", cancel), MoveLine)
+        stopped = broker.ask_for("DELETE", queue_path(name, "moves", cancel), MoveLine)
         if json:
             print_json(stopped)
         else:
             print(_sentence(name, stopped))
         return
-    found = ask_for(http, "GET", queue_path(name, "moves"), _Moves).moves
+    found = broker.ask_for("GET", queue_path(name, "moves"), _Moves).moves
     if json:
         print_json(found)
     elif found:
@@ -179,7 +180,7 @@ def dead(
     message: Places = (),
     group: Group = DEFAULT_WORK_GROUP,
     yes: Yes = False,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Decide about dead messages that are still in their queue.
@@ -198,7 +199,7 @@ def dead(
             cannot=f"dropping dead messages of {name} cannot be undone",
         )
     body = {"group": group, "filter": {"places": places}} if verb != "archive" else {}
-    answer = ask_for(http, "POST", queue_path(name, "dead", verb), dict[str, int], body)
+    answer = broker.ask_for("POST", queue_path(name, "dead", verb), dict[str, int], body)
     if json:
         print_json(answer)
         return
@@ -230,14 +231,14 @@ def print_moves(found: list[MoveLine]) -> None:
     )
 
 
-def _wait(http: str, name: str, move: MoveLine) -> MoveLine:
+def _wait(broker: BrokerAddress, name: str, move: MoveLine) -> MoveLine:
     """Look every now and then until it is over; a bar shows how far it is, on a terminal."""
     talk = Console(stderr=True)
     with Progress(console=talk, disable=not talk.is_terminal, transient=True) as progress:
         bar = progress.add_task(f"moving messages of {name}", total=move.to_move or None)
         while move.state not in OVER:
             time.sleep(LOOK_SECONDS)
-            found = ask_for(http, "GET", queue_path(name, "moves"), _Moves).moves
+            found = broker.ask_for("GET", queue_path(name, "moves"), _Moves).moves
             same = next((one for one in found if one.id == move.id), None)
             if same is None:
                 raise LocalError(f"move {move.id} of {name} is not remembered any more")

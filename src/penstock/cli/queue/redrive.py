@@ -12,22 +12,14 @@ from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 from rich.progress import Progress
 
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, print_json
+from penstock.cli.address_flags import HERE, BrokerAddress
+from penstock.cli.admin import Json, print_json
 from penstock.cli.queue import moves as queue_moves
 from penstock.cli.queue.messages import Name
 from penstock.cli.queue.moves import LOOK_SECONDS, NO_CONDITION, OVER, MessageConditions
 from penstock.cli.session import with_client
 from penstock.client.client import Client
 from penstock.client.descriptions import MoveDescription
-
-Url = Annotated[
-    str | None,
-    Parameter(
-        name=["--url", "-u"],
-        metavar="URL",
-        help="Ask there natively and not by HTTP, as for file:PATH; conditions cannot be given.",
-    ),
-]
 
 
 def redrive(
@@ -51,8 +43,7 @@ def redrive(
             help="Return when it is over, as is usual, or at once.",
         ),
     ] = True,
-    http: Http = DEFAULT_HTTP,
-    url: Url = None,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> int | None:
     """Move messages out of a dead-letter queue, back to where they died or to another queue.
@@ -69,12 +60,22 @@ def redrive(
     penstock redrive jobs-dead --to jobs-retry --no-wait
     penstock redrive jobs-dead --url file:./data
     """
+    url = broker.directory()
     if url is None:
         return queue_moves.redrive(
-            name, to=to, chosen=chosen, rate=rate, dry_run=dry_run, wait=wait, http=http, json=json
+            name,
+            to=to,
+            chosen=chosen,
+            rate=rate,
+            dry_run=dry_run,
+            wait=wait,
+            broker=broker,
+            json=json,
         )
     if chosen != NO_CONDITION:
-        raise CycloptsError(msg="Conditions need a broker's HTTP port: --http in place of --url.")
+        raise CycloptsError(
+            msg=f"Conditions need a broker, and {url} is a directory; leave them out, or start one."
+        )
 
     async def work(client: Client) -> MoveDescription | int:
         return await _move(client, name, to=to, rate=rate, dry_run=dry_run, wait=wait)

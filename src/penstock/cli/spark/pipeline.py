@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from penstock.cli.address_flags import DEFAULT_URL, URL_VARIABLE, context_address
-from penstock.cli.admin import DEFAULT_HTTP, Http, Json, ask_for, print_json
+from penstock.cli.address_flags import (
+    DEFAULT_URL,
+    HERE,
+    URL_VARIABLE,
+    BrokerAddress,
+    context_url,
+)
+from penstock.cli.admin import Json, print_json
 from penstock.cli.table import format_age, print_table
 from penstock.core.clock import SystemClock
 from penstock.core.errors import LocalError
@@ -221,7 +227,7 @@ def status(
     name: Annotated[str | None, Parameter(show_default=False, help="Only this pipeline.")] = None,
     /,
     *,
-    http: Http = DEFAULT_HTTP,
+    broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
     """Show the last reports of pipelines, stage by stage.
@@ -234,7 +240,7 @@ def status(
     penstock pipeline status
     penstock pipeline status orders --json
     """
-    found = ask_for(http, "GET", "/v1/pipelines", _Pipelines).pipelines
+    found = broker.ask_for("GET", "/v1/pipelines", _Pipelines).pipelines
     chosen = [one for one in found if name in (None, one.pipeline)]
     if name is not None and not chosen:
         known = ", ".join(one.pipeline for one in found) or "none yet"
@@ -268,11 +274,7 @@ def stage_row(report: PipelineReport, number: int) -> tuple[object, ...]:
 
 def known_url(environment: Mapping[str, str]) -> str:
     """Where the broker is if neither a flag nor the file says it."""
-    return (
-        environment.get(URL_VARIABLE)
-        or context_address(URL_VARIABLE, environment, may_lack=True)
-        or DEFAULT_URL
-    )
+    return environment.get(URL_VARIABLE) or context_url(environment, may_lack=True) or DEFAULT_URL
 
 
 def need_spark() -> None:

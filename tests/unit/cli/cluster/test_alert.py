@@ -25,7 +25,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBroker]:
 @pytest.fixture(autouse=True)
 def _reached(broker: WebBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PENSTOCK_HTTP", broker.http)
+    monkeypatch.setenv("PENSTOCK_URL", f"penstock://{broker.address}")
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
 

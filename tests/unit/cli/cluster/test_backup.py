@@ -257,4 +257,4 @@ def test_the_moment_of_another_node_is_not_taken(tmp_path: Path, capsys: Capture
             *("--http", other.http),
             code=1,
         )
-    assert "say where that node is with --http" in told
+    assert "say where that cluster is with --url" in told

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from penstock.cli.main import run
+from penstock.client.context_file import Context, Contexts, context_path, write_contexts
 from penstock.web.app import make_app
 from penstock.web.listener import HttpListener
 from tests.unit.web.asgi import FakeBroker, FakeCluster
@@ -57,7 +59,9 @@ def server() -> Iterator[Served]:
 @pytest.fixture
 def served(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PENSTOCK_HTTP", server.http)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    contexts = Contexts("here", {"here": Context(http=server.http)})
+    write_contexts(context_path(os.environ), contexts)
     assert server.broker.node is not None
     server.broker.node.cluster = FakeCluster()
     return server

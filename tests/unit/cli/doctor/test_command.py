@@ -18,13 +18,15 @@ def test_a_broker_that_is_well(commands: Commands) -> None:
 
 
 def test_a_broker_that_is_not_there(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = ("--url", "penstock://127.0.0.1:1", "--http", "127.0.0.1:1")
+    nobody = ("--url", "penstock://127.0.0.1:1")
     printed, talk = commands.told(1, "doctor", *nobody)
     assert printed.count("fail  ") == 2
     assert "start a broker with `penstock dev`" in printed
     assert ": 2 failed" in talk
-    monkeypatch.delenv("PENSTOCK_HTTP")
-    monkeypatch.setattr("penstock.cli.doctor.command.DEFAULT_HTTP", "127.0.0.1:1")
+    monkeypatch.delenv("PENSTOCK_URL")
+    monkeypatch.setattr("penstock.cli.address_flags.DEFAULT_URL", "penstock://127.0.0.1:1")
+    monkeypatch.setattr("penstock.cli.doctor.command.DEFAULT_URL", "penstock://127.0.0.1:1")
+    monkeypatch.setattr("penstock.cli.address_flags.DEFAULT_HTTP", "127.0.0.1:1")
     printed, _ = commands.told(0, "doctor")
     assert "warn  http " in printed, "nobody said that one should be there"
 
@@ -33,7 +35,5 @@ def test_a_context_without_an_http_address(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PENSTOCK_URL")
-    monkeypatch.delenv("PENSTOCK_HTTP")
-    monkeypatch.setattr("penstock.cli.doctor.command.DEFAULT_HTTP", commands.broker.http)
     commands.said("context", "add", "here", "--url", f"penstock://{commands.broker.address}")
     assert "ok    native          penstock://" in commands.said("doctor")

@@ -45,19 +45,21 @@ def test_redrive(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_redrive_natively(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redrive_in_a_directory(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.cli.queue.redrive.LOOK_SECONDS", 0)
-    here = f"penstock://{commands.broker.address}"
-    commands.said("queue", "create", "notes", "--deliveries-max", "1", "--dead-letter-topic", "bin")
-    commands.said("produce", "notes", "-q", stdin=b"a\nb\n")
-    commands.said("consume", "notes", "--release")
-    while len(commands.document("peek", "bin")["messages"]) < 2:
-        pass  # The broker moves them by itself.
-    told = commands.said("redrive", "bin", "--dry-run", "--url", here)
-    assert told == "2 messages would be moved\n"
-    told = commands.said("redrive", "bin", "--url", here)
+    here = ("--url", "file:./notes")
+    letters = "queue.dead.letter.topic=bin"
+    commands.said("topic", "create", "bin", *here)
+    commands.said("topic", "create", "notes", "--set", letters, "--set",
+                  "queue.deliveries.max=1", *here)  # fmt: skip
+    commands.said("produce", "notes", "-q", *here, stdin=b"a\nb\n")
+    commands.said("consume", "notes", "--release", *here)
+    while len(commands.document("peek", "bin", *here)["messages"]) < 2:
+        pass  # The engine moves them by itself.
+    assert commands.said("redrive", "bin", "--dry-run", *here) == "2 messages would be moved\n"
+    told = commands.said("redrive", "bin", *here)
     assert told == "2 messages of bin back to where they died, completed\n"
-    assert len(commands.document("peek", "notes")["messages"]) == 2
-    assert commands.document("redrive", "bin", "--dry-run", "--url", here) == {"matching": 0}
-    told = commands.complaint(2, "redrive", "bin", "--url", here, "--reason", "x")
-    assert "Conditions need a broker's HTTP port" in told
+    assert len(commands.document("peek", "notes", "--state", "ready", *here)["messages"]) == 2
+    assert commands.document("redrive", "bin", "--dry-run", *here) == {"matching": 0}
+    told = commands.complaint(2, "redrive", "bin", *here, "--reason", "x")
+    assert "file:./notes is a directory" in told
