@@ -1,8 +1,9 @@
 # Every target sets itself up: from a fresh clone, `make test` needs only Python 3.11 or later.
 #
-# The virtual environment is installed from requirements/dev.lock, exact versions with hashes, and
-# made again when the lock or pyproject.toml changes. Where packages come from is pip's own
-# configuration; no file of this repository names an index.
+# The virtual environment grows in three steps, each from a lock file with exact versions and hashes:
+# run.lock for a broker and the clients of the start page, dev.lock for the tools and the tests,
+# spark.lock. A step is repeated when its lock or pyproject.toml changes. Where packages come from is
+# pip's own configuration; no file of this repository names an index.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -10,6 +11,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 BIN := .venv/bin
+RUNS := .venv/.runs
 INSTALLED := .venv/.installed
 SPARK := .venv/.spark
 WORKERS ?= 2
@@ -24,6 +26,8 @@ SEED ?=
 TESTS ?= tests
 # Which five planted bugs are tried: it moves on with every commit.
 TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+# The date of every file that `make dist` packs.
+COMMITTED ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 ARGS ?=
 BASE ?=
 # Where tests are that need a JVM: to look for them everywhere takes half a minute.
@@ -33,6 +37,8 @@ NO_TESTS_IS_FINE = || { code=$$?; test $$code -eq 5 && test "$(TESTS)" != tests;
 MESSAGES ?= 100000
 # Tests that run in one process and wait for no real clock: coverage is measured with these.
 UNIT_TESTS := tests/unit tests/properties tests/scenarios
+# Why tests were skipped; the last line of `make test` sums it up.
+SKIPS := build/skips.jsonl
 NOT_NOW := not soak and not interop and not spark and not long
 # Per cent of the lines of src/penstock that UNIT_TESTS run; raise it when it has grown.
 COVERAGE_MIN := 86
@@ -44,24 +50,34 @@ help: ## List the targets
 .PHONY: setup
 setup: $(SPARK) ## Install everything into .venv; the command line is then .venv/bin/penstock
 
-$(INSTALLED): requirements/dev.lock pyproject.toml
+$(RUNS): requirements/run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Penstock needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@# As an installed package has it: also where Python is told to write none.
-	$(BIN)/python -m compileall -q src
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@requirements/install run "about 20 seconds"
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Spark is half a gigabyte: whoever only wants a broker does not wait for it.
+$(INSTALLED): requirements/dev.lock $(RUNS)
+	@requirements/install dev "about a minute"
+	@# As an installed package has it: also where Python is told to write none.
+	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+# Spark is half a gigabyte, which a broker does not need.
 $(SPARK): requirements/spark.lock $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/spark.lock
+	@requirements/install spark "about a minute: Spark is half a gigabyte"
 	@touch $@
 
 .PHONY: run
-run: $(INSTALLED) ## Run a broker on this machine, until Ctrl-C (ARGS="--kafka 127.0.0.1:0")
-	$(BIN)/penstock dev $(ARGS)
+run: $(RUNS) ## Run a broker on this machine, until Ctrl-C (ARGS="--kafka 127.0.0.1:0")
+	@$(BIN)/penstock dev $(ARGS)
+
+.PHONY: dist
+dist: $(RUNS) ## Build the wheel and the sdist into dist/; the same commit gives the same bytes
+	@rm -rf dist
+	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m hatchling build -t sdist -t wheel
+	@cd dist && sha256sum *
 
 # Simulations know no clock, so that they may share the processors with the installation of Spark
 # and with the linters; tests with real processes may not, and come after.
@@ -90,16 +106,18 @@ check-tests: setup
 # Of everything, the unit tests come first and are measured; of TESTS=path, nothing is.
 .PHONY: pytest
 pytest: setup ## The tests but those marked soak or interop (TESTS=path for some)
+	@rm -f $(SKIPS)
 	$(if $(filter tests,$(TESTS)),$(MAKE) --no-print-directory coverage)
-	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal -m "$(NOT_NOW)" \
+	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal --skips $(SKIPS) -m "$(NOT_NOW)" \
 		$(if $(filter tests,$(TESTS)),$(UNIT_TESTS:%=--ignore=%)) $(TESTS) $(ARGS) $(NO_TESTS_IS_FINE)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --skips $(SKIPS) \
 		-m "spark and not long and not soak and not interop" \
 		$(if $(filter tests,$(TESTS)),$(SPARK_TESTS),$(TESTS)) $(ARGS) $(NO_TESTS_IS_FINE)
+	@$(BIN)/python -m tests.skips $(SKIPS)
 
 .PHONY: coverage
 coverage: setup ## The unit tests, and which lines they run: at least COVERAGE_MIN per cent
-	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal -m "$(NOT_NOW)" \
+	$(BIN)/python -m pytest -n $(WAITERS) --dist worksteal --skips $(SKIPS) -m "$(NOT_NOW)" \
 		--cov --cov-report= --cov-fail-under=$(COVERAGE_MIN) $(UNIT_TESTS) $(ARGS)
 
 .PHONY: spark
@@ -196,6 +214,8 @@ lock: setup ## Renew requirements/*.lock from pyproject.toml
 		--output-file requirements/runtime.lock
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --extra mcp --group dev \
 		--constraint requirements/runtime.lock --output-file requirements/dev.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --group build --group clients \
+		--constraint requirements/dev.lock --output-file requirements/run.lock
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml --extra server --extra otel --extra mcp --group dev \
 		--extra spark --extra jre --constraint requirements/dev.lock --output-file requirements/spark.lock
 	@! grep -nE 'https?:|--(extra-)?index-url|--find-links' requirements/*.lock \

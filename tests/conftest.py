@@ -5,16 +5,20 @@ commit it: it is the change of behaviour you are signing for.
 
 `--shuffle SEED` runs the tests in a random order, the same for the same seed: files in any order,
 and the tests of a file in any order, so that what the tests of a file share is still made once.
+
+`--skips FILE` notes why tests were skipped; `tests/skips.py` makes one line of it.
 """
 
 import logging
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import skips
 from tests.order import shuffled
 
 # Properties run the same examples every time: a test passes or fails, it does not flicker. The
@@ -39,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shuffle", type=int, default=None, metavar="SEED", help="run tests in a random order"
     )
+    parser.addoption(
+        "--skips", type=Path, default=None, metavar="FILE", help="note why tests were skipped"
+    )
 
 
 def pytest_configure() -> None:
@@ -53,6 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seed = config.getoption("--shuffle")
     if seed is not None:
         items[:] = shuffled(items, seed, by=lambda item: item.path)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    path = config.getoption("--skips")
+    if path is not None and not hasattr(config, "workerinput"):
+        reports = terminalreporter.stats.get("skipped", [])
+        skips.note(path, (report.longrepr[2] for report in reports))
 
 
 @pytest.fixture
