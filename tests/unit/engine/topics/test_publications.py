@@ -437,17 +437,27 @@ def test_part_that_was_broken_off_is_continued(monkeypatch: pytest.MonkeyPatch) 
     play(story)
 
 
-def test_who_waits_too_long_is_told_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publication_that_takes_too_long_has_an_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def story(node: Node) -> None:
         topic = await orders(node)
         staged = [await stage(node, topic, 0, b"late", 1)]
         waiting = asyncio.Event()
+        timeout, limits = asyncio.timeout, []
+
+        def limited(seconds: float | None) -> asyncio.Timeout:
+            if seconds != publications.PUBLISH_SECONDS:
+                return timeout(seconds)
+            limits.append(timeout(None))
+            return limits[-1]
 
         async def hang(*_: object) -> None:
+            limits[0].reschedule(asyncio.get_running_loop().time())
             await waiting.wait()
 
         with monkeypatch.context() as patched:
-            patched.setattr(publications, "PUBLISH_SECONDS", 0.01)
+            patched.setattr(asyncio, "timeout", limited)
             patched.setattr(PartPromotion, "promote", hang)
             with pytest.raises(OutcomeUnknown, match="may be on its way"):
                 await publish(node, 1, *parts(topic, staged))
