@@ -28,8 +28,8 @@ import msgspec
 from benchmarks.broker.programs import Program, Usage
 from benchmarks.peers import places
 from tests.cluster.addresses import Block, free_block
-from tests.cluster.processes import penstock_command
 from tests.cluster_key import key_file
+from tests.installed import penstock_command
 
 KAFKA_PORT, HTTP_PORT, PEER_PORT = 0, 1, 2
 
@@ -137,7 +137,7 @@ class Penstock(System):
             *("--data", str(home / "data")),
             *("--kafka", kafka, "--http", http, "--peer", peer),
             *(("--node-id", str(node), "--cluster", founders) if self._nodes > 1 else ()),
-            *("--cluster-key-file", key_file(self.directory)),
+            *(("--cluster-key-file", key_file(self.directory)) if self._nodes > 1 else ()),
             *("--ready-file", str(ready_file)),
             *self._flags,
         ]

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
@@ -28,6 +27,7 @@ from tests.cluster.network import Network
 from tests.cluster.waiting import wait_until
 from tests.cluster.warden import Warden
 from tests.cluster_key import key_file
+from tests.installed import penstock_command
 
 READY_WITHIN_SECONDS = 60.0
 ANSWER_WITHIN_SECONDS = 10.0
@@ -38,11 +38,6 @@ LAG_ENTRIES_MAX = 100
 _KAFKA, _HTTP, _PEER = 0, 1, 2
 _LINKS = 100
 """Where the proxy's ports begin; node 1 dials node 3 at port 103 of node 1's own address."""
-
-
-def penstock_command() -> str:
-    """The installed command line of this environment."""
-    return str(Path(sys.executable).parent / "penstock")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,10 @@ from xml.etree import ElementTree as ET
 from tests.interop.served import Served
 
 NAMESPACE = "{http://queue.amazonaws.com/doc/2012-11-05/}"
+SIGNED = {
+    "Authorization": "AWS4-HMAC-SHA256 Credential=test/20261119/us-east-1/sqs/aws4_request,"
+    " SignedHeaders=host, Signature=00"
+}
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
@@ -56,9 +60,9 @@ def post(served: Served, action: str, at: str = "/", /, **parameters: object) ->
 
 
 def get(served: Served, action: str, at: str = "/", /, **parameters: object) -> Document:
-    """The same as a URL."""
+    """The same as a URL, signed, without which no GET changes anything."""
     query = urlencode(_named(action, parameters), quote_via=quote)
-    answer = served.ask("GET", f"{at}?{query}")
+    answer = served.ask("GET", f"{at}?{query}", headers=SIGNED)
     return read(answer.status, answer.body)
 
 

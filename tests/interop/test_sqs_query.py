@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from tests.interop.query import Document, get, post, read
+from tests.interop.query import SIGNED, Document, get, post, read
 from tests.interop.served import Served, counts, path_of, serving
 
 pytestmark = pytest.mark.slow
@@ -230,12 +230,22 @@ def test_what_cannot_be_done_is_refused(
         assert refused(ask(served, action, **parameters)) == (400, code)
 
 
+def test_a_url_alone_changes_nothing(served: Served) -> None:
+    path = create(served, "linked")
+    for headers in ({}, {"Authorization": "Basic AWS4-HMAC-SHA256 Credential="}):
+        answer = served.ask("GET", f"{path}?Action=SendMessage&MessageBody=x", headers=headers)
+        assert refused(read(answer.status, answer.body)) == (405, "InvalidMethod")
+    assert counts(served.client(), served.url + path) == (0, 0, 0)
+
+
 def test_one_connection_carries_what_uvicorn_answers_and_what_sqs_answers(served: Served) -> None:
     path = create(served, "one-connection")
     connection = HTTPConnection(served.http, timeout=30)
     try:
         for number in range(3):
-            connection.request("GET", f"{path}?Action=SendMessage&MessageBody={number}")
+            connection.request(
+                "GET", f"{path}?Action=SendMessage&MessageBody={number}", headers=SIGNED
+            )
             answer = connection.getresponse()
             assert read(answer.status, answer.read()).kind == "SendMessageResponse"
             connection.request("GET", "/v1/queues/one-connection")

@@ -23,10 +23,11 @@ from examples.orders.check import complaints, unfinished
 from examples.orders.ledger import Ledger
 from examples.orders.orders import Order, order_of
 from examples.orders.workers import LEASE_SECONDS
-from tests.cluster.processes import Cluster, penstock_command, tail, tracebacks
+from tests.cluster.processes import Cluster, tail, tracebacks
 from tests.cluster.waiting import pass_time, wait_until
 from tests.cluster.warden import Warden
 from tests.house.sources import ROOT
+from tests.installed import penstock_command
 
 ORDERS_PER_SECOND = 20.0
 STRIKE_EVERY_SECONDS = (0.5, 3.0)

@@ -16,6 +16,7 @@ import msgspec
 DEFAULT_REGION = "us-east-1"
 
 _CREDENTIAL = b"Credential="
+_SIGNED = b"AWS4-HMAC-SHA256 "
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
 _KEY = re.compile(r"[\w.:=+@-]{1,128}", re.ASCII)
 
@@ -36,6 +37,15 @@ def header_scope(headers: Mapping[bytes, bytes]) -> bytes:
     start += len(_CREDENTIAL)
     end = authorization.find(b",", start)
     return authorization[start : end if end >= 0 else None]
+
+
+def is_signed(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether there is a signature in a header, where no link or picture of a page can put one.
+
+    A browser sends `Authorization` for a foreign page only after a preflight, or with a password
+    from the URL, and then by another scheme.
+    """
+    return headers.get(b"authorization", b"").startswith(_SIGNED)
 
 
 def form_scope(parameters: Mapping[str, str]) -> bytes:

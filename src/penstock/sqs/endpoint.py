@@ -30,7 +30,7 @@ from penstock.engine.topics.poll_time import begin_parking
 from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.sqs.answers import Answer, MessagesReceived
 from penstock.sqs.context import PROTOCOL
-from penstock.sqs.credential import form_scope, header_scope, read_credential
+from penstock.sqs.credential import form_scope, header_scope, is_signed, read_credential
 from penstock.sqs.errors import (
     InternalFailure,
     ServiceUnavailable,
@@ -213,8 +213,10 @@ class Endpoint:
             scope = header_scope(headers) or form_scope(parameters)
             call = self._call(headers, scope, path)
             name, request = read_query(parameters, call.base_url + call.path if path[1:] else "")
-            if method == b"GET" and name not in UNCHANGING:
-                raise WrongMethod(f"The action {name} changes something: send it by POST.")
+            if method == b"GET" and name not in UNCHANGING and not is_signed(headers):
+                raise WrongMethod(
+                    f"The action {name} changes something: send it by POST, or sign it by a header."
+                )
             answer = await self._carry_out(service, name, request, call)
             return write_xml(name, answer, request_id)
         except SqsError as error:

@@ -81,7 +81,7 @@ class UnknownHost(ProtocolError):
 
 
 class WrongMethod(ProtocolError):
-    """A GET that would change something: any page could make a browser send it."""
+    """An unsigned GET that would change something: any page could make a browser send it."""
 
     shape = "UnsupportedOperation"
     code = "InvalidMethod"

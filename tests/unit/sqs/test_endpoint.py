@@ -110,7 +110,7 @@ def test_by_get_nothing_is_changed(action: str) -> None:
     query += b"&ChangeMessageVisibilityBatchRequestEntry.1.ReceiptHandle=r"
     reply = ask(serving(service), method=b"GET", path=b"/0000/q", query=query)
     assert (reply.status, service.asked) == (405, []), reply.body
-    assert f"The action {action} changes something: send it by POST.".encode() in reply.body
+    assert f"The action {action} changes something: send it by POST".encode() in reply.body
 
 
 def test_parameters_of_url_and_form_are_put_together() -> None:
