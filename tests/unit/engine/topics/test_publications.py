@@ -21,12 +21,13 @@ from penstock.core.errors import (
     UnsupportedBatch,
 )
 from penstock.core.internal_topics import STAGING_TOPIC
+from penstock.core.limits import PUBLISH_SECONDS
 from penstock.core.message_batches import iter_batches
 from penstock.core.records import read_header
 from penstock.core.types import Offset, PartitionId, ProducerId
 from penstock.engine.cluster.node import Node
 from penstock.engine.replica.shard import Shard
-from penstock.engine.topics import part_copy, promotion, publications
+from penstock.engine.topics import part_copy, promotion
 from penstock.engine.topics.promotion import PartPromotion
 from penstock.machines.catalog import Catalog
 from penstock.machines.publication_commands import PublishedPart
@@ -447,7 +448,7 @@ def test_a_publication_that_takes_too_long_has_an_unknown_outcome(
         timeout, limits = asyncio.timeout, []
 
         def limited(seconds: float | None) -> asyncio.Timeout:
-            if seconds != publications.PUBLISH_SECONDS:
+            if seconds != PUBLISH_SECONDS:
                 return timeout(seconds)
             limits.append(timeout(None))
             return limits[-1]
