@@ -11,8 +11,8 @@ from typing import Literal
 class QueueStats:
     """How many messages of one work group are in which state.
 
-    sent = ready + leased + delayed + dead + acked + moved + expired + purged + dropped
-    + duplicates, at every moment."""
+    sent = ready + leased + delayed + (dead - dead_lettered) + acked + moved + expired + purged
+    + dropped + duplicates, at every moment."""
 
     sent: int = 0
     """Offered to the group since it began."""
@@ -23,10 +23,13 @@ class QueueStats:
     delayed: int = 0
     """Their delay has not ended."""
     dead: int = 0
-    """Failed for good: archived, or about to be moved."""
+    """Failed for good: archived here, about to be moved, or in the dead-letter queue."""
+    dead_lettered: int = 0
+    """Of these, what the dead-letter queue holds, if there is one. If several queues share it,
+    each counts all of it."""
     acked: int = 0
     moved: int = 0
-    """To a dead-letter queue."""
+    """To a dead-letter queue, since the group began."""
     expired: int = 0
     purged: int = 0
     dropped: int = 0

@@ -228,6 +228,7 @@ async def count(router: RequestRouter, name: str, group: str) -> QueueStats:
     counts = dict(answer.counts)
     counts.setdefault("ready", counts.get("visible", 0))  # A broker of release 0.1.
     counts.setdefault("leased", counts.get("in_flight", 0))
+    counts["dead"] = counts.get("dead", 0) + counts.get("dead_lettered", 0)
     oldest_ms = counts.pop("oldest_ms", -1)
     age = None if oldest_ms < 0 else max(0, answer.now_ms - oldest_ms) / 1_000
     known = {name: counts[name] for name in QueueStats.__slots__ if name in counts}

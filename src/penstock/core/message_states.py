@@ -12,6 +12,7 @@ others.
 """
 
 from collections.abc import Iterable
+from typing import Protocol
 
 READY = "ready"
 LEASED = "leased"
@@ -25,6 +26,25 @@ LIVING_STATES = frozenset({READY, LEASED, DELAYED})
 
 _OLD = {READY: "visible", LEASED: "in flight"}
 _NEW = {"visible": READY, "in flight": LEASED, "in_flight": LEASED, "in-flight": LEASED}
+
+
+class StateCounts(Protocol):
+    """How many messages of a work group are in which state."""
+
+    @property
+    def ready(self) -> int: ...
+    @property
+    def leased(self) -> int: ...
+    @property
+    def delayed(self) -> int: ...
+    @property
+    def dead(self) -> int: ...
+
+
+def lying(counts: StateCounts) -> int:
+    """Messages that a queue holds, whatever their state. A dead-letter queue's are the dead letters
+    of the queues that send theirs there: this is how all front-ends count them."""
+    return counts.ready + counts.leased + counts.delayed + counts.dead
 
 
 def current_state(word: str) -> str:

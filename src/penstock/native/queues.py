@@ -9,6 +9,7 @@ from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
 from penstock.core.types import Offset
+from penstock.engine.moves.letter_counts import dead_lettered
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AskMove,
@@ -64,8 +65,12 @@ async def answer_browse(context: Context, request: Browse, _payload: memoryview)
 async def answer_count(context: Context, request: Count, _payload: memoryview) -> Reply:
     """Messages by state."""
     engine = context.engine
-    counts = await engine.delivery.counts(engine.topics.topic(request.name), request.group)
+    topic = engine.topics.topic(request.name)
+    counts = await engine.delivery.counts(topic, request.group)
     found = msgspec.structs.asdict(counts)
+    found["dead_lettered"] = await dead_lettered(
+        engine.topics, engine.delivery, topic, request.group
+    )
     found |= {"visible": counts.ready, "in_flight": counts.leased}  # For clients of release 0.1.
     return Counted(found, engine.topics.clock.wall_ms()), b""
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 from penstock.core.alert_configs import DEFAULT_ALERT_CONFIGS, AlertConfigs
 from penstock.core.alert_levels import Level, Levels
+from penstock.core.message_states import lying
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.machines.catalog import Catalog
 from penstock.watch.alert import Subject
@@ -77,10 +78,10 @@ def _of_queue(
         return
     judged = _Judged(_queue_subject(one), configs, settings)
     if one.dead_letters_of:
-        lying = one.ready + one.leased + one.delayed + one.dead
+        held = lying(one)
         whose = ", ".join(one.dead_letters_of[:3])
         yield from judged.by(
-            "dead_letters", lying, lambda: f"{one.queue} holds {lying:,} dead letters of {whose}"
+            "dead_letters", held, lambda: f"{one.queue} holds {held:,} dead letters of {whose}"
         )
         return
     if one.dead:

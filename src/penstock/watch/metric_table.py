@@ -131,7 +131,9 @@ CHAPTERS: tuple[Chapter, ...] = (
                 (*_WORK, "state"),
                 "Messages by state: `ready`, `leased`, `delayed` or `dead`. `in_flight` is a"
                 " deprecated alias of `leased` with the same value, which 0.3 drops: sums over"
-                " `state` must leave it out.",
+                " `state` must leave it out. What lies in a dead-letter queue is `dead` in the"
+                " default work group of the queues it comes from, and `ready` in the dead-letter"
+                " queue.",
             ),
             Metric(
                 "penstock_queue_oldest_message_age_seconds",

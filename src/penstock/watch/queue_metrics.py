@@ -10,7 +10,8 @@ import msgspec
 
 from penstock.core.histogram import WORK_BOUNDS, Histogram
 from penstock.core.limits import COUNTED_TOPICS_MAX, SCRAPED_GROUPS_MAX, SCRAPED_HISTOGRAMS_MAX
-from penstock.core.message_states import STATES
+from penstock.core.message_states import DEAD, STATES, lying
+from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.request_times import OTHER
 from penstock.core.types import TopicId
 from penstock.engine.cluster.node import Node
@@ -116,6 +117,7 @@ class QueueMetrics:
     ) -> None:
         lines: dict[tuple[str, str], QueueLine] = {}
         letters: dict[str, int] = {}
+        held: dict[str, dict[str, int]] = {}
         sources = self._sources()
         for one in sample.queues:
             await self._pause()
@@ -127,10 +129,22 @@ class QueueMetrics:
             lines.setdefault((queue, group), QueueLine()).add(one, sample.machine.up_ms)
             counts = one.counts
             letters[queue] = letters.get(queue, 0) + counts.dead
-            living = counts.ready + counts.leased + counts.delayed
-            for source in sources.get(name, ()):
+            if name in sources:
+                groups = held.setdefault(name, {})
+                groups[one.group] = groups.get(one.group, 0) + lying(counts)
+        more: dict[str, int] = {}
+        for name, groups in held.items():
+            for source in sources[name]:
                 place = source if source in shown or len(shown) < COUNTED_TOPICS_MAX else OTHER
-                letters[place] = letters.get(place, 0) + living
+                more[place] = more.get(place, 0) + max(groups.values())
+        for queue, count in more.items():
+            letters[queue] = letters.get(queue, 0) + count
+            group = OTHER if queue == OTHER else DEFAULT_WORK_GROUP
+            owner = lines.get((queue, group))
+            if owner is not None:
+                owner.dead += count
+            else:  # Another node leads the queue; what it holds itself is for that node to say.
+                page.add("penstock_queue_messages", count, queue, group, DEAD)
         for (queue, group), line in lines.items():
             await self._pause()
             for state in STATES:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.core.internal_topics import is_internal
+from penstock.core.message_states import lying
 from penstock.core.topic import Topic
 from penstock.core.types import NO_NODE, NodeId, PartitionId, ShardId, TopicId
 from penstock.engine.cluster.node import Node
@@ -430,13 +431,12 @@ def _summed(samples: Sequence[QueueSample]) -> QueueSample:
 
 def _with_dead_letters(queues: Sequence[QueueReading]) -> Iterable[QueueReading]:
     """What lies in a dead-letter queue counts for those whose it is, too."""
-    lying: dict[str, int] = {}
+    held: dict[str, int] = {}
     for one in queues:
         if one.dead_letters_of:
-            there = one.ready + one.leased + one.delayed + one.dead
-            lying[one.queue] = max(there, lying.get(one.queue, 0))
+            held[one.queue] = max(lying(one), held.get(one.queue, 0))
     for one in queues:
-        more = lying.get(one.dead_letter_topic, 0)
+        more = held.get(one.dead_letter_topic, 0)
         yield msgspec.structs.replace(one, dead_letters=one.dead + more) if more else one
 
 
@@ -456,10 +456,7 @@ def _totals(
         leased=sum(one.leased for one in queues),
         delayed=sum(one.delayed for one in queues),
         dead=sum(one.dead for one in queues),
-        dead_letters=sum(
-            one.dead + (one.ready + one.leased + one.delayed if one.dead_letters_of else 0)
-            for one in queues
-        ),
+        dead_letters=sum(lying(one) if one.dead_letters_of else one.dead for one in queues),
         lag=sum(one.lag for one in groups),
         oldest_age_ms=max(ages, default=None),
         consumers=sum(one.consumers for one in queues) + sum(one.members for one in groups),

@@ -38,6 +38,9 @@ class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     delayed: int
     dead: int
+    """Failed for good: archived here, about to be moved, or in the dead-letter queue."""
+    dead_lettered: int = 0
+    """Of these, what the dead-letter queue holds. A broker of release 0.1 counts none."""
     acked: int
     moved: int
     expired: int
@@ -45,7 +48,8 @@ class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     duplicates: int
     accounted: int
-    """The sum of all states; equal to `sent`, or messages have been lost."""
+    """The sum of all states without `dead_lettered`, which have been moved; equal to `sent`, or
+    messages have been lost."""
     oldest_age_ms: int | None
 
     def __post_init__(self) -> None:

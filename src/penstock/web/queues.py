@@ -34,6 +34,7 @@ from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.engine import Engine
 from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.moves.dead_letters import dead_letter_configs
+from penstock.engine.moves.letter_counts import count_letters, dead_letter_queue
 from penstock.web.answers import json_answer
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
@@ -124,11 +125,12 @@ class _Queues:
             and (is_queue(topic.configs) or _groups(topic, groups))
         )
         slots = asyncio.Semaphore(COUNTED_AT_ONCE)
+        letters = await _letters(node.engine, chosen[:limit])
 
         async def line(name: str, names: Sequence[str]) -> QueueLine | None:
             async with slots:
                 topic = node.engine.topics.catalog.topic(name)
-                return None if topic is None else await _line(node.engine, topic, names)
+                return None if topic is None else await _line(node.engine, topic, names, letters)
 
         lines = await asyncio.gather(*(line(*one) for one in chosen[:limit]))
         return json_answer(
@@ -164,7 +166,8 @@ class _Queues:
         topic = node.engine.topics.topic(request.path_params["name"])
         places = await node.survey.places(topic.partitions)
         groups = sorted({group for place in places.values() for group in place.starts})
-        line = await _line(node.engine, topic, groups)
+        letters = await _letters(node.engine, [(topic.name, groups)])
+        line = await _line(node.engine, topic, groups, letters)
         return json_answer(
             QueueDetail(
                 **msgspec.structs.asdict(line),
@@ -247,9 +250,21 @@ def _groups(topic: Topic, groups: Mapping[PartitionId, Collection[str]]) -> list
     return sorted({name for partition in topic.partitions for name in groups.get(partition, ())})
 
 
-async def _line(engine: Engine, topic: Topic, groups: Sequence[str]) -> QueueLine:
+async def _letters(engine: Engine, queues: Sequence[tuple[str, Sequence[str]]]) -> dict[str, int]:
+    """What the dead-letter queues of some queues and work groups hold; each is asked once."""
+    names = set()
+    for name, groups in queues:
+        topic = engine.topics.catalog.topic(name)
+        if topic is not None:
+            names |= {dead_letter_queue(engine.topics, topic, group) for group in groups}
+    return await count_letters(engine.topics, engine.delivery, names)
+
+
+async def _line(
+    engine: Engine, topic: Topic, groups: Sequence[str], letters: Mapping[str, int]
+) -> QueueLine:
     settings = queue_settings(topic.configs)
-    counts = await asyncio.gather(*(_counts(engine, topic, group) for group in groups))
+    counts = await asyncio.gather(*(_counts(engine, topic, group, letters) for group in groups))
     return QueueLine(
         name=topic.name,
         kind=queue_kind(settings),
@@ -260,7 +275,9 @@ async def _line(engine: Engine, topic: Topic, groups: Sequence[str]) -> QueueLin
     )
 
 
-async def _counts(engine: Engine, topic: Topic, group: str) -> GroupCounts | None:
+async def _counts(
+    engine: Engine, topic: Topic, group: str, letters: Mapping[str, int]
+) -> GroupCounts | None:
     try:
         found = await engine.delivery.counts(topic, group)
     except UnknownWork:
@@ -269,11 +286,15 @@ async def _counts(engine: Engine, topic: Topic, group: str) -> GroupCounts | Non
         None if found.oldest_ms < 0 else max(0, engine.topics.clock.wall_ms() - found.oldest_ms)
     )
     states = {state: getattr(found, state) for state in _STATES}
+    accounted = sum(states.values())
+    moved = letters.get(dead_letter_queue(engine.topics, topic, group), 0)
+    states["dead"] += moved
     return GroupCounts(
         group=group,
         sent=found.sent,
         **states,
-        accounted=sum(states.values()),
+        dead_lettered=moved,
+        accounted=accounted,
         oldest_age_ms=age_ms,
     )
 

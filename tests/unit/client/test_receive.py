@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Client, Message
+from penstock import Client, Message, QueueStats
 from penstock.core.errors import InvalidRequest, LocalError, UnknownTopic
 from penstock.testing.clock import ManualClock
 from tests.unit.client.memory_play import play
@@ -76,6 +76,16 @@ def test_after_so_many_failures_a_message_is_dead() -> None:
     play(scene)
 
 
+async def _moved(client: Client) -> QueueStats:
+    """A letter is buried in its queue a moment after it is in the dead-letter queue."""
+    async with asyncio.timeout(60):
+        while True:
+            stats = await client.queue("orders").stats()
+            if stats.moved:
+                return stats
+            await asyncio.sleep(0)
+
+
 def test_dead_letters_go_to_their_queue() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await client.create_queue("failed")
@@ -85,7 +95,11 @@ def test_dead_letters_go_to_their_queue() -> None:
         await message.reject("broken")
         (dead,) = await client.receive("failed", wait=60)
         assert (dead.body, dead.key, dead.id) == ("x", b"k", sent.id)
+        stats = await _moved(client)
+        assert (stats.dead, stats.dead_lettered, stats.depth) == (1, 1, 0)
         assert await dead.ack()
+        stats = await client.queue("orders").stats()
+        assert (stats.dead, stats.dead_lettered, stats.moved) == (0, 0, 1)
 
     play(scene)
 

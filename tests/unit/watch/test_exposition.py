@@ -177,6 +177,7 @@ async def test_dead_letters_count_for_the_queue_they_come_from(tmp_path: Path) -
         await until(moved)
         page = await scrape(exposition(broker))
         assert page.value("penstock_queue_dead_letters", queue="orders") == 3
+        assert page.value("penstock_queue_messages", queue="orders", state="dead") == 3
         assert page.value("penstock_queue_messages", queue="orders-dlq", state="ready") == 3
         letters = page.value(
             "penstock_messages_produced_total", destination="orders-dlq", protocol="internal"

@@ -364,6 +364,25 @@ def bury(web: WebBroker, name: str, *bodies: str, reason: str = "broken") -> Non
     web.expect(200, "POST", f"/v1/queues/{name}/settle", {"verdicts": verdicts})
 
 
+def test_what_the_dead_letter_queue_holds_is_dead_for_its_queues(web: WebBroker) -> None:
+    make(web, "source", dead_letter_topic="shared-dlq")
+    make(web, "second", dead_letter_topic="shared-dlq")
+    bury(web, "source", "a", "b")
+
+    def listed() -> list[int]:
+        (line,) = web.expect(200, "GET", "/v1/queues?prefix=source")["queues"]
+        (group,) = line["groups"]
+        return [group[name] for name in ("dead", "dead_lettered", "moved")]
+
+    wait_until(lambda: listed() == [2, 2, 2])
+    assert counts(web, "second") == {"dead": 2}, "as on the dashboard, all of it counts"
+    (letter,) = web.expect(200, "POST", "/v1/queues/shared-dlq/receive")["messages"]
+    assert counts(web, "source") == {"dead": 2}, "it is only leased"
+    verdict = {"receipt": letter["receipt"], "verdict": "ack"}
+    web.expect(200, "POST", "/v1/queues/shared-dlq/settle", {"verdicts": [verdict]})
+    assert counts(web, "source") == {"dead": 1}
+
+
 def test_dead_messages_that_stayed(web: WebBroker) -> None:
     make(web, "grave")
     bury(web, "grave", "a", "b", "c")

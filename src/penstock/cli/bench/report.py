@@ -5,6 +5,7 @@ from pathlib import Path
 from penstock.cli.bench.histogram import LatencyHistogram, percentile_text
 from penstock.cli.bench.run import Outcome
 from penstock.cli.quantities import show_time
+from penstock.client.descriptions import QueueStats
 from penstock.core.errors import LocalError
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
@@ -68,12 +69,17 @@ def _life_lines(outcome: Outcome) -> list[str]:
             f"{book.undone:,} stored and not done; whether they are lost could not be checked"
         )
         return lines
-    lines.append(f"in the queue in the end: {stats.depth:,}, dead: {stats.dead + stats.moved:,}")
+    lines.append(f"in the queue in the end: {stats.depth:,}, dead: {_died(stats):,}")
     if outcome.lost:
         lines.append(f"LOST: {outcome.lost:,} messages were acknowledged and are nowhere")
     else:
         lines.append("nothing that was acknowledged is lost")
     return lines
+
+
+def _died(stats: QueueStats) -> int:
+    """Also those that were moved, whether they still are where they were moved to or not."""
+    return stats.dead - stats.dead_lettered + stats.moved
 
 
 def document(outcome: Outcome) -> dict[str, object]:
@@ -118,7 +124,7 @@ def _life_document(outcome: Outcome) -> dict[str, object]:
         "undone": book.undone,
         "foreign": outcome.found.foreign,
         "depth": None if stats is None else stats.depth,
-        "dead": None if stats is None else stats.dead + stats.moved,
+        "dead": None if stats is None else _died(stats),
         "lost": outcome.lost,
     }
 

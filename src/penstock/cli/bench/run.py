@@ -73,7 +73,8 @@ class Outcome:
 
 def _ended(stats: QueueStats) -> int:
     """Messages that the queue has dealt with otherwise; it says so, so they are not lost."""
-    return stats.dead + stats.moved + stats.expired + stats.purged + stats.dropped
+    here = stats.dead - stats.dead_lettered
+    return here + stats.moved + stats.expired + stats.purged + stats.dropped
 
 
 async def run_load(

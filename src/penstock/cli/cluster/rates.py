@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
+from penstock.core.message_states import lying
 from penstock.engine.cluster.status import ClusterStatus
 from penstock.engine.groups.lag import GroupLag
 from penstock.web.queue_lines import GroupCounts, QueueLine
@@ -32,7 +33,7 @@ class Level(IntEnum):
 
 LAG_ATTENTION, LAG_CRITICAL = 1_000, 10_000
 DEPTH_ATTENTION, DEPTH_WARNING = 10_000, 50_000
-DEAD_ATTENTION, DEAD_CRITICAL = 100, 1_000
+DEAD_WARNING, DEAD_CRITICAL = 100, 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,13 @@ class QueueRow:
     leased: int
     delayed: int
     dead: int
+    """Here or in the dead-letter queue."""
     oldest_age_ms: int | None
+    dead_lettered: int = 0
+    """Of these, what the dead-letter queue holds."""
+    dead_letter_topic: str = ""
+    dead_letters_of: tuple[str, ...] = ()
+    """The queues whose dead letters come here."""
     in_rate: float | None = None
     out_rate: float | None = None
     """Taken by workers, less what they gave back."""
@@ -87,12 +94,15 @@ class QueueRow:
 
     @property
     def level(self) -> Level:
-        """By lag before depth: a deep queue that is worked off is what queues are for."""
-        if self.lag > LAG_CRITICAL or self.dead > DEAD_CRITICAL:
+        """By lag before depth: a deep queue that is worked off is what queues are for. Of a
+        dead-letter queue everything in it counts, and nothing is expected to be worked off."""
+        dead = lying(self) if self.dead_letters_of else self.dead
+        lag, depth = (0, 0) if self.dead_letters_of else (self.lag, self.depth)
+        if lag > LAG_CRITICAL or dead > DEAD_CRITICAL:
             return Level.CRITICAL
-        if self.depth > DEPTH_WARNING:
+        if depth > DEPTH_WARNING or dead > DEAD_WARNING:
             return Level.WARNING
-        if self.lag > LAG_ATTENTION or self.depth > DEPTH_ATTENTION or self.dead > DEAD_ATTENTION:
+        if lag > LAG_ATTENTION or depth > DEPTH_ATTENTION or dead:
             return Level.ATTENTION
         return Level.FINE
 
@@ -165,9 +175,17 @@ def make_frame(
     if before is not None and now.at_ms > before.at_ms:
         seconds = (now.at_ms - before.at_ms) / 1_000
         earlier = {(line.name, one.group): one for line in before.queues for one in line.groups}
+    sources: dict[str, tuple[str, ...]] = {}
+    for line in now.queues:
+        if line.dead_letter_topic:
+            known = sources.get(line.dead_letter_topic, ())
+            sources[line.dead_letter_topic] = (*known, line.name)
     queues = sorted(
         (
-            _queue_row(line, counts, earlier.get((line.name, counts.group)), seconds or 0.0)
+            replace(
+                _queue_row(line, counts, earlier.get((line.name, counts.group)), seconds or 0.0),
+                dead_letters_of=sources.get(line.name, ()),
+            )
             for line in now.queues
             for counts in line.groups
         ),
@@ -203,6 +221,8 @@ def _queue_row(
         delayed=now.delayed,
         dead=now.dead,
         oldest_age_ms=now.oldest_age_ms,
+        dead_lettered=now.dead_lettered,
+        dead_letter_topic=line.dead_letter_topic,
     )
     if before is None:
         return row
@@ -220,7 +240,8 @@ def _rate(now: int, before: int, seconds: float) -> float | None:
 
 def _taken(counts: GroupCounts) -> int:
     """Messages that a worker has or had, and did not give back."""
-    return counts.leased + counts.acked + counts.dead + counts.moved
+    here = counts.dead - counts.dead_lettered
+    return counts.leased + counts.acked + here + counts.moved
 
 
 def _group_row(look: GroupLook) -> GroupRow:
@@ -257,6 +278,17 @@ def _place(row: QueueRow, sorting: Sorting) -> tuple[float | str, ...]:
             return (row.queue, row.group)
 
 
+def _dead(rows: list[QueueRow]) -> int:
+    """Dead letters of all queues; what lies in a dead-letter queue counts once, also if several
+    queues and work groups share it."""
+    held: dict[str, int] = {}
+    for row in rows:
+        if row.dead_letter_topic:
+            place = row.dead_letter_topic
+            held[place] = max(row.dead_lettered, held.get(place, 0))
+    return sum(row.dead - row.dead_lettered for row in rows) + sum(held.values())
+
+
 def _totals(rows: list[QueueRow], *, known: bool) -> Totals:
     def rate(name: str) -> float | None:
         return sum(getattr(row, name) or 0.0 for row in rows) if known else None
@@ -265,7 +297,7 @@ def _totals(rows: list[QueueRow], *, known: bool) -> Totals:
         ready=sum(row.ready for row in rows),
         leased=sum(row.leased for row in rows),
         delayed=sum(row.delayed for row in rows),
-        dead=sum(row.dead for row in rows),
+        dead=_dead(rows),
         in_rate=rate("in_rate"),
         out_rate=rate("out_rate"),
         ack_rate=rate("ack_rate"),

@@ -137,8 +137,10 @@ async def _find(client: Client, wanted: tuple[str, ...], letters_max: int) -> De
     stores: list[Store] = []
     for name in sorted(chosen):
         is_letters = name in letter_queues
-        if not is_letters and not (await client.queue(name).stats()).dead:
-            continue
+        if not is_letters:
+            stats = await client.queue(name).stats()
+            if stats.dead == stats.dead_lettered:
+                continue
         stores += [
             Store(
                 queue=name,

@@ -1,5 +1,6 @@
 """Rates, order and levels of what `penstock top` shows, from looks made up here."""
 
+import msgspec
 import pytest
 
 from penstock.cli.cluster.rates import ClusterSample, GroupLook, Level, Sorting, make_frame
@@ -12,17 +13,17 @@ def counts(group: str = "queue", **states: int) -> GroupCounts:
     names = ("ready", "leased", "delayed", "dead", "acked", "moved", "expired", "purged",
              "dropped", "duplicates")  # fmt: skip
     every = dict.fromkeys(names, 0) | states
-    total = sum(every.values())
+    total = sum(every.values()) - states.get("dead_lettered", 0)
     return GroupCounts(group=group, sent=total, accounted=total, oldest_age_ms=None, **every)
 
 
-def line(name: str, *groups: GroupCounts, paused: bool = False) -> QueueLine:
+def line(name: str, *groups: GroupCounts, paused: bool = False, letters: str = "") -> QueueLine:
     return QueueLine(
         name=name,
         kind="standard",
         partitions=1,
         paused=paused,
-        dead_letter_topic="",
+        dead_letter_topic=letters,
         groups=list(groups),
     )
 
@@ -93,7 +94,9 @@ def test_a_row_for_each_work_group() -> None:
         ({"ready": 1_000}, Level.FINE),
         ({"ready": 1_001}, Level.ATTENTION),
         ({"delayed": 10_001}, Level.ATTENTION),
-        ({"dead": 101}, Level.ATTENTION),
+        ({"dead": 1}, Level.ATTENTION),
+        ({"dead": 100}, Level.ATTENTION),
+        ({"dead": 101}, Level.WARNING),
         ({"delayed": 50_001}, Level.WARNING),
         ({"ready": 6_000, "leased": 5_000}, Level.CRITICAL),
         ({"dead": 1_001}, Level.CRITICAL),
@@ -102,6 +105,30 @@ def test_a_row_for_each_work_group() -> None:
 def test_levels(states: dict[str, int], level: Level) -> None:
     look = ClusterSample(at_ms=0, queues=(line("jobs", counts("queue", **states)),))
     assert make_frame(look, None).queues[0].level is level
+
+
+def test_what_a_dead_letter_queue_holds_is_trouble_of_its_queues_and_counted_once() -> None:
+    """Two queues and two groups share one dead-letter queue."""
+    dead = counts(dead=3, dead_lettered=2, moved=2)
+    other = msgspec.structs.replace(dead, group="audit", dead=2)
+    look = ClusterSample(
+        at_ms=0,
+        queues=(
+            line("jobs", dead, other, letters="bin"),
+            line("mail", msgspec.structs.replace(other, group="queue"), letters="bin"),
+            line("bin", counts(ready=2)),
+            line("calm", counts(acked=9)),
+        ),
+    )
+    frame = make_frame(look, None)
+    levels = {row.queue: row.level for row in frame.queues}
+    assert levels == {
+        "jobs": Level.ATTENTION,
+        "mail": Level.ATTENTION,
+        "bin": Level.ATTENTION,
+        "calm": Level.FINE,
+    }
+    assert frame.totals.dead == 3
 
 
 @pytest.mark.parametrize(

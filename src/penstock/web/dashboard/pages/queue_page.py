@@ -27,6 +27,7 @@ from penstock.core.types import Offset
 from penstock.core.work_settings import WORK_CONFIGS
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import QueueCounts
+from penstock.engine.moves.letter_counts import count_letters, dead_letter_queue
 from penstock.watch.history import queue_key
 from penstock.watch.readings import QueueReading
 from penstock.web.broker import Broker, node_of
@@ -251,16 +252,10 @@ async def _chosen(node: Node, topic: Topic, group: str, request: Request) -> Sho
 
 async def _letters(node: Node, topic: Topic, group: str) -> tuple[Topic | None, int]:
     """The dead-letter queue of a work group, and how many letters lie in it."""
-    name = node.engine.topics.catalog.work_settings(topic, group).dead_letter_topic
-    found = node.engine.topics.catalog.topic(name) if name and name != topic.name else None
-    if found is None:
-        return None, 0
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            counts = await node.delivery.counts(found)
-    except (PenstockError, TimeoutError):
-        return found, 0
-    return found, counts.ready + counts.leased + counts.delayed + counts.dead
+    topics = node.engine.topics
+    name = dead_letter_queue(topics, topic, group)
+    found = topics.catalog.topic(name) if name else None
+    return found, (await count_letters(topics, node.delivery, [name])).get(name, 0)
 
 
 def _policy(node: Node, topic: Topic, group: str) -> str:
