@@ -288,6 +288,7 @@ class QueueWorkload:
             return None
         (group,) = answer["groups"]
         counts = {name: group[_NAME_AT_0_1.get(name, name)] for name in _COUNTED}
+        counts["dead"] -= group.get("dead_lettered", 0)  # They have been moved.
         operation.complete("ok", queue=QueueFacts(plan.name, counts=counts))
         return counts
 

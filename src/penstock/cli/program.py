@@ -101,7 +101,7 @@ app = _Program(
     name="penstock",
     help="""A distributed message queue that speaks Kafka.
 
-    `penstock dev` starts a broker on this machine and prints lines to paste.
+    `penstock dev` starts a broker on this machine, `penstock cheat python` prints a first program.
 
     Examples
     --------
@@ -109,7 +109,7 @@ app = _Program(
     penstock queue create jobs --lease 1m --dead-letter-topic jobs-dead
     seq 1000 | penstock produce jobs
     penstock consume jobs -n 10 --ack
-    penstock cheat queue
+    penstock cheat python
     """,
     help_flags=["--help", "-h"],
     version=__version__,

@@ -198,6 +198,7 @@ def _run(target: str, flags: WorkFlags) -> int:
             f"{app.url} is an engine inside one process, so others cannot share it; run a broker"
             " with `penstock serve`, or one process"
         )
+    _announce(app, flags, most)
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if sys.platform == "linux":
         import uvloop
@@ -216,6 +217,30 @@ def _run(target: str, flags: WorkFlags) -> int:
         sys.stderr.flush()
         os._exit(0)
     return 0
+
+
+def _announce(app: "App", flags: WorkFlags, processes: int) -> None:
+    """One line at the start: where, what and how much. A child of a supervisor is silent."""
+    if flags.json:
+        return
+    chosen = [
+        task
+        for task in app.tasks
+        if not flags.queue or set(flags.queue).intersection(task.options.queues)
+    ]
+    if flags.concurrency is not None:
+        chosen = [task.with_concurrency(flags.concurrency) for task in chosen]
+    if not chosen:
+        return  # It is refused in a moment, with the reason.
+    queues = sorted({queue for task in chosen for queue in task.options.queues})
+    workers = sum(task.options.workers_max for task in chosen)
+    each = f", in up to {processes} processes" if processes > 1 else ""
+    print(
+        f"penstock: working on {', '.join(queues)} at {app.url}, up to {workers} at once{each};"
+        " Ctrl-C stops it",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 # In this process.

@@ -1,7 +1,7 @@
 """Queues over HTTP: what there is, how it is set, and what an operator does to it.
 
     GET     /v1/queues                   all queues, a line each (?prefix= &after= &limit=)
-    POST    /v1/queues                   {"name", "partitions"?, "settings"?}: make one
+    POST    /v1/queues                   {"name", "partitions"?, "settings"?, "exist_ok"?}: make one
     GET     /v1/queues/{name}            settings, counts by work group, moves
     PATCH   /v1/queues/{name}            {"settings", "group"?}: change some; null is back to the
                                          default, and for a work group back to the queue's
@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.core.errors import InvalidRequest, Unavailable, UnknownWork
+from penstock.core.errors import InvalidRequest, TopicExists, Unavailable, UnknownWork
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
@@ -63,6 +63,8 @@ class CreateQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     partitions: int = 1
     settings: dict[str, SettingValue] = {}
+    exist_ok: bool = False
+    """A queue that is there is left as it is; the answer tells what differs."""
 
 
 class ConfigureQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,7 +149,13 @@ class _Queues:
         engine = node_of(self._broker).engine
         given = topic_configs(wanted.settings)
         configs = QUEUE_DEFAULTS | {name: text for name, text in given.items() if text is not None}
-        topic = await bounded(_make(engine, wanted.name, wanted.partitions, configs))
+        try:
+            topic = await bounded(_make(engine, wanted.name, wanted.partitions, configs))
+        except TopicExists:
+            known = engine.topics.catalog.topic(wanted.name)
+            if not wanted.exist_ok or known is None:
+                raise
+            return json_answer(_as_it_is(known, given))
         created = [wanted.name]
         letters = topic.settings.queue.dead_letter_topic
         if letters and engine.topics.catalog.topic(letters) is None:
@@ -244,6 +252,21 @@ async def _make(engine: Engine, name: str, partitions: int, configs: Mapping[str
     topic = await engine.topics.create_topic(name, partitions, configs)
     await engine.delivery.open(topic, DEFAULT_WORK_GROUP)
     return topic
+
+
+def _as_it_is(topic: Topic, given: Mapping[str, str | None]) -> dict[str, object]:
+    """The answer about a queue that was there, with what was wanted otherwise."""
+    settings = queue_settings(topic.configs)
+    other = queue_settings(
+        {**topic.configs, **{name: text for name, text in given.items() if text is not None}}
+    )
+    return {
+        "name": topic.name,
+        "partitions": len(topic.partitions),
+        "settings": settings,
+        "created": [],
+        "differs": {name: other[name] for name in settings if other[name] != settings[name]},
+    }
 
 
 def _groups(topic: Topic, groups: Mapping[PartitionId, Collection[str]]) -> list[str]:

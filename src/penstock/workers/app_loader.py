@@ -11,13 +11,13 @@ sentence; an error inside the module is reported with its place.
 import importlib
 import importlib.util
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 
 from penstock.core.errors import LocalError
 from penstock.workers.app import App
 from penstock.workers.default import default_app
+from penstock.workers.tracebacks import users_place
 
 
 def load_app(target: str, *, directory: Path | None = None) -> App:
@@ -28,7 +28,9 @@ def load_app(target: str, *, directory: Path | None = None) -> App:
     name, colon, attribute = target.partition(":")
     if not name or (colon and not attribute):
         raise LocalError(f'"{target}" must be MODULE or MODULE:APP, such as shop.orders:app')
-    module = _import(name.removesuffix(".py").replace("/", ".") if "/" in name else name, place)
+    if "/" in name or (name.endswith(".py") and (Path(place) / name).is_file()):
+        name = name.removesuffix(".py").replace("/", ".")
+    module = _import(name, place)
     return _named(module, attribute) if attribute else _only(module)
 
 
@@ -47,8 +49,12 @@ def _import(name: str, place: str) -> ModuleType:
 
 
 def _broken(name: str, problem: Exception) -> str:
-    frames = traceback.extract_tb(problem.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    place = (
+        f"{problem.filename}:{problem.lineno}"
+        if isinstance(problem, SyntaxError) and problem.filename
+        else users_place(problem)
+    )
+    where = f" ({place})" if place else ""
     return f"module {name} cannot be imported: {type(problem).__name__}: {problem}{where}"
 
 

@@ -41,6 +41,7 @@ from penstock.workers.retry import Again, Refused, Retry, reason_of
 from penstock.workers.source import Source
 from penstock.workers.statistics import Tally
 from penstock.workers.task import Task
+from penstock.workers.tracebacks import users_traceback
 from penstock.workers.verdicts import NonRetryable, RetryLater
 
 _log = logging.getLogger(__name__)
@@ -272,7 +273,7 @@ class Attempt:
         _log.warning(
             "%s failed on message %s of %s, delivery %d: %s",
             self._task.name, message.id, message.queue, message.deliveries, reason_of(error),
-            exc_info=None if expected else error,
+            exc_info=None if expected else (type(error), error, users_traceback(error)),
         )  # fmt: skip
 
 

@@ -217,7 +217,7 @@ def test_a_group_delivers_and_buries_as_its_queue_is_set(door: str) -> None:
         assert (letter.group, letter.deliveries) == (chosen.group, 3)
         assert letter.reason == "too many deliveries"
         stats = place.client.queue(QUEUE, group=chosen.group).stats()
-        assert (stats.moved, stats.purged, stats.dead) == (1, 0, 0)
+        assert (stats.moved, stats.purged, stats.dead, stats.dead_lettered) == (1, 0, 1, 1)
 
 
 def test_two_groups_bury_the_same_message_and_each_says_so() -> None:

@@ -1,7 +1,7 @@
 """`penstock serve` and `penstock dev`: run a broker in this process.
 
 `serve` is for keeps: it says where it is in one log line and nothing else. `dev` is for trying:
-defaults that suit a laptop, a free port where a usual one is taken, and a box with lines to paste.
+defaults that suit a laptop, a free port where a usual one is taken, and four lines on where it is.
 Both keep what they are given: `dev` uses `./penstock-data` by default, because a queue
 that forgets on restart teaches the wrong thing; `--temporary` keeps nothing.
 """
@@ -29,7 +29,7 @@ DEV_DEFAULTS: Mapping[str, object] = {
     "storage.ballast_size": 16 * MIB,
     "log.level": "warning",
 }
-"""A laptop's disk is not a server's, and a box should not scroll away."""
+"""A laptop's disk is not a server's, and its few lines should not scroll away."""
 
 
 @takes_settings
@@ -69,7 +69,7 @@ def dev(
 ) -> int:
     """Run a broker on this machine, for trying and developing.
 
-    It prints where it is and lines to paste. The data is kept in ./penstock-data, and found again
+    It prints where it is. The data is kept in ./penstock-data, and found again
     at the next start. Where a usual port is taken, a free one is used instead.
 
     Examples
@@ -100,14 +100,11 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
         remarks.append(f"Settings are read from {loaded.file}.")
 
     def show(places: "Places") -> None:
-        from penstock.cli.broker.banner import print_box
+        from penstock.cli.broker.banner import broker_lines, print_lines
 
         kept = f"{places.data} (removed at the end)" if temporary else places.data
-        rows = [("Python", f"penstock://{places.kafka}"), ("Kafka", places.kafka)]
-        if places.sqs:
-            rows.append(("SQS", places.sqs))
-        rows += [("Dashboard", f"http://{places.http}"), ("Data", kept)]
-        print_box("Penstock is running", rows, kafka=places.kafka, sqs=places.sqs, remarks=remarks)
+        lines = broker_lines(kafka=places.kafka, http=places.http, data=kept, sqs=bool(places.sqs))
+        print_lines([*remarks, *lines])
 
     return run_broker(loaded, on_ready=show)
 

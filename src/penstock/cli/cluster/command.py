@@ -180,7 +180,7 @@ def dev(
         Parameter(
             metavar="PORT",
             help="Node 1 gets this port and the next two, node 2 those ten further, and so on;"
-            " without it, free ports are taken.",
+            " without it node 1 gets 9092 and 8080, if both are free, and the others free ports.",
         ),
     ] = None,
 ) -> int:

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
-from penstock.cli.broker.banner import print_box
+from penstock.cli.broker.banner import command, print_lines
 from penstock.core.errors import LocalError
 from penstock.core.limits import MIB
 from penstock.engine.cluster.keys.key_store import SHARED_KEY_FILE, shared_key_file
@@ -34,6 +34,8 @@ STOP_SECONDS_MAX = 20.0
 LINE_BYTES_MAX = 1 * MIB
 PORTS_PER_NODE = 10
 PORTS_USED = 3
+USUAL_PORTS = (9092, 8080)
+"""For Kafka and native clients, and for HTTP."""
 
 _PR_SET_PDEATHSIG = 1
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95)
@@ -69,9 +71,16 @@ def run_local_cluster(nodes: int, *, data: str | None, base_port: int | None) ->
     if not 1 <= nodes <= NODES_MAX:
         raise LocalError(f"--nodes = {nodes} must be from 1 to {NODES_MAX}")
     with contextlib.ExitStack() as held:
+        remarks: list[str] = []
         if base_port is None:
             # Until the end, not only until the nodes listen: one that died may be restarted.
             ports = held.enter_context(ReservedPorts(PORTS_USED * nodes)).numbers
+            usual = usual_ports(held)
+            if usual is None:
+                listed = " or ".join(map(str, USUAL_PORTS))
+                remarks.append(f"Another program has port {listed}; node 1 has others.")
+            else:
+                ports = (*usual, *ports[len(usual) :])
         else:
             ports = ports_from(base_port, nodes)
         if data is None:
@@ -82,7 +91,19 @@ def run_local_cluster(nodes: int, *, data: str | None, base_port: int | None) ->
             os.makedirs(data, exist_ok=True)
             directory = data
         shared_key_file(directory)
-        return asyncio.run(_LocalCluster(plan_nodes(directory, ports)).run())
+        return asyncio.run(_LocalCluster(plan_nodes(directory, ports), remarks).run())
+
+
+def usual_ports(
+    held: contextlib.ExitStack, wanted: Sequence[int] = USUAL_PORTS
+) -> tuple[int, ...] | None:
+    """The ports at which commands look for a broker, for node 1, reserved until `held` is closed.
+    None if one of them is taken: with half of them, a command that finds the other program would
+    show its messages and this cluster's nodes."""
+    try:
+        return held.enter_context(ReservedPorts(len(wanted), among=wanted)).numbers
+    except LocalError:
+        return None
 
 
 def ports_from(base_port: int, nodes: int) -> tuple[int, ...]:
@@ -104,8 +125,9 @@ def plan_nodes(data: str, ports: Sequence[int]) -> list[DevNode]:
 
 
 class _LocalCluster:
-    def __init__(self, nodes: list[DevNode]) -> None:
+    def __init__(self, nodes: list[DevNode], remarks: Sequence[str]) -> None:
         self._nodes = nodes
+        self._remarks = remarks
         self._listed = ",".join(f"{node.number}@{node.peer}" for node in nodes)
         self._reporters: list[asyncio.Task[None]] = []
         self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -122,7 +144,7 @@ class _LocalCluster:
                 self._start(node)
             await self._wait_ready()
             if not self._stop.is_set():
-                self._print_box()
+                self._print_places()
             await self._stop.wait()
         finally:
             await self._stop_children()
@@ -170,19 +192,21 @@ class _LocalCluster:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    def _print_box(self) -> None:
-        bootstrap = ",".join(node.kafka for node in self._nodes)
-        sqs = f"http://{self._nodes[0].http}"
-        rows = [
-            ("Python", f"penstock://{bootstrap}"),
-            ("Kafka", bootstrap),
-            ("SQS", f"{sqs}, or at any other node"),
-        ]
-        for node in self._nodes:
-            where = f"http://{node.http}  pid {node.pid}  {node.directory}"
-            rows.append((f"node {node.number}", where))
-        rows.append(("status", f"penstock cluster status --http {self._nodes[0].http}"))
-        print_box(f"A cluster of {len(self._nodes)} is running", rows, kafka=bootstrap, sqs=sqs)
+    def _print_places(self) -> None:
+        url = "penstock://" + ",".join(node.kafka for node in self._nodes)
+        print_lines(
+            [
+                *self._remarks,
+                f"A cluster of {len(self._nodes)} is running at {url}",
+                *(
+                    f"node {node.number}: http://{node.http}  pid {node.pid}  {node.directory}"
+                    for node in self._nodes
+                ),
+                f"In another terminal: {command('cluster status', url)}",
+                f"Programs to paste: {command('cheat python', url)} (or kafka, sqs, cli)",
+                "Ctrl-C stops it.",
+            ]
+        )
 
     async def _stop_children(self) -> None:
         """The last one first, each in good order; whoever takes too long is killed."""

@@ -4,6 +4,7 @@ All of it asks a broker's HTTP port (see `penstock.web.queues`), and `--json` pr
 Messages are in `queue_messages.py`, dead letters in `queue_moves.py`.
 """
 
+import sys
 from typing import Annotated
 
 import msgspec
@@ -51,6 +52,15 @@ class _Reset(msgspec.Struct):
     dry_run: bool
 
 
+class _Created(msgspec.Struct, kw_only=True):
+    name: str
+    partitions: int
+    settings: dict[str, ConfigValue]
+    created: list[str]
+    differs: dict[str, ConfigValue] = {}
+    """What was asked for and is not so, of a queue that was there."""
+
+
 @app.command
 @takes_queue_settings
 def create(
@@ -59,6 +69,10 @@ def create(
     /,
     *,
     partitions: Annotated[int, Parameter(help="More than one for more throughput.")] = 1,
+    exist_ok: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Leave a queue that is there as it is."),
+    ] = False,
     given: Given = [],  # noqa: B006
     broker: BrokerAddress = HERE,
     json: Json = False,
@@ -73,14 +87,25 @@ def create(
     penstock queue create jobs --lease 1m --deliveries-max 5 --dead-letter-topic jobs-dead
     penstock queue create orders --order fifo --deduplication id
     penstock queue create images --priority strict --partitions 4
+    penstock queue create jobs --exist-ok
     """
     body = {"name": name, "partitions": partitions, "settings": settings | _pairs(given)}
-    answer = broker.ask("POST", "/v1/queues", body)
+    if exist_ok:
+        body["exist_ok"] = True
+    answer = broker.ask_for("POST", "/v1/queues", _Created, body)
     if json:
-        print_json(msgspec.json.decode(answer))
+        print_json(answer)
         return
-    for one in msgspec.json.decode(answer)["created"]:
+    for one in answer.created:
         print(f"queue {one} is made")
+    if name not in answer.created:
+        print(f"queue {name} is there already")
+    for key, value in answer.differs.items():
+        remark = f"its {key} is {_written(key, answer.settings.get(key, ''))}, not"
+        print(
+            f"penstock: {remark} {_written(key, value)}; `penstock queue configure` changes it",
+            file=sys.stderr,
+        )
 
 
 @app.command(name="list")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.broker.banner import box_lines
+from penstock.cli.broker.banner import broker_lines, command
 from penstock.cli.broker.serve import choose_ports
 from penstock.cli.main import run
 from penstock.server.sources import load_config
@@ -50,28 +50,27 @@ def test_a_usual_port_that_is_taken_is_replaced_and_one_that_was_asked_for_is_no
         assert f"Port {port} is taken, so kafka got a free one." in remarks
 
 
-def test_the_box() -> None:
-    lines = box_lines(
-        "Running", [("Kafka", "h:1"), ("Data", "somewhere")], kafka="h:1", remarks=["Mind the gap."]
-    )
-    box = lines[: lines.index("")]
-    assert len({len(line) for line in box}) == 1, "its sides are straight"
-    text = "\n".join(lines)
-    assert "│ Kafka  h:1 " in text
-    assert "Mind the gap." in text
-    for snippet in (
-        "KafkaProducer(bootstrap_servers=",
-        '"bootstrap.servers": "h:1"',
-        'blocking.connect("penstock://h:1")',
-        "penstock produce greetings --create topic --url penstock://h:1",
-    ):
-        assert snippet in text
-    python = text.split("# the command line")[0].split("# Python")[1].partition("\n")[2]
-    compile(python, "box", "exec")
-    assert "boto3" not in text
+def test_four_lines_fit_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("PENSTOCK_URL", raising=False)
+    usual = broker_lines(kafka="127.0.0.1:9092", http="127.0.0.1:8080", data="./d", sqs=True)
+    assert usual == [
+        "Penstock is running at penstock://127.0.0.1:9092, for Kafka clients 127.0.0.1:9092",
+        "Dashboard, HTTP and SQS: http://127.0.0.1:8080",
+        "Data: ./d",
+        "Programs to paste: penstock cheat python (or kafka, sqs, cli). Ctrl-C stops it.",
+    ]
+    other = broker_lines(kafka="127.0.0.1:40000", http="127.0.0.1:8080", data="./d", sqs=False)
+    assert "penstock cheat python --url penstock://127.0.0.1:40000 (or kafka, cli)" in other[-1]
+    assert "SQS" not in "".join(other)
 
 
-def test_the_box_tells_of_sqs() -> None:
-    text = "\n".join(box_lines("Running", [("SQS", "http://h:2")], kafka="h:1", sqs="http://h:2"))
-    assert "export AWS_ENDPOINT_URL_SQS=http://h:2\n" in text
-    compile(text.split("# boto3")[1], "box", "exec")
+def test_a_command_for_another_terminal_names_the_broker_where_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("PENSTOCK_URL", raising=False)
+    usual = "penstock://127.0.0.1:9092,127.0.0.1:21000"
+    assert command("top", usual) == "penstock top"
+    monkeypatch.setenv("PENSTOCK_URL", "penstock://a.example:9092")
+    assert command("top", usual) == f"penstock top --url {usual}"

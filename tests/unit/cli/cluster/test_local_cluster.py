@@ -5,6 +5,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.cluster.local_cluster import plan_nodes, ports_from, run_local_cluster
+from penstock.cli.cluster.local_cluster import (
+    plan_nodes,
+    ports_from,
+    run_local_cluster,
+    usual_ports,
+)
 from penstock.core.errors import LocalError
 from penstock.server.reserved_ports import ReservedPorts
 
@@ -74,8 +80,8 @@ def read_until(process: subprocess.Popen[str], wanted: str) -> list[str]:
 
 
 def children_in(lines: list[str]) -> dict[int, int]:
-    """Node and process id, from the box."""
-    found = re.findall(r"│ node (\d) .* pid (\d+) ", "".join(lines))
+    """Node and process id, from the lines at the start."""
+    found = re.findall(r"^node (\d): .* pid (\d+) ", "".join(lines), re.MULTILINE)
     return {int(node): int(pid) for node, pid in found}
 
 
@@ -99,6 +105,16 @@ def test_a_node_that_dies_is_reported_and_no_child_is_left_behind(tmp_path: Path
         process.kill()
         for descriptor in watched:
             wait_gone(descriptor)
+
+
+def test_node_1_gets_the_usual_ports_if_both_are_free() -> None:
+    with ReservedPorts(2) as free:
+        wanted = free.numbers
+    with contextlib.ExitStack() as held:
+        assert usual_ports(held, wanted) == wanted
+        assert usual_ports(held, wanted) is None, "they are reserved until the end"
+    with socket.create_server(("127.0.0.1", wanted[1])), contextlib.ExitStack() as held:
+        assert usual_ports(held, wanted) is None, "half of them is none"
 
 
 @pytest.mark.slow
