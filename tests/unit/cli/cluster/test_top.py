@@ -1,5 +1,6 @@
 """`penstock top`: frames of a real broker, how they look, and a broker that is away."""
 
+import dataclasses
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,9 +163,18 @@ def screen(frame: Frame, lines: int | None) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def row(name: str, **changes: int) -> QueueRow:
-    states = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0} | changes
-    return QueueRow(queue=name, group="queue", paused=False, oldest_age_ms=90_000, **states)
+def row(name: str, **changes: Any) -> QueueRow:
+    bare = QueueRow(
+        queue=name,
+        group="queue",
+        paused=False,
+        ready=0,
+        leased=0,
+        delayed=0,
+        dead=0,
+        oldest_age_ms=90_000,
+    )
+    return dataclasses.replace(bare, **changes)
 
 
 def test_a_screen_is_never_exceeded() -> None:
