@@ -1,33 +1,31 @@
 """Tracebacks begin with the user's own frame."""
 
+import asyncio
 import traceback
 from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock.core.errors import LocalError
+from penstock.core.errors import InvalidRequest, LocalError
 from penstock.workers.app_loader import load_app
 from penstock.workers.tracebacks import users_place, users_traceback
 
 
-def caught(call: object) -> Exception:
-    """What a call of Penstock's raises, with the frames above it."""
-    try:
-        exec(compile("call()", penstock.__file__, "exec"), {"call": call})
-    except Exception as error:  # noqa: BLE001
-        return error
-    raise AssertionError("it did not fail")
-
-
-def fails() -> None:
+async def fails() -> None:
     penstock.App("memory:").worker([])(fails)
 
 
 def test_what_called_the_users_function_is_left_out() -> None:
-    error = caught(fails)
+    with pytest.raises(InvalidRequest) as caught:
+        asyncio.run(fails())
+    here = caught.value.__traceback__
+    assert here is not None
+    error = caught.value.with_traceback(here.tb_next)  # Without the frame of this test.
+    assert traceback.extract_tb(error.__traceback__)[0].filename == asyncio.runners.__file__
     frames = traceback.extract_tb(users_traceback(error))
-    assert frames[0].filename == __file__
+    assert (frames[0].filename, frames[0].name) == (__file__, "fails")
+    assert "penstock" in frames[-1].filename
     assert users_place(error).startswith(f"{__file__}:")
 
 
