@@ -23,6 +23,9 @@ PAGES = sorted(
     if path.relative_to(ROOT) not in GENERATED
 )
 
+ALONE = ("README.md", "docs/start.md")
+"""The first pages that are read, one after the other: they start their broker themselves."""
+
 
 def read_page(page: str) -> list[Block]:
     """The blocks of a page of this repository."""
@@ -30,13 +33,17 @@ def read_page(page: str) -> list[Block]:
 
 
 def run_page(
-    blocks: list[Block], directory: Path, told: Callable[[Shown], None] = lambda _shown: None
+    blocks: list[Block],
+    directory: Path,
+    told: Callable[[Shown], None] = lambda _shown: None,
+    *,
+    alone: bool = False,
 ) -> list[str]:
     """Run every block in order. Returns what was left out because a program is not here."""
     nodes = max((int(block.orders.get("nodes", "1")) for block in blocks), default=1)
     left_out = []
     before: Shown | None = None
-    with Stage(directory, nodes=nodes) as stage:
+    with Stage(directory, nodes=nodes, alone=alone) as stage:
         for block in blocks:
             if "output" in block.orders:
                 if before is not None:

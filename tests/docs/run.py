@@ -3,6 +3,7 @@
     python -m tests.docs.run docs/start.md
 
 For writers: a page that runs here passes in `tests/docs`. A path outside the repository will do.
+README.md and docs/start.md start a broker at the usual ports, which must be free; see `alone.py`.
 """
 
 import sys

@@ -3,6 +3,10 @@
 Nothing is started before a block asks for it. A page speaks of the broker by its usual addresses;
 they are replaced by those it really has, so that any number of pages run at the same time, and put
 back in what was printed. The broker must not end by itself, nor its log show a traceback.
+
+A page that starts its broker itself, as a reader does, is played `alone`: in a network of its own
+(see `alone.py`), where the usual addresses are free. Then nothing is replaced, no variable names
+the broker, and the home directory is empty.
 """
 
 import contextlib
@@ -31,6 +35,7 @@ END_SECONDS_MAX = 30.0
 _NOT_A_READERS = ("AWS_", "PENSTOCK_", "PYTEST_CURRENT_TEST", "PYTEST_XDIST")
 """Variables that are set for this test and not for who reads the page."""
 _WORDS = Path(__file__).with_name("words.sh")
+_WORDS_ALONE = Path(__file__).with_name("words_alone.sh")
 _ASKS_BROKER = re.compile(
     rf"{re.escape(USUAL_KAFKA)}|{re.escape(USUAL_HTTP)}|^ *penstock |\| penstock |\(penstock ",
     re.MULTILINE,
@@ -52,8 +57,9 @@ class Shown(msgspec.Struct, frozen=True):
 class Stage:
     """One page's surroundings, from `with` to the end of its block."""
 
-    def __init__(self, directory: Path, *, nodes: int = 1) -> None:
+    def __init__(self, directory: Path, *, nodes: int = 1, alone: bool = False) -> None:
         self._directory = directory
+        self._alone = alone
         self._home = directory / "page"
         self._home.mkdir()
         (self._home / ".venv").symlink_to(ROOT / ".venv")
@@ -108,7 +114,8 @@ class Stage:
     # The shell.
 
     def _run_shell(self, block: Block, text: str, output: Path) -> str:
-        script = f'. "{_WORDS}"\n. "{self._state}"\n{text}\nexport -p > "{self._state}"\n'
+        words = _WORDS_ALONE if self._alone else _WORDS
+        script = f'. "{words}"\n. "{self._state}"\n{text}\nexport -p > "{self._state}"\n'
         keyboard, terminal = _typed(block.orders.get("types"))
         with output.open("wb") as file:
             process = subprocess.Popen(
@@ -177,7 +184,7 @@ class Stage:
     # The broker.
 
     def _with_addresses(self, text: str) -> str:
-        if self._cluster is None and _ASKS_BROKER.search(text):
+        if self._cluster is None and not self._alone and _ASKS_BROKER.search(text):
             self._cluster = Cluster(self._directory / "nodes", nodes=self._nodes)
             self._cluster.start()
         if self._cluster is None:
@@ -207,6 +214,8 @@ class Stage:
         if self._cluster is not None:
             node = self._cluster.nodes[1]
             ours["PENSTOCK_URL"] = f"penstock://{node.kafka}"
+        if self._alone:
+            ours["HOME"] = ours["XDG_CONFIG_HOME"] = str(self._home)
         return {**kept, **ours}
 
 

@@ -5,12 +5,15 @@ is seen when the change is read. `.venv/bin/pytest tests/docs --rewrite` renews 
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.docs import alone
 from tests.docs.blocks import BadPage, Use
 from tests.docs.pages import (
+    ALONE,
     PAGES,
     commands_for_the_eye,
     indented_commands,
@@ -19,7 +22,7 @@ from tests.docs.pages import (
     unrun_blocks,
 )
 from tests.house.reference import PAGES as GENERATED
-from tests.house.sources import ROOT
+from tests.house.sources import ROOT, read_sources
 
 _SPARK = re.compile(r"spark|penstock (pipeline|job) ")
 UNRUN = Path(__file__).with_name("unrun.txt")
@@ -47,11 +50,19 @@ def _marks(page: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=_marks(page)) for page in PAGES if _runs(page)],
+    [pytest.param(page, marks=_marks(page)) for page in PAGES if page not in ALONE and _runs(page)],
 )
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path) -> None:
     if left_out := run_page(read_page(page), tmp_path):
         pytest.skip("all blocks ran but these: " + "; ".join(left_out))
+
+
+@pytest.mark.slow
+def test_the_first_pages_run_in_order_and_at_the_addresses_they_name() -> None:
+    done = subprocess.run(alone.command(), cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == alone.TAKEN:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -89,23 +100,13 @@ def test_generated_pages_are_not_written_by_hand() -> None:
         assert page.relative_to(ROOT) in GENERATED, f"{page.name}: nobody compares or runs it"
 
 
-def test_the_start_page_is_the_start_of_the_readme() -> None:
-    """Both pages begin with the same first program; links differ by where the page stands."""
-    readme = _shared((ROOT / "README.md").read_text("utf-8"))
-    page = _shared((ROOT / "docs/start.md").read_text("utf-8"))
-    assert readme == re.sub(r"\]\((?!https?:|#)(\.\./)?", _from_the_root, page)
-
-
-def _from_the_root(link: re.Match[str]) -> str:
-    return "](" if link[1] else "](docs/"
-
-
-def _shared(text: str) -> str:
-    found = re.search(
-        r"^<!-- start -->\n(.*?)^<!-- end of start -->\n", text, re.MULTILINE | re.DOTALL
+def test_no_installation_is_named_that_does_not_exist() -> None:
+    """There is no package in an index and no published image: a clone, or a wheel built in one."""
+    wrong = re.compile(
+        r"pipx?[ ]install [\"']?penstock(?!-)|(uvx|docker run|docker pull)[ ]penstock"
     )
-    assert found is not None, "the shared part stands between two comments"
-    return found[1]
+    found = [source.path for source in read_sources() if wrong.search(source.text)]
+    assert found == []
 
 
 def test_the_index_for_language_models_names_every_page() -> None:

@@ -1,4 +1,4 @@
-"""What `pip install penstock` brings is enough for a client, and each extra is enough for its part.
+"""The package without extras is enough for a client, and each extra is enough for its part.
 
 Every script runs in a process of its own, in which all packages are hidden but those that an
 installation would have: the dependencies in pyproject.toml, those of the extras, and what they need
@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from penstock.cli.main import PACKAGES as CLI_PACKAGES
+from penstock.core.extras import WHEEL
 from penstock.server.http_port import PACKAGES as SERVER_PACKAGES
 from penstock.testing import PenstockServer
 from tests.house.sources import ROOT
@@ -165,8 +166,8 @@ def test_without_the_command_line_the_command_says_what_to_install(
     done = run(RUNNING, arguments=arguments)
     assert done.returncode == 1
     assert done.stderr == (
-        f"penstock: The command line needs penstock[{extra}] (not installed: cyclopts, rich): pip"
-        f' install "penstock[{extra}]", or, in a clone of the repository, make setup\n'
+        f"penstock: The command line needs penstock[{extra}] (not installed: cyclopts, rich):"
+        f" make setup in a clone of the repository, or pip install '{WHEEL}[{extra}]'\n"
     )
 
 
@@ -177,7 +178,7 @@ def test_without_the_server_a_broker_says_what_to_install(
     data = f"{tmp_path}/data"
     done = run(RUNNING, *extras, arguments=["serve", "--data", data, "--kafka", "127.0.0.1:0"])
     assert done.returncode == 1
-    assert 'pip install "penstock[server]"' in done.stderr
+    assert f"pip install '{WHEEL}[server]'" in done.stderr
     assert "Traceback" not in done.stderr
     assert not os.path.exists(data)
 

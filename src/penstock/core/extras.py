@@ -1,4 +1,4 @@
-"""The extras of `pip install "penstock[…]"`: packages that a client does not need.
+"""The extras of the package: groups of dependencies that a client does not need.
 
     penstock            a client, workers, patterns, and the engine of `file:` and `memory:`
     penstock[cli]       the command line
@@ -14,6 +14,10 @@ import importlib.util
 from collections.abc import Iterable
 
 from penstock.core.errors import NotInstalled
+from penstock.core.version import __version__
+
+WHEEL = f"penstock-{__version__}-py3-none-any.whl"
+"""What `make dist` builds."""
 
 
 def require(extra: str, needed_by: str, packages: Iterable[str]) -> None:
@@ -22,5 +26,10 @@ def require(extra: str, needed_by: str, packages: Iterable[str]) -> None:
     if missing:
         raise NotInstalled(
             f"{needed_by} needs penstock[{extra}] (not installed: {', '.join(missing)}):"
-            f' pip install "penstock[{extra}]", or, in a clone of the repository, make setup'
+            f" {how_to_install(extra)}"
         )
+
+
+def how_to_install(extra: str) -> str:
+    """The ways to add an extra: in a clone of the repository, or with a wheel built in one."""
+    return f"make setup in a clone of the repository, or pip install '{WHEEL}[{extra}]'"

@@ -1,4 +1,4 @@
-"""Penstock as a source and a sink of Apache Spark: `pip install "penstock[spark]"`.
+"""Penstock as a source and a sink of Apache Spark; it needs the extra `penstock[spark]`.
 
     from penstock.spark import session
 

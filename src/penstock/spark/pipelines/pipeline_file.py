@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock.core.errors import InvalidRequest, NotInstalled
+from penstock.core.extras import how_to_install
 from penstock.spark.pipelines.checks import check
 from penstock.spark.pipelines.declaration import (
     Column,
@@ -140,7 +141,7 @@ def _yaml(text: str) -> object:
     try:
         import yaml  # noqa: PLC0415 - it is not there on every machine
     except ModuleNotFoundError as error:
-        raise NotInstalled('YAML needs a package: pip install "penstock[spark]"') from error
+        raise NotInstalled(f"YAML needs a package: {how_to_install('spark')}") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

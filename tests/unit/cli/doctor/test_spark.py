@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.doctor.spark import check_spark
+from penstock.core.extras import WHEEL
 
 
 @pytest.fixture
@@ -37,5 +38,5 @@ def test_a_broker_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.verdict == "ok"
     assert found.found == (
         "Spark is not installed here (pyspark); only pipelines and jobs need it:"
-        ' pip install "penstock[spark]"'
+        f" make setup in a clone of the repository, or pip install '{WHEEL}[spark]'"
     )

@@ -1,0 +1,14 @@
+# The words of a page that starts its broker itself. What would install for minutes is only checked.
+penstock() {
+    case "${1-}" in
+        "serve") shift && command penstock config check "$@" ;;
+        *) command penstock "$@" ;;
+    esac
+}
+make() {
+    command make --dry-run --directory "$SOURCES_ROOT" "$@" > /dev/null
+    case "${1-}" in
+        run) command penstock dev ;;
+        *) echo "(make $1 would run)" ;;
+    esac
+}
