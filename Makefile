@@ -189,6 +189,11 @@ profile: setup ## Sample a broker under load, if py-spy is there (ARGS="--load r
 screenshots: $(INSTALLED) ## Pictures of every page of the dashboard, into build/screenshots
 	$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
+# Each version has its directory; a warning (a link, a section, a page in no menu) fails the build.
+.PHONY: docs
+docs: $(INSTALLED) ## Build the pages as a site with search, into build/site; open its index.html
+	$(BIN)/python -m tests.docs.site
+
 .PHONY: soak
 soak: setup ## The long tests: many seeds, many power cuts
 	$(BIN)/python -m tests.soak.run $(ARGS)

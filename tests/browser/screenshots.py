@@ -2,7 +2,7 @@
 
     make screenshots
     .venv/bin/python -m tests.browser.screenshots [DIRECTORY]
-    .venv/bin/python -m tests.browser.screenshots --readme     only the picture in README.md
+    make screenshots ARGS=--docs     only those that pages show, into docs/images
 
 A shop (see `shop.py`) is at work on three nodes on this machine; the pictures are taken after a
 while, when its charts have a shape. They are written to `build/screenshots` unless told otherwise.
@@ -21,7 +21,8 @@ from tests.browser.browsing import open_browser, open_page
 from tests.browser.shop import Shop
 
 FOLDER = Path("build/screenshots")
-README_PICTURE = Path("docs/images/overview.png")
+SHOWN_FOLDER = Path("docs/images")
+SHOWN_BYTES_MAX = 150_000
 AT_WORK_SECONDS = 60
 MODES = (("light", False, 1280), ("dark", True, 1280), ("narrow", False, 400))
 MAILS, DEAD, VIEWS = "confirmation-mails", "confirmation-mails-dead", "page-views"
@@ -56,6 +57,8 @@ PAGES = {
     "search": "/search?q=confirm",
     "unknown": "/queues/there-is-no-such-queue",
 }
+SHOWN = ("overview", "queue", "queue-letter", "group-preview", "trace", "cluster", "alerts")
+"""What README.md and docs/guides/dashboard.md show: the upper part of each, as a screen has it."""
 DRAWN = "[...document.querySelectorAll('[data-chart]')].every(one => one.querySelector('canvas'))"
 
 
@@ -71,12 +74,16 @@ def take(browser: Browser, url: str, folder: Path) -> None:
                 print(place)
 
 
-def take_for_readme(browser: Browser, url: str, place: Path) -> None:
-    """The upper part of the overview; the whole page would be a large file."""
-    with open_page(browser, dark=False, width=1280) as page:
-        settle(page, url + PAGES["overview"])
-        page.screenshot(path=place)
-        print(place)
+def take_for_pages(browser: Browser, url: str, folder: Path) -> None:
+    """The upper part of some pages; a whole page would be a large file."""
+    places = choose(url)
+    for name in SHOWN:
+        with open_page(browser, dark=False, width=1280) as page:
+            settle(page, url + PAGES[name].format(**places))
+            place = folder / f"{name}.png"
+            size = len(page.screenshot(path=place))
+            assert size < SHOWN_BYTES_MAX, f"{place} has {size} bytes"
+            print(place)
 
 
 def choose(url: str) -> dict[str, str]:
@@ -105,14 +112,14 @@ def settle(page: Page, address: str) -> None:
 
 def main() -> None:
     """See the top of this module."""
-    only_readme = sys.argv[1:] == ["--readme"]
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 and not only_readme else FOLDER
+    for_pages = sys.argv[1:] == ["--docs"]
+    folder = SHOWN_FOLDER if for_pages else Path(*sys.argv[1:] or [FOLDER])
     folder.mkdir(parents=True, exist_ok=True)
     with open_browser() as browser, LocalCluster(3) as cluster, Shop(cluster):
         print(f"a shop is at work; pictures in {AT_WORK_SECONDS} seconds")
         time.sleep(AT_WORK_SECONDS)
-        if only_readme:
-            take_for_readme(browser, cluster.http_url, README_PICTURE)
+        if for_pages:
+            take_for_pages(browser, cluster.http_url, folder)
         else:
             take(browser, cluster.http_url, folder)
 

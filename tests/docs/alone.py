@@ -38,8 +38,8 @@ def command() -> list[str]:
 
 def main() -> int:
     _raise_loopback()
-    if taken := [address for address in (USUAL_KAFKA, USUAL_HTTP) if _is_taken(address)]:
-        print(f"something listens on {', '.join(taken)} already", file=sys.stderr)
+    if busy := taken():
+        print(f"something listens on {', '.join(busy)} already", file=sys.stderr)
         return TAKEN
     with tempfile.TemporaryDirectory(prefix="penstock-docs-") as directory:
         blocks = [block for page in ALONE for block in read_page(page)]
@@ -49,6 +49,11 @@ def main() -> int:
             print(f"\n{error}", file=sys.stderr)
             return 1
     return 0
+
+
+def taken() -> list[str]:
+    """Those of the usual addresses where something listens."""
+    return [address for address in (USUAL_KAFKA, USUAL_HTTP) if _is_taken(address)]
 
 
 def _raise_loopback() -> None:

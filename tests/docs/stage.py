@@ -57,12 +57,17 @@ class Shown(msgspec.Struct, frozen=True):
 class Stage:
     """One page's surroundings, from `with` to the end of its block."""
 
-    def __init__(self, directory: Path, *, nodes: int = 1, alone: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 1, alone: bool = False, clone: Path | None = None
+    ) -> None:
+        """With a `clone`, the page is read there, and installs what it uses."""
         self._directory = directory
-        self._alone = alone
-        self._home = directory / "page"
-        self._home.mkdir()
-        (self._home / ".venv").symlink_to(ROOT / ".venv")
+        self._alone = alone or clone is not None
+        self._installs = clone is not None
+        self._home = clone or directory / "page"
+        if clone is None:
+            self._home.mkdir()
+            (self._home / ".venv").symlink_to(ROOT / ".venv")
         self._state = directory / "state.sh"
         self._state.write_text("")
         self._nodes = nodes
@@ -110,6 +115,10 @@ class Stage:
         shown = Shown(block, self._without_addresses(_read(output)), ended)
         _judge(shown)
         return shown
+
+    def printed_behind(self) -> str:
+        """All that the programs in the background have printed so far."""
+        return "".join(_read(output) for _, _, output in self._background)
 
     # The shell.
 
@@ -215,7 +224,13 @@ class Stage:
             node = self._cluster.nodes[1]
             ours["PENSTOCK_URL"] = f"penstock://{node.kafka}"
         if self._alone:
-            ours["HOME"] = ours["XDG_CONFIG_HOME"] = str(self._home)
+            ours["HOME"] = ours["XDG_CONFIG_HOME"] = str(self._directory)
+        if self._installs:
+            # The Python of this environment without the environment.
+            python = Path(sys.executable).resolve().parent
+            ours["PATH"] = f"{python}{os.pathsep}{kept.get('PATH', os.defpath)}"
+            ours["INSTALLS"] = "yes"
+            del ours["PYTHONPATH"]
         return {**kept, **ours}
 
 

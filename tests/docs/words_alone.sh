@@ -7,8 +7,9 @@ penstock() {
 }
 make() {
     command make --dry-run --directory "$SOURCES_ROOT" "$@" > /dev/null
-    case "${1-}" in
-        run) command penstock dev ;;
+    case "${INSTALLS-no} ${1-}" in
+        "yes run") command make run ;;
+        "no run") command penstock dev ;;
         *) echo "(make $1 would run)" ;;
     esac
 }
