@@ -194,6 +194,10 @@ screenshots: $(INSTALLED) ## Pictures of every page of the dashboard, into build
 docs: $(INSTALLED) ## Build the pages as a site with search, into build/site; open its index.html
 	$(BIN)/python -m tests.docs.site
 
+.PHONY: first-minutes
+first-minutes: $(INSTALLED) ## What a new user does first: a clone, `make run`, README, a browser; 2 minutes
+	$(BIN)/python -m tests.docs.first_minutes $(ARGS)
+
 .PHONY: soak
 soak: setup ## The long tests: many seeds, many power cuts
 	$(BIN)/python -m tests.soak.run $(ARGS)

@@ -57,7 +57,7 @@ PAGES = {
     "search": "/search?q=confirm",
     "unknown": "/queues/there-is-no-such-queue",
 }
-SHOWN = ("overview", "queue", "queue-letter", "group-preview", "trace", "cluster", "alerts")
+SHOWN = ("overview", "queue", "queue-letter", "group", "trace", "cluster", "alerts")
 """What README.md and docs/guides/dashboard.md show: the upper part of each, as a screen has it."""
 DRAWN = "[...document.querySelectorAll('[data-chart]')].every(one => one.querySelector('canvas'))"
 
