@@ -113,7 +113,7 @@ def settle(page: Page, address: str) -> None:
 def main() -> None:
     """See the top of this module."""
     for_pages = sys.argv[1:] == ["--docs"]
-    folder = SHOWN_FOLDER if for_pages else Path(*sys.argv[1:] or [FOLDER])
+    folder = SHOWN_FOLDER if for_pages else Path(*sys.argv[1:] or [str(FOLDER)])
     folder.mkdir(parents=True, exist_ok=True)
     with open_browser() as browser, LocalCluster(3) as cluster, Shop(cluster):
         print(f"a shop is at work; pictures in {AT_WORK_SECONDS} seconds")
