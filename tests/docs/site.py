@@ -7,6 +7,7 @@ Every page also reads well in the repository, so that nothing in it is written f
 - README.md is the first page; three more pages from the repository's root become pages as well.
 - A link to a page leads to that page of the site. One to anything else (a source, a test) is text.
 - The orders to the tests, which are comments, are left out.
+- `reference/*` in a menu is every page of that folder that no menu names: a new page has a place.
 
 The site of a version is in a directory of its own, `build/site/VERSION`, beside a list of all that
 were built there, which the selector in the header reads. Every warning of mkdocs fails the build: a
@@ -45,6 +46,15 @@ _FORWARD = (
     '<meta http-equiv="refresh" content="0; url={version}/index.html">'
     '<a href="{version}/index.html">Penstock {version}</a>\n'
 )
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages that no menu names where their folder has its `*`."""
+    places = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert config.not_in_nav is not None, "mkdocs.yml names what is in no menu"
+    left_out = {page for page in places if config.not_in_nav.match_file(page)}
+    config.nav = expanded(config.nav, places - left_out - set(pages_of(config.nav)))
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -92,6 +102,23 @@ def _relinked(text: str, place: str, known: set[str]) -> str:
 def configuration() -> MkDocsConfig:
     """What mkdocs.yml says."""
     return load_config(str(ROOT / "mkdocs.yml"), strict=True)
+
+
+def expanded(nav: object, unnamed: set[str]) -> list[object]:
+    """A menu in which `folder/*` is replaced by the pages of `unnamed` in that folder."""
+    assert isinstance(nav, list), f"no menu: {nav!r}"
+    pages: list[object] = []
+    for entry in nav:
+        if isinstance(entry, dict):
+            pages += [
+                {title: expanded(part, unnamed) if isinstance(part, list) else part}
+                for title, part in entry.items()
+            ]
+        elif entry.endswith("/*"):
+            pages += sorted(one for one in unnamed if posixpath.dirname(one) == entry[:-2])
+        else:
+            pages.append(entry)
+    return pages
 
 
 def pages_of(nav: object) -> list[str]:

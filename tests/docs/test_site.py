@@ -11,14 +11,23 @@ import pytest
 
 from penstock.core.version import __version__
 from tests.docs.pages import PAGES
-from tests.docs.site import OF_THE_ROOT, build, configuration, for_site, main, pages_of
+from tests.docs.site import (
+    OF_THE_ROOT,
+    build,
+    configuration,
+    expanded,
+    for_site,
+    main,
+    on_config,
+    pages_of,
+)
 from tests.house.reference import PAGES as GENERATED
 
 KNOWN = {"index.md", "start.md", "guides/spark.md", "images/overview.png"}
 
 
 def test_every_page_is_in_a_menu() -> None:
-    config = configuration()
+    config = on_config(configuration())
     named = pages_of(config.nav)
     assert sorted(named) == sorted(set(named)), "a page is in two menus"
     written = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
@@ -28,6 +37,13 @@ def test_every_page_is_in_a_menu() -> None:
     assert config.not_in_nav is not None
     left_out = {page for page in written if config.not_in_nav.match_file(page)}
     assert set(named) == (written - left_out) | set(OF_THE_ROOT.values())
+
+
+def test_a_star_is_the_pages_of_a_folder_that_no_menu_names() -> None:
+    nav = ["index.md", {"Guides": ["guides/b.md", "guides/*"]}, {"Start": "start.md"}]
+    unnamed = {"guides/c.md", "guides/a.md", "runbooks/d.md"}
+    guides = ["guides/b.md", "guides/a.md", "guides/c.md"]
+    assert expanded(nav, unnamed) == ["index.md", {"Guides": guides}, {"Start": "start.md"}]
 
 
 @pytest.mark.slow
