@@ -74,6 +74,7 @@ def test_only_what_is_asked_for_comes_along(sqs: SqsBroker) -> None:
     assert not {"Attributes", "MessageAttributes", "MD5OfMessageAttributes"} & bare.keys()
     for names, digest in (
         (["All"], "4c360f3fdafd970e05fae2f149d997f5"),
+        (["*"], "4c360f3fdafd970e05fae2f149d997f5"),
         ([".*"], "4c360f3fdafd970e05fae2f149d997f5"),
         (["Hello", "General"], "fca026605781cb4126a1e9044df24232"),
         (["Hello", "Missing"], "a311262e065454b75da111d535b8dacd"),
@@ -194,7 +195,7 @@ def test_a_batch_goes_there_and_back(sqs: SqsBroker) -> None:
 
 
 def test_one_bad_entry_does_not_spoil_the_others(sqs: SqsBroker) -> None:
-    url = sqs.create("partial")
+    url = sqs.create("partial", MaximumMessageSize="1024")
     sent = sqs.client.send_message_batch(
         QueueUrl=url,
         Entries=[
@@ -202,6 +203,7 @@ def test_one_bad_entry_does_not_spoil_the_others(sqs: SqsBroker) -> None:
             {"Id": "control", "MessageBody": "\0"},
             {"Id": "empty", "MessageBody": ""},
             {"Id": "late", "MessageBody": "x", "DelaySeconds": 1_000},
+            {"Id": "large", "MessageBody": "x" * 1_025},
         ],
     )
     assert [one["Id"] for one in sent["Successful"]] == ["good"]
@@ -210,7 +212,13 @@ def test_one_bad_entry_does_not_spoil_the_others(sqs: SqsBroker) -> None:
         "control": ("InvalidMessageContents", True),
         "empty": ("EmptyValue", True),
         "late": ("InvalidParameterValue", True),
+        "large": ("InvalidParameterValue", True),
     }
+    (words,) = [one["Message"] for one in sent["Failed"] if one["Id"] == "large"]
+    assert words == (
+        "One or more parameters cannot be validated. Reason: Message must be shorter than 1024"
+        " bytes."
+    )
     (good,) = sqs.receive(url)
     entries = [
         {"Id": "good", "ReceiptHandle": good["ReceiptHandle"]},

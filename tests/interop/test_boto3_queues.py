@@ -226,7 +226,7 @@ def test_tags(sqs: SqsBroker) -> None:
         sqs.client.tag_queue(QueueUrl=url, Tags={})
     with refused("InvalidParameterValue", "between 1 and 128 characters"):
         sqs.client.tag_queue(QueueUrl=url, Tags={"": "x"})
-    with refused("MissingParameter", "TagKeys"):
+    with refused("InvalidParameterValue", "between 1 and 128 characters"):
         sqs.client.untag_queue(QueueUrl=url, TagKeys=[])
 
 
@@ -253,12 +253,12 @@ def test_permissions_are_statements_of_the_policy(sqs: SqsBroker) -> None:
         "InvalidParameterValue",
         "Value first for parameter Label is invalid. Reason: Already exists.",
     ):
-        add(QueueUrl=url, Label="first", AWSAccountIds=["1"], Actions=["*"])
-    add(QueueUrl=url, Label="second", AWSAccountIds=["1"], Actions=["SendMessage", "*"])
+        add(QueueUrl=url, Label="first", AWSAccountIds=accounts[:1], Actions=["*"])
+    add(QueueUrl=url, Label="second", AWSAccountIds=accounts[:1], Actions=["SendMessage", "*"])
     remove(QueueUrl=url, Label="first")
     (left,) = json.loads(sqs.attributes(url)["Policy"])["Statement"]
     assert left["Sid"] == "second"
-    assert left["Principal"] == {"AWS": "arn:aws:iam::1:root"}
+    assert left["Principal"] == {"AWS": f"arn:aws:iam::{accounts[0]}:root"}
     assert left["Action"] == ["SQS:SendMessage", "SQS:*"]
     remove(QueueUrl=url, Label="second")
     assert "Policy" not in sqs.attributes(url)
@@ -276,10 +276,11 @@ def test_permissions_that_cannot_be_given(sqs: SqsBroker) -> None:
         ({"Actions": ["DeleteQueue"]}, "InvalidParameterValue", "Only the queue owner", 400),
         ({"Actions": ["*"] * 8}, "OverLimit", "8 Actions were found", 403),
         ({"Actions": []}, "MissingParameter", "Actions", 400),
-        ({"AWSAccountIds": []}, "MissingParameter", "AWSAccountIds", 400),
+        ({"AWSAccountIds": []}, "InvalidParameterValue", "Value [] for parameter PrincipalId", 400),
+        ({"AWSAccountIds": ["abc"]}, "InvalidParameterValue", "Value [abc] for parameter", 400),
         ({"Label": "a b"}, "InvalidParameterValue", "Value a b for parameter Label", 400),
     ):
-        asked = {"Label": "a", "AWSAccountIds": ["1"], "Actions": ["SendMessage"], **more}
+        asked = {"Label": "a", "AWSAccountIds": ["1" * 12], "Actions": ["SendMessage"], **more}
         with refused(code, words, status=status):
             sqs.client.add_permission(QueueUrl=url, **asked)
 

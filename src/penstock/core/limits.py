@@ -315,8 +315,9 @@ NATIVE_UNSENT_BYTES_MAX = 8 * MIB
 """What may wait to be sent on one connection before its next request is looked at."""
 
 # SQS, at the HTTP port.
-SQS_BODY_BYTES_MAX = 4 * MIB
-"""A batch has up to 1 MiB of text, and JSON and forms write a character of two bytes with six."""
+SQS_BODY_BYTES_MAX = 8 * MIB
+"""A batch has up to 1 MiB of text. JSON may write a character of one byte with six bytes, forms
+with three; ids and names come on top."""
 SQS_CONNECTIONS_MAX = 5_000
 HTTP_DOOR_CONNECTIONS_MAX = 1_000
 """Connections above that number that may be open for a moment, to be asked for `/livez` or

@@ -58,6 +58,8 @@ class Call(msgspec.Struct, frozen=True):
     path: str = "/"
     receiver: str = ""
     """Who asks, as leases remember it."""
+    trace: bytes = b""
+    """The trace header of X-Ray."""
 
 
 class Context:

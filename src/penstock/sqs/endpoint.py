@@ -49,15 +49,17 @@ from penstock.sqs.protocol_errors import (
     BodyTooLarge,
     ForeignPage,
     SlowBody,
+    UnknownAction,
     UnknownHost,
     WrongMethod,
 )
 from penstock.sqs.query_protocol import (
     QUEUE_PATH,
+    QUEUE_URL_PATH,
     read_form,
     read_query,
-    write_xml,
-    write_xml_error,
+    write_query,
+    write_query_error,
 )
 from penstock.sqs.reply import Reply, RequestIds
 from penstock.sqs.requests import ReceiveMessage, Request
@@ -69,6 +71,7 @@ _BRIEF = {
     TARGET_PREFIX + name.encode(): (
         name,
         brief.asks_who,
+        brief.sends,
         json_decoder(ACTIONS[name].request).decode,
     )
     for name, brief in BRIEF.items()
@@ -76,6 +79,11 @@ _BRIEF = {
 UNNAMED = "unnamed"
 """What a request counts as of which it is not known what it asks for."""
 
+TRACE = b"x-amzn-trace-id"
+TRACE_BYTES_MAX = 1_024
+"""A longer trace header is ignored; X-Ray's own have about a hundred characters."""
+NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")
+"""Actions that a GET of a queue's URL does not have, as on Amazon."""
 CLIENT = b":client"
 """The client's address among the headers, under a name that no client can send."""
 Headers = Mapping[bytes, bytes]
@@ -135,7 +143,7 @@ class Endpoint:
             if path != b"/" and not QUEUE_PATH.fullmatch(path):
                 return False
             return headers.get(b"content-type", b"").lower().startswith(FORM) or _acts(query)
-        return method == b"GET" and _acts(query)
+        return method == b"GET" and (_acts(query) or QUEUE_URL_PATH.fullmatch(path) is not None)
 
     def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
         """Carry out a request without a task, if it is one of those that come in thousands; `done`
@@ -146,7 +154,9 @@ class Endpoint:
         brief = _BRIEF.get(target)
         if brief is None or service is None or self._verify is not accept_all:
             return False
-        name, asks_who, read = brief
+        name, asks_who, sends, read = brief
+        if sends and TRACE in headers:
+            return False
         began = precise_seconds()
         try:
             host = headers.get(b"host", b"")
@@ -206,19 +216,23 @@ class Endpoint:
                 raise ServiceUnavailable("The broker does not serve now; try again.")
             if target is not None:
                 name, request = read_json(target, body)
-                call = self._call(headers, header_scope(headers), path)
+                call = _traced(self._call(headers, header_scope(headers), path), headers)
                 answer = await self._carry_out(service, name, request, call)
                 return write_json(answer, headers, request_id)
+            if method == b"GET" and not _acts(query):
+                return Reply(404, b"Content-Type: text/xml\r\n", b"<UnknownOperationException/>")
             parameters = read_form(query) | read_form(body)
             scope = header_scope(headers) or form_scope(parameters)
-            call = self._call(headers, scope, path)
+            call = _traced(self._call(headers, scope, path), headers)
             name, request = read_query(parameters, call.base_url + call.path if path[1:] else "")
+            if method == b"GET" and name in NOT_OF_A_QUEUE and QUEUE_URL_PATH.fullmatch(path):
+                raise UnknownAction(f"The action {name} is not valid for this endpoint.")
             if method == b"GET" and name not in UNCHANGING and not is_signed(headers):
                 raise WrongMethod(
                     f"The action {name} changes something: send it by POST, or sign it by a header."
                 )
             answer = await self._carry_out(service, name, request, call)
-            return write_xml(name, answer, request_id)
+            return write_query(name, answer, request_id, json=_wants_json(headers))
         except SqsError as error:
             return self._write_error(error, headers, request_id, name)
         except PenstockError as error:
@@ -281,7 +295,7 @@ class Endpoint:
         self.times.error(name, error.code)
         if TARGET in headers:
             return write_json_error(error, headers, request_id)
-        return write_xml_error(error, request_id)
+        return write_query_error(error, request_id, json=_wants_json(headers))
 
     def _call(self, headers: Headers, scope: bytes, path: bytes) -> Call:
         """It is nearly always the same as one before."""
@@ -308,6 +322,17 @@ class Endpoint:
 def _program(agent: bytes) -> str:
     """What a program calls itself first: `Boto3/1.40.0`."""
     return agent.partition(b" ")[0].decode("latin-1")
+
+
+def _traced(call: Call, headers: Headers) -> Call:
+    trace = headers.get(TRACE)
+    if not trace or len(trace) > TRACE_BYTES_MAX or not trace.isascii():
+        return call
+    return msgspec.structs.replace(call, trace=trace)
+
+
+def _wants_json(headers: Headers) -> bool:
+    return headers.get(b"accept", b"").lower().startswith(b"application/json")
 
 
 def _acts(query: bytes) -> bool:

@@ -40,6 +40,11 @@ class SqsError(Exception):
         return str(self)
 
     @property
+    def query_message(self) -> str:
+        """What it says in the Query protocol."""
+        return self.message
+
+    @property
     def type_name(self) -> str:
         """The value of `__type`."""
         return f"{self.namespace}#{self.shape}"
@@ -98,6 +103,10 @@ class QueueDoesNotExist(SqsError):
 
     def __init__(self) -> None:
         super().__init__("The specified queue does not exist.")
+
+    @property
+    def query_message(self) -> str:
+        return "The specified queue does not exist for this wsdl version."
 
 
 class QueueNameExists(SqsError):
@@ -213,6 +222,17 @@ class MessageNotInflight(SqsError):
 
     def __init__(self) -> None:
         super().__init__("The specified message isn't in flight.")
+
+
+class MessageTooLong(InvalidParameterValue):
+    """A message above the queue's MaximumMessageSize."""
+
+    def __init__(self, most: int, *, in_batch: bool = False) -> None:
+        verb = "cannot be validated" if in_batch else "are invalid"
+        super().__init__(
+            f"One or more parameters {verb}. Reason: Message must be shorter than {most} bytes."
+        )
+        self.most = most
 
 
 # Of batches.

@@ -3,9 +3,10 @@
     X-Amz-Target: AmazonSQS.SendMessage
     Content-Type: application/x-amz-json-1.0
 
-An error is named by its shape, with its namespace, in `__type`. Programs of the time before JSON
-know errors by the codes of the Query protocol, and their libraries ask for those as well
-(`x-amzn-query-mode: true`); they get them in a header.
+An error is named by its shape, with its namespace, in `__type`. Programs written before SQS spoke
+JSON compare the codes of the Query protocol; every error carries its code in a header, as on
+Amazon. Newer libraries ask for the header (`x-amzn-query-mode: true`), those of 2023 and 2024 read
+it without asking.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,6 @@ def write_json_error(error: SqsError, headers: Mapping[bytes, bytes], request_id
     """The reply to a request that did not."""
     is_11 = headers.get(b"content-type", b"").endswith(b"json-1.1")
     lines = (_LINES_11 if is_11 else _LINES) % request_id
-    if headers.get(b"x-amzn-query-mode", b"").lower() == b"true":
-        lines += b"x-amzn-query-error: %b;%b\r\n" % (error.code.encode(), error.fault.encode())
+    lines += b"x-amzn-query-error: %b;%b\r\n" % (error.code.encode(), error.fault.encode())
     document = {"__type": error.type_name, "message": error.message}
     return Reply(error.status, lines, _ENCODER.encode(document))

@@ -285,10 +285,10 @@ NO_ATTRIBUTES = WantedAttributes()
 
 @lru_cache(NAMES_KEPT)
 def wanted_attributes(names: tuple[str, ...]) -> WantedAttributes:
-    """What `MessageAttributeNames` means: names, `prefix.*`, and `All` or `.*` for everything.
+    """What `MessageAttributeNames` means: names, `prefix.*`, and `All`, `*` or `.*` for everything.
 
     As on Amazon, the dot does not belong to the prefix: `col.*` is for `color`, too."""
     prefixes = tuple(name[:-2] for name in names if name.endswith(".*"))
-    if "All" in names or "" in prefixes:
+    if "All" in names or "*" in names or "" in prefixes:
         return WantedAttributes(all=True)
     return WantedAttributes(names=frozenset(names), prefixes=prefixes)

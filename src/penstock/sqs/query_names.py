@@ -26,6 +26,9 @@ ITEM_NAMES = {
 }
 """What an item of a member is called, whatever the action."""
 
+JSON_NAMES = {"Messages": "messages", "QueueUrls": "queueUrls"}
+"""Lists that an answer in JSON calls otherwise."""
+
 TAG_MEMBERS = ("Tags", "tags")
 """Maps whose keys are called `Key`; those of all others are called `Name`."""
 

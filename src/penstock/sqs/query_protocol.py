@@ -10,7 +10,9 @@ together to a tree, and the tree is read along the request's type, so that only 
 ever looked at. Two older ways to write a list are read too: `Entries.member.1.Id`, and for a single
 item no number at all, `Attribute.Name=…`.
 
-XML goes the other way, from the answer's own structure; the names are in `query_names.py`.
+XML goes the other way, from the answer's own structure; the names are in `query_names.py`. A client
+that accepts `application/json` gets the same in JSON: maps are lists of names and values there, and
+what there is none of is null.
 """
 
 import re
@@ -29,7 +31,7 @@ from penstock.sqs.protocol_errors import (
     UnknownAction,
     UnknownVersion,
 )
-from penstock.sqs.query_names import item_name, key_name
+from penstock.sqs.query_names import JSON_NAMES, item_name, key_name
 from penstock.sqs.reply import Reply
 from penstock.sqs.requests import Request
 from penstock.sqs.service import ACTIONS
@@ -42,6 +44,9 @@ DEPTH_MAX = 8
 """Parts of a parameter's name."""
 QUEUE_PATH = re.compile(rb"/(?:(?:queue|\d+)/(?:[\w-]+/){0,2})?[\w.-]{1,249}")
 """A path that can name a queue by its last part."""
+
+QUEUE_URL_PATH = re.compile(rb"/\d{12}/[\w.-]{1,249}")
+"""The path of a queue's URL, as this broker makes them."""
 
 _LIST_WORDS = ("member", "entry")
 _ESCAPES = str.maketrans(
@@ -62,6 +67,7 @@ _ESCAPES = str.maketrans(
     }
 )
 _HEADERS = b"Content-Type: text/xml\r\nx-amzn-RequestId: %b\r\n"
+_JSON_HEADERS = _HEADERS.replace(b"text/xml", b"application/json")
 
 Tree = dict[str, Any]
 """Text, or another tree, by the next part of the name."""
@@ -104,8 +110,12 @@ def read_query(parameters: Mapping[str, str], queue_url: str) -> tuple[str, Requ
         raise MalformedBody(f"The request is not that of {name}: {error}") from error
 
 
-def write_xml(action: str, answer: Answer | None, request_id: bytes) -> Reply:
+def write_query(
+    action: str, answer: Answer | None, request_id: bytes, *, json: bool = False
+) -> Reply:
     """The reply to a request that succeeded."""
+    if json:
+        return _write_json(action, answer, request_id)
     result = ""
     if answer is not None:
         document = msgspec.to_builtins(answer)
@@ -119,14 +129,49 @@ def write_xml(action: str, answer: Answer | None, request_id: bytes) -> Reply:
     return Reply(200, _HEADERS % request_id, _encode(text))
 
 
-def write_xml_error(error: SqsError, request_id: bytes) -> Reply:
+def write_query_error(error: SqsError, request_id: bytes, *, json: bool = False) -> Reply:
     """The reply to a request that did not."""
+    if json:
+        said = {
+            "Code": error.code,
+            "Detail": None,
+            "Message": error.query_message,
+            "Type": error.fault,
+        }
+        document = {"Error": said, "RequestId": request_id.decode()}
+        return Reply(error.status, _JSON_HEADERS % request_id, msgspec.json.encode(document))
     text = (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{error.fault}</Type>'
-        f"<Code>{error.code}</Code><Message>{_escape(error.message)}</Message><Detail/></Error>"
-        f"<RequestId>{request_id.decode()}</RequestId></ErrorResponse>"
+        f"<Code>{error.code}</Code><Message>{_escape(error.query_message)}</Message><Detail/>"
+        f"</Error><RequestId>{request_id.decode()}</RequestId></ErrorResponse>"
     )
     return Reply(error.status, _HEADERS % request_id, _encode(text))
+
+
+def _write_json(action: str, answer: Answer | None, request_id: bytes) -> Reply:
+    document: dict[str, Any] = {"ResponseMetadata": {"RequestId": request_id.decode()}}
+    if answer is not None:
+        document[f"{action}Result"] = _json_members(answer)
+    body = msgspec.json.encode({f"{action}Response": document})
+    return Reply(200, _JSON_HEADERS % request_id, body)
+
+
+def _json_members(struct: msgspec.Struct) -> dict[str, Any]:
+    kind = type(struct)
+    return {
+        JSON_NAMES.get(called, called): _json_value(called, getattr(struct, name))
+        for name, called in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    }
+
+
+def _json_value(called: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        key = key_name(called)
+        pairs = [{key: name, "Value": _json_value("", one)} for name, one in value.items()]
+        return pairs or None
+    if isinstance(value, list):
+        return [_json_value("", one) for one in value] or None
+    return _json_members(value) if isinstance(value, msgspec.Struct) else value
 
 
 # Reading.
@@ -169,13 +214,14 @@ def _is_number(part: str) -> bool:
 
 
 def _list_reader(item: Reader) -> Reader:
-    return lambda found: [item(one) for one in _items(found)]
+    # An empty list is sent as the list's name with no value.
+    return lambda found: [] if found == "" else [item(one) for one in _items(found)]
 
 
 def _map_reader(key: str, value: Reader) -> Reader:
     def read(found: Any) -> dict[str, Any]:
         pairs: dict[str, Any] = {}
-        for one in _items(found):
+        for one in () if found == "" else _items(found):
             entry = one if isinstance(one, dict) else {}
             name = entry.get(key, entry.get("key", ""))
             # A pair without a value has one that is nothing, which its type may allow or not.

@@ -43,6 +43,7 @@ from penstock.sqs.requests import (
 
 STATEMENTS_MAX = 20
 ACTIONS_MAX = 7
+ACCOUNT_DIGITS = 12
 
 _GRANTABLE = frozenset({
     "*",
@@ -129,8 +130,9 @@ async def add_permission(context: Context, request: AddPermission, call: Call) -
             "Label can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in"
             " length.",
         )
-    if not accounts:
-        raise MissingParameter("AWSAccountIds")
+    if not accounts or not all(map(_is_account, accounts)):
+        listed = ", ".join(accounts or ())
+        raise invalid_value(f"[{listed}]", "PrincipalId", "Unable to verify.")
     _check_actions(actions)
     arn = queue_arn(call.region, topic.name)
     policy = _read_policy(topic.settings.queue.sqs, arn)
@@ -165,6 +167,10 @@ async def remove_permission(context: Context, request: RemovePermission, call: C
     policy["Statement"] = left
     text = msgspec.json.encode(policy).decode() if left else ""
     await _set(context, request.queue_url, {POLICY: text})
+
+
+def _is_account(text: str) -> bool:
+    return len(text) == ACCOUNT_DIGITS and text.isascii() and text.isdecimal()
 
 
 def _check_actions(actions: list[str] | None) -> None:

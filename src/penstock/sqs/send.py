@@ -6,7 +6,8 @@
     MessageDeduplicationId    header penstock-dedup-id; in a FIFO queue that compares contents and
                               is given no id, the SHA-256 of the body
     DelaySeconds              header penstock-delay-ms, if it is not the queue's own
-    AWSTraceHeader            header of this name
+    AWSTraceHeader            header of this name; if it is not given, the HTTP header
+                              X-Amzn-Trace-Id of the request
 
 A batch is appended in one piece. An entry that cannot be sent is refused and the others are sent;
 but a batch that is too long, or that misses what a FIFO queue needs, is refused as a whole.
@@ -33,6 +34,7 @@ from penstock.sqs.errors import (
     BatchRequestTooLong,
     InvalidMessageContents,
     InvalidParameterValue,
+    MessageTooLong,
     MissingParameter,
     SqsError,
     invalid_value,
@@ -63,9 +65,9 @@ _NO_DEDUPLICATION_ID = (
 )
 
 
-async def send_message(context: Context, request: SendMessage, _: Call) -> MessageSent:
+async def send_message(context: Context, request: SendMessage, call: Call) -> MessageSent:
     """Send one message."""
-    topic, built = _one_message(context, request)
+    topic, built = _one_message(context, request, call.trace)
     (sent,) = await context.delivery.send(topic, (built.message,), protocol=PROTOCOL)
     return _sent_alone(topic, built, sent)
 
@@ -105,10 +107,10 @@ def _tell_alone(
     on_done(sent if isinstance(sent, PenstockError) else _sent_alone(topic, built, sent[0]))
 
 
-async def send_message_batch(context: Context, request: SendMessageBatch, _: Call) -> BatchSent:
+async def send_message_batch(context: Context, request: SendMessageBatch, call: Call) -> BatchSent:
     """Send several messages."""
     profile = context.profile(request.queue_url)
-    topic, outgoing, failed = _several_messages(profile, request)
+    topic, outgoing, failed = _several_messages(profile, request, call.trace)
     if not outgoing:
         return BatchSent(failed=failed)
     messages = [built.message for _, built in outgoing]
@@ -159,16 +161,18 @@ def _send_with_others(
     return True
 
 
-def _one_message(context: Context, request: SendMessage) -> tuple[Topic, "BuiltMessage"]:
+def _one_message(
+    context: Context, request: SendMessage, trace: bytes = b""
+) -> tuple[Topic, "BuiltMessage"]:
     topic = context.queue(request.queue_url)
     queue = topic.settings.queue
     if queue.fifo and not request.message_group_id:
         raise MissingParameter(_GROUP)
-    return topic, build_message(request, queue)
+    return topic, build_message(request, queue, trace)
 
 
 def _several_messages(
-    profile: QueueProfile, request: SendMessageBatch
+    profile: QueueProfile, request: SendMessageBatch, trace: bytes = b""
 ) -> tuple[Topic, list[tuple[str, "BuiltMessage"]], list[Refusal]]:
     """The queue, the messages that can be sent, by their names, and why the others cannot."""
     topic = profile.topic
@@ -180,12 +184,12 @@ def _several_messages(
     outgoing: list[tuple[str, BuiltMessage]] = []
     failed: list[Refusal] = []
     size = 0
-    plain = profile.plain
+    plain = profile.plain and not trace
     for name, entry in entries:
         try:
             built = _build_plain(entry, profile) if plain else None
             if built is None:
-                built = build_message(entry, queue)
+                built = build_message(entry, queue, trace)
         except SqsError as error:
             failed.append(_refuse(name, entry, error))
             size += len((entry.message_body or "").encode(errors="replace"))
@@ -234,6 +238,8 @@ def sequence_number(offset: int) -> str:
 
 
 def _refuse(name: str, entry: OutgoingMessage, error: SqsError) -> Refusal:
+    if isinstance(error, MessageTooLong):
+        error = MessageTooLong(error.most, in_batch=True)
     refusal = refuse_entry(name, error)
     return refusal if entry.message_body else msgspec.structs.replace(refusal, code=EMPTY_VALUE)
 
@@ -272,8 +278,12 @@ def _build_plain(outgoing: OutgoingMessage, profile: QueueProfile) -> BuiltMessa
     return BuiltMessage(NewMessage(body), len(body), digest)
 
 
-def build_message(outgoing: OutgoingMessage, queue: QueueSettings) -> BuiltMessage:
-    """The record of a message; refused if the queue cannot have it."""
+def build_message(
+    outgoing: OutgoingMessage, queue: QueueSettings, trace: bytes = b""
+) -> BuiltMessage:
+    """The record of a message; refused if the queue cannot have it. `trace` is the trace header of
+    the HTTP request; it is in no digest, because the sender's library did not send it as an
+    attribute."""
     text = outgoing.message_body
     if not text:
         raise MissingParameter("MessageBody")
@@ -288,13 +298,12 @@ def build_message(outgoing: OutgoingMessage, queue: QueueSettings) -> BuiltMessa
         headers = attribute_headers(attributes)
     size_max = read_document(queue.sqs).message_bytes_max
     if size > size_max:
-        raise InvalidParameterValue(
-            f"One or more parameters are invalid. Reason: Message must be shorter than {size_max}"
-            " bytes."
-        )
+        raise MessageTooLong(size_max)
     system = outgoing.message_system_attributes
     if system:
         headers.append((TRACE_HEADER, check_trace_header(system)))
+    elif trace:
+        headers.append((TRACE_HEADER, trace))
     key = _add_group(headers, outgoing, queue)
     _add_deduplication_id(headers, outgoing, queue, body)
     if outgoing.delay_seconds is not None:

@@ -120,14 +120,16 @@ class Brief(NamedTuple):
     begin: Callable[[Context, Any, Any, OnDone], bool]
     asks_who: bool = False
     """Whether the action needs the caller; otherwise it gets None."""
+    sends: bool = False
+    """Whether a trace header of the request belongs to its messages. Then it takes a task."""
 
 
 BRIEF: dict[str, Brief] = {
     "DeleteMessage": Brief(begin_delete_message),
     "DeleteMessageBatch": Brief(begin_delete_message_batch),
     "ReceiveMessage": Brief(begin_receive_message, asks_who=True),
-    "SendMessage": Brief(begin_send_message),
-    "SendMessageBatch": Brief(begin_send_message_batch),
+    "SendMessage": Brief(begin_send_message, sends=True),
+    "SendMessageBatch": Brief(begin_send_message_batch, sends=True),
 }
 """Those that come in thousands, each small: what many clients ask at once is done together."""
 

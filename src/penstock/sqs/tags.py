@@ -31,9 +31,9 @@ async def tag_queue(context: Context, request: TagQueue, _: Call) -> None:
 async def untag_queue(context: Context, request: UntagQueue, _: Call) -> None:
     """Take tags from a queue; those it does not have are no matter."""
     topic = context.queue(request.queue_url)
-    keys = request.tag_keys
+    keys = request.tag_keys or ()
     if not keys:
-        raise MissingParameter("TagKeys")
+        raise _wrong_keys()
     _check_keys(keys)
     async with context.changing:
         document = _document(context, topic)
@@ -66,9 +66,13 @@ def check_tags(tags: Mapping[str, str], queue: str) -> None:
 
 def _check_keys(keys: Iterable[str]) -> None:
     if not all(1 <= len(key) <= KEY_CHARACTERS_MAX for key in keys):
-        raise InvalidParameterValue(
-            f"Tag keys must be between 1 and {KEY_CHARACTERS_MAX} characters in length."
-        )
+        raise _wrong_keys()
+
+
+def _wrong_keys() -> InvalidParameterValue:
+    return InvalidParameterValue(
+        f"Tag keys must be between 1 and {KEY_CHARACTERS_MAX} characters in length."
+    )
 
 
 def _document(context: Context, topic: Topic) -> QueueDocument:

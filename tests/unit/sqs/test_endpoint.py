@@ -53,6 +53,8 @@ def problem(reply: Reply) -> str:
         (b"GET", b"/", b"Action=ListQueues", {}, True),
         (b"GET", b"/0/q", b"Version=2012-11-05&Action=DeleteQueue", {}, True),
         (b"GET", b"/", b"", {}, False),
+        (b"GET", b"/000000000000/q", b"", {}, True),
+        (b"GET", b"/0/q", b"", {}, False),
         (b"GET", b"/", b"xAction=1", {}, False),
         (b"GET", b"/", b"", target("SendMessage"), False),
         (b"HEAD", b"/", b"Action=ListQueues", {}, False),

@@ -108,13 +108,11 @@ def test_a_client_gets_the_version_it_speaks() -> None:
     assert lines(reply)["content-type"] == "application/x-amz-json-1.1"
 
 
-def test_an_error_is_named_by_its_shape_and_on_request_by_its_code() -> None:
+def test_an_error_is_named_by_its_shape_and_by_its_code() -> None:
     reply = write_json_error(QueueDoesNotExist(), {}, ID)
     assert reply.status == 400
     assert decoded(reply.body) == {
         "__type": "com.amazonaws.sqs#QueueDoesNotExist",
         "message": "The specified queue does not exist.",
     }
-    assert "x-amzn-query-error" not in lines(reply)
-    both = write_json_error(QueueDoesNotExist(), {b"x-amzn-query-mode": b"true"}, ID)
-    assert lines(both)["x-amzn-query-error"] == "AWS.SimpleQueueService.NonExistentQueue;Sender"
+    assert lines(reply)["x-amzn-query-error"] == "AWS.SimpleQueueService.NonExistentQueue;Sender"

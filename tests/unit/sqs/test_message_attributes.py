@@ -241,7 +241,7 @@ def test_types_that_do_not_fit_are_not_believed() -> None:
         (("Hello", "Missing"), "Hello"),
         (("hello",), ""),
         (("Foo", "Help"), ""),
-        (("*",), ""),
+        (("*",), "General Hello Help.Me"),
         ((), ""),
     ],
 )

@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from penstock.sqs import requests
@@ -35,8 +36,8 @@ from penstock.sqs.query_protocol import (
     QUEUE_PATH,
     read_form,
     read_query,
-    write_xml,
-    write_xml_error,
+    write_query,
+    write_query_error,
 )
 from penstock.sqs.requests import MessageAttributeValue, Request
 from penstock.sqs.service import ACTIONS
@@ -96,6 +97,14 @@ def test_maps_are_pairs_of_name_and_value() -> None:
     assert read("UntagQueue", TagKey__1="a", TagKey__2="b") == requests.UntagQueue(
         tag_keys=["a", "b"]
     )
+
+
+def test_an_empty_list_or_map_is_a_name_without_a_value() -> None:
+    assert read("SendMessageBatch", SendMessageBatchRequestEntry="") == requests.SendMessageBatch(
+        entries=[]
+    )
+    assert read("UntagQueue", TagKey="") == requests.UntagQueue(tag_keys=[])
+    assert read("SetQueueAttributes", Attribute="") == requests.SetQueueAttributes(attributes={})
 
 
 def test_message_attributes_and_entries() -> None:
@@ -230,7 +239,7 @@ def test_paths_that_do_not(path: str) -> None:
 
 
 def result(action: str, answer: Answer) -> ET.Element:
-    reply = write_xml(action, answer, ID)
+    reply = write_query(action, answer, ID)
     assert reply.status == 200
     assert b"Content-Type: text/xml\r\n" in reply.headers
     root = ET.fromstring(reply.body)
@@ -249,7 +258,7 @@ def plain(element: ET.Element) -> object:
 
 
 def test_nothing_has_no_result() -> None:
-    assert write_xml("DeleteQueue", None, ID).body.decode() == (
+    assert write_query("DeleteQueue", None, ID).body.decode() == (
         f'<?xml version="1.0"?><DeleteQueueResponse xmlns="{NAMESPACE}"><ResponseMetadata>'
         f"<RequestId>{ID.decode()}</RequestId></ResponseMetadata></DeleteQueueResponse>"
     )
@@ -284,9 +293,40 @@ def test_a_received_message() -> None:
 
 
 def test_text_is_escaped_as_amazon_does_and_what_xml_cannot_say_is_replaced() -> None:
-    reply = write_xml("ListQueueTags", QueueTags(tags={'"': "\r<\x00\uffff"}), ID)
+    reply = write_query("ListQueueTags", QueueTags(tags={'"': "\r<\x00\uffff"}), ID)
     assert b"<Key>&quot;</Key>" in reply.body
     assert "<Value>&#xD;&lt;\ufffd\ufffd</Value>".encode() in reply.body
+
+
+def test_json_has_lists_for_maps_and_null_for_nothing() -> None:
+    refused = Refusal(id="b", sender_fault=True, code="InvalidParameterValue")
+    for action, answer, expected in (
+        ("ReceiveMessage", MessagesReceived(), {"messages": None}),
+        ("ListQueueTags", QueueTags(tags={"k": "v"}), {"Tags": [{"Key": "k", "Value": "v"}]}),
+        (
+            "DeleteMessageBatch",
+            BatchDone(successful=[BatchEntryDone(id="a")], failed=[refused]),
+            {
+                "Successful": [{"Id": "a"}],
+                "Failed": [
+                    {
+                        "Id": "b",
+                        "SenderFault": True,
+                        "Code": "InvalidParameterValue",
+                        "Message": None,
+                    }
+                ],
+            },
+        ),
+    ):
+        reply = write_query(action, answer, ID, json=True)
+        assert b"Content-Type: application/json\r\n" in reply.headers
+        assert msgspec.json.decode(reply.body) == {
+            f"{action}Response": {
+                f"{action}Result": expected,
+                "ResponseMetadata": {"RequestId": ID.decode()},
+            }
+        }
 
 
 def test_batches() -> None:
@@ -352,7 +392,7 @@ def test_lists_and_maps_lie_flat() -> None:
 
 
 def test_an_error() -> None:
-    reply = write_xml_error(QueueDoesNotExist(), ID)
+    reply = write_query_error(QueueDoesNotExist(), ID)
     assert reply.status == 400
     assert plain(ET.fromstring(reply.body)) == [
         (
@@ -360,7 +400,7 @@ def test_an_error() -> None:
             [
                 ("Type", "Sender"),
                 ("Code", "AWS.SimpleQueueService.NonExistentQueue"),
-                ("Message", "The specified queue does not exist."),
+                ("Message", "The specified queue does not exist for this wsdl version."),
                 ("Detail", ""),
             ],
         ),
