@@ -9,7 +9,7 @@ by the simulator, which carries out in it what the log of a whole cluster says.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Dead, Priorities, QueueRules, WorkRules
@@ -40,6 +40,11 @@ class One:
     told: bool = True
     """What it says is known."""
 
+    @property
+    def turn(self) -> tuple[int, int, int]:
+        """Where it stands among those that are ready."""
+        return self.at_ms if self.at_ms >= 0 else self.offset, self.epoch, self.offset
+
 
 @dataclass
 class QueueModel:
@@ -55,6 +60,10 @@ class QueueModel:
     done: Counter[str] = field(default_factory=Counter)
     covered_by: tuple[str, int] = ("", -1)
     """The last stream with a name that covered something, and its last batch."""
+    requeues: bool = False
+    """Whether a message whose delivery came to nothing goes behind those that wait."""
+    end: Callable[[], int] = lambda: -1
+    """The end of the partition."""
 
     # Messages come and go.
 
@@ -117,7 +126,10 @@ class QueueModel:
             elif one.state in WAITING and 0 <= one.expire_ms <= now_ms:
                 self._finish(one, "expired")
             elif one.state is State.DELAYED and one.at_ms <= now_ms:
-                one.state, one.at_ms = State.READY, -1
+                one.state, one.at_ms = State.READY, self._place() if one.deliveries else -1
+
+    def _place(self) -> int:
+        return self.end() if self.requeues else -1
 
     def trim(self, log_start: int) -> None:
         self.recalled = max(self.recalled, min(log_start, self.recall_end))
@@ -167,7 +179,7 @@ class QueueModel:
             if delay_ms < 0:
                 delay_ms = retry_delay_ms(self.work, one.deliveries, Offset(one.offset))
             one.state = State.DELAYED if delay_ms else State.READY
-            one.at_ms = now_ms + delay_ms if delay_ms else -1
+            one.at_ms = now_ms + delay_ms if delay_ms else self._place()
 
     def _die(self, one: One, now_ms: int) -> None:
         if self.work.dead is Dead.DISCARD:
@@ -279,13 +291,11 @@ class QueueModel:
             lines: dict[bytes, list[One]] = {}
             for one in ready:
                 lines.setdefault(one.message_group or b"", []).append(one)
-            fronts = sorted(lines.values(), key=lambda line: (-line[0].level, line[0].offset))
+            fronts = sorted(lines.values(), key=lambda line: (-line[0].level, line[0].turn))
             return [one.offset for line in fronts for one in line][:room]
         if any(one.message_group is not None for one in ready):
             return None
-        return [one.offset for one in sorted(ready, key=lambda one: (-one.level, one.offset))][
-            :room
-        ]
+        return [one.offset for one in sorted(ready, key=lambda one: (-one.level, one.turn))][:room]
 
     def _out_of_line(self, granted: list[One], ready: list[One]) -> str:
         """Whatever else counts: of one tenant and priority, or of one line, the first is first."""
@@ -295,6 +305,8 @@ class QueueModel:
                 (one.message_group or b"", 0) if self.rules.fifo else (one.message_group, one.level)
             )
 
+        if not self.rules.fifo:
+            ready = sorted(ready, key=lambda one: one.turn)
         for where in {place(one) for one in granted}:
             got = [one.offset for one in granted if place(one) == where]
             line = [one.offset for one in ready if place(one) == where]

@@ -93,6 +93,16 @@ def test_a_released_message_holds_its_group_back(sqs: SqsBroker) -> None:
 # What was sent before.
 
 
+def test_a_group_that_is_given_back_comes_after_those_that_wait(sqs: SqsBroker) -> None:
+    url = sqs.create_fifo("groups-take-turns", ContentBasedDeduplication="true")
+    for body in ("g1-m1", "g2-m1", "g2-m2", "g3-m1", "g1-m2"):
+        sqs.client.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=body[:2])
+    first = sqs.bodies(url, MaxNumberOfMessages=3, VisibilityTimeout=0)
+    assert first == ["g1-m1", "g1-m2", "g2-m1"]
+    again = sqs.bodies(url, VisibilityTimeout=0)
+    assert again == ["g3-m1", "g1-m1", "g1-m2", "g2-m1", "g2-m2"]  # As recorded on Amazon.
+
+
 def test_what_was_sent_before_is_not_sent_again(sqs: SqsBroker) -> None:
     url = sqs.create_fifo("before")
     first = send(sqs, url, "g", "one", MessageDeduplicationId="id")

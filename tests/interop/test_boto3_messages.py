@@ -378,6 +378,29 @@ def test_visibility_is_changed(sqs: SqsBroker) -> None:
     sqs.delete(url, [second])  # It is gone: that is what was asked for.
 
 
+def test_a_message_that_is_given_back_comes_after_those_that_wait(sqs: SqsBroker) -> None:
+    url = sqs.create("poison")
+    for first in (0, 10):
+        entries = [{"Id": f"m{n}", "MessageBody": f"m{n}"} for n in range(first, first + 10)]
+        sqs.client.send_message_batch(QueueUrl=url, Entries=entries)
+    bad = {"m0", "m3"}
+    received: list[str] = []
+    for _ in range(40):
+        (found,) = sqs.receive(url, MaxNumberOfMessages=1)
+        received.append(found["Body"])
+        handle = found["ReceiptHandle"]
+        if found["Body"] in bad:
+            sqs.client.change_message_visibility(
+                QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0
+            )
+        else:
+            sqs.client.delete_message(QueueUrl=url, ReceiptHandle=handle)
+    assert sorted(set(received)) == sorted(f"m{n}" for n in range(20))
+    good = max(place for place, body in enumerate(received) if body not in bad)
+    assert good <= 25, received
+    assert set(received[30:]) == bad
+
+
 def test_handles_that_are_none(sqs: SqsBroker) -> None:
     url, other = sqs.create("handles"), sqs.create("other-handles")
     sqs.client.send_message(QueueUrl=other, MessageBody="x")

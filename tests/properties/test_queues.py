@@ -47,8 +47,15 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
+    UseQueuesVersion,
 )
-from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
+from penstock.machines.queues import (
+    REQUEUE_VERSION,
+    Acquired,
+    CumulativeAckResult,
+    QueueChanged,
+    Settled,
+)
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from tests.queue_model import WAITING, One, QueueModel, unconserved, view_of
@@ -331,6 +338,14 @@ class QueuesPlay(RuleBasedStateMachine):
 
     # People, and time.
 
+    @precondition(lambda self: self.leader.queues.version < REQUEUE_VERSION)
+    @rule()
+    def upgrade(self) -> None:
+        """The last node of the release before has gone."""
+        assert self.do(UseQueuesVersion(version=REQUEUE_VERSION)) == QueueChanged()
+        for model in self.models.values():
+            model.requeues = True
+
     @rule(
         group=GROUPS,
         what=st.sampled_from(["revive", "revive all", "bury", "cancel", "purge", "trim"]),
@@ -410,7 +425,13 @@ class QueuesPlay(RuleBasedStateMachine):
         opened = self.leader.queues.work(PARTITION, group)
         assert opened is not None
         assert opened.epoch >= self.epochs.get(group, 0), "a receipt of before may fit again"
-        model = self.models[group] = QueueModel(self.queue, work, epoch=opened.epoch)
+        model = self.models[group] = QueueModel(
+            self.queue,
+            work,
+            epoch=opened.epoch,
+            requeues=self.leader.queues.version >= REQUEUE_VERSION,
+            end=lambda: len(self.log),
+        )
         log_start, end = self.leader.bounds(PARTITION)
         first = {EARLIEST: log_start, LATEST: end}.get(start, min(max(start, log_start), end))
         for offset in range(first, end):

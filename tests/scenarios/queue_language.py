@@ -36,6 +36,7 @@ Times are milliseconds of the scenario; the leader's clock begins at 0. Offsets 
     trim [QUEUE] [at=n]           delete the log's head; without `at`, what all groups are done with
     advance ms                    time passes, and the leader turns the machine's clock where due
     wait ms                       time passes, and the leader does nothing; `turn` turns the clock
+    use-version n                 every node of the cluster knows this version of the queues
     snapshot | restore            restore: a new machine from the snapshot and the entries after it
     status | due
     quietly <command>             the same without output
@@ -91,6 +92,7 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
+    UseQueuesVersion,
 )
 from penstock.machines.queue_headers import recalled_headers
 from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged, Settled
@@ -374,6 +376,10 @@ class Stage:
     def do_turn(self, _plain: list[str], _options: Options) -> None:
         time_ms = max(self.now_ms, self.machine.queues.time_ms)
         self.do(TurnClock(), f"the clock is turned to {time_ms}")
+
+    def do_use_version(self, plain: list[str], _options: Options) -> None:
+        version = int(plain[0])
+        self.do(UseQueuesVersion(version=version), f"queues are at version {version}")
 
     def do_snapshot(self, _plain: list[str], _options: Options) -> None:
         self.saved = (len(self.log), self.machine.snapshot())

@@ -15,7 +15,7 @@ from penstock.core.limits import QUEUE_COMMAND_BYTES_MAX
 from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.types import Offset, PartitionId, TopicId
 from penstock.core.verdicts import Verdict
-from penstock.machines.command_codec import CommandCodec, Stamped
+from penstock.machines.command_codec import CommandCodec, Stamped, VersionCommand
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -163,6 +163,11 @@ class CumulativeAck(Stamped, frozen=True, kw_only=True, tag="cover"):
     batch: int = -1
 
 
+class UseQueuesVersion(VersionCommand, frozen=True, kw_only=True, tag="use_queues_version"):
+    """Apply every entry after this one as the version does. Written only when every member of the
+    cluster knows the version."""
+
+
 class TurnClock(Stamped, frozen=True, kw_only=True, tag="turn_clock"):
     """Time has passed: leases end, delays are over, messages expire."""
 
@@ -181,6 +186,7 @@ QueueCommand = (
     | Purge
     | TurnClock
     | CumulativeAck
+    | UseQueuesVersion
 )
 
 QUEUE_CODEC: CommandCodec[QueueCommand] = CommandCodec(QueueCommand, QUEUE_COMMAND_BYTES_MAX)

@@ -68,6 +68,7 @@ from penstock.machines.queue_commands import (
     ResetWork,
     Settle,
     TurnClock,
+    UseQueuesVersion,
 )
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
@@ -81,7 +82,9 @@ from penstock.machines.state_pieces import Restoring, array_header, encoded
 from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun, WorkRecord
 
-NEWEST_QUEUES_VERSION = 1
+REQUEUE_VERSION = 2
+"""From here on a message whose delivery came to nothing goes behind those that wait."""
+NEWEST_QUEUES_VERSION = 2
 
 NO_RULES = QueueRules()
 
@@ -157,8 +160,14 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
     codec = QUEUE_CODEC
     layout = _Snapshot
 
-    def __init__(self, bounds: PartitionBounds, budget: StateBudget = DEFAULT_BUDGET) -> None:
-        super().__init__(NEWEST_QUEUES_VERSION)
+    def __init__(
+        self,
+        bounds: PartitionBounds,
+        budget: StateBudget = DEFAULT_BUDGET,
+        *,
+        newest_version: int = NEWEST_QUEUES_VERSION,
+    ) -> None:
+        super().__init__(newest_version)
         self._bounds = bounds
         self._budget = budget
         self._ids_count, self._runs_count = ByteCount(), ByteCount()
@@ -287,6 +296,8 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 return self._settle(command)
             case TurnClock():
                 return self._turn_clock()
+            case UseQueuesVersion(version=version):
+                return self._use_version(version)
             case CumulativeAck():
                 return self._cumulative_ack(command)
             case ConfigureQueue(partition=partition, rules=rules):
@@ -377,6 +388,13 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             self._forget_ids(queue)
         return Applied((QueueChanged(),), tuple(map(_wake, woken)))
 
+    def _use_version(self, version: int) -> Applied:
+        self._version = max(self._version, version)
+        for queue in self._queues.values():
+            for work in queue.groups.values():
+                work.requeues = self._version >= REQUEUE_VERSION
+        return Applied((QueueChanged(),))
+
     def _configure(self, partition: PartitionId, rules: QueueRules) -> None:
         self._bounds(partition)
         queue = self._queue(partition)
@@ -420,6 +438,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         ends = partial(self._end, partition)
         work = WorkGroup(opened, rules, queue.rules, ends, self._runs_count)
         work.epoch = self._epoch if former is None else former.epoch
+        work.requeues = self._version >= REQUEUE_VERSION
         if former is not None:
             former.give_up()
             work.activity = former.activity
@@ -617,7 +636,13 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             yield
             for one in row.groups:
                 record = decode_msgpack(one.record, WorkRecord)
-                queue.groups[one.name] = WorkGroup.restore(record, row.rules, ends, runs_count)
+                queue.groups[one.name] = WorkGroup.restore(
+                    record,
+                    row.rules,
+                    ends,
+                    runs_count,
+                    requeues=state.version >= REQUEUE_VERSION,
+                )
                 yield
 
         def adopt() -> None:

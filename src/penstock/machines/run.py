@@ -3,7 +3,9 @@
 Leasing a thousand messages and acking them all costs two operations, not two thousand: they
 are one run. A run is split where a part of it fares differently.
 
-    READY     can be delivered; `deliveries` counts how often it was before
+    READY     can be delivered; `deliveries` counts how often it was before. If a delivery came to
+              nothing, `at_ms` is no time but the end of the partition at that moment: the message
+              comes behind those that were there
     LEASED    a receiver has it until `at_ms`, under lease `epoch`
     DELAYED   cannot be delivered before `at_ms`
     DEAD      failed for good at `at_ms`, for `reason`
@@ -55,6 +57,17 @@ class Run(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False)
     reason: str = ""
 
     @property
+    def turn(self) -> tuple[int, int, int]:
+        """Where it stands among ready messages: by its offset, or, once a delivery came to nothing,
+        behind all messages that were there then. Of those, the one leased longest ago is first."""
+        return self.at_ms if self.at_ms >= 0 else self.first, self.epoch, self.first
+
+    @property
+    def until_ms(self) -> int:
+        """When its state ends by itself, or, if it is dead, when it died; -1: never."""
+        return -1 if self.state is State.READY else self.at_ms
+
+    @property
     def end(self) -> Offset:
         """The offset after its last message."""
         return Offset(self.first + self.length)
@@ -66,6 +79,8 @@ class Run(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False)
             words.append(f"until {self.at_ms}")
         if self.state is State.LEASED:
             words.append(f"epoch {self.epoch}")
+        if self.state is State.READY and self.at_ms >= 0:
+            words.append(f"behind {self.at_ms - 1}")
         if self.deliveries:
             words.append(f"deliveries {self.deliveries}")
         if self.level != DEFAULT_PRIORITY:

@@ -3,11 +3,15 @@
 Two orders share one interface. They hold offsets and nothing that cannot be found out again from
 the runs, so they are not in snapshots.
 
-    Loose    standard queues: by offset. Message groups are tenants: the tenant with the fewest
-    leased
-             messages is next, so that a tenant that sends much delays only itself.
-    Lines    FIFO queues: a queue per message group. A group goes on when none of its messages is
-             leased; a head that is delayed blocks the messages behind it.
+    UnorderedTurns    standard queues: by offset. Message groups are tenants: the tenant with the
+                      fewest leased messages is next, so that a tenant that sends much delays only
+                      itself.
+    FifoOrder         FIFO queues: a queue per message group. A group goes on when none of its
+                      messages is leased; a head that is delayed blocks the messages behind it.
+
+A message whose delivery came to nothing does not keep its place: it goes behind all that were there
+at that moment (`Run.turn`), so that one that always fails cannot be received again and again while
+others wait. In a FIFO queue that is the place of its group among the groups.
 
 Within an order there are levels, one per priority. A level is chosen by `Turns`: the highest that
 has something, or, weighted, each as often as its weight says and none never.
@@ -27,6 +31,9 @@ from penstock.core.types import Offset
 from penstock.machines.run import Run, State
 
 _SLACK = 64
+
+Turn = tuple[int, int, int]
+"""See `Run.turn`; the last is the run's offset."""
 
 
 class Order(Protocol):
@@ -79,8 +86,8 @@ class UnorderedTurns:
 
     def __init__(self, runs: Mapping[Offset, Run]) -> None:
         self._runs = runs
-        self._heaps: list[dict[bytes | None, list[int]]] = []
-        self._choices: list[list[tuple[int, int, bytes]]] = []
+        self._heaps: list[dict[bytes | None, list[Turn]]] = []
+        self._choices: list[list[tuple[int, Turn, bytes]]] = []
         self._leased: dict[bytes | None, int] = {}
         self._clear()
 
@@ -102,10 +109,12 @@ class UnorderedTurns:
                 if one.state is State.READY:
                     self.readied(one)
         heap = self._heaps[run.level].setdefault(run.message_group, [])
-        heappush(heap, run.first)
+        at_ms, first = run.at_ms, run.first
+        turn = at_ms if at_ms >= 0 else first, run.epoch, first  # `Run.turn`, without a call.
+        heappush(heap, turn)
         self._pushed += 1
-        if run.message_group is not None and heap[0] == run.first:
-            self._offer(run.level, run.message_group, run.first)
+        if run.message_group is not None and heap[0] == turn:
+            self._offer(run.level, run.message_group, turn)
 
     def leased(self, run: Run) -> None:
         self._leased[run.message_group] = self._leased.get(run.message_group, 0) + run.length
@@ -146,7 +155,7 @@ class UnorderedTurns:
     def _has_any(self, level: int) -> bool:
         heaps = self._heaps[level]
         while heaps:
-            if self._head(level, next(iter(heaps))) >= 0:
+            if self._head(level, next(iter(heaps))) is not None:
                 return True
         return False
 
@@ -157,68 +166,68 @@ class UnorderedTurns:
         cursor: Offset | None,
     ) -> list[Run] | None:
         head = self._head(level, None)
-        at_cursor = level == DEFAULT_PRIORITY and cursor is not None
-        if at_cursor and (head < 0 or (cursor is not None and cursor < head)):
-            assert cursor is not None, "there is a message at the cursor"
-            loose, is_cursor = int(cursor), True
-        else:
-            loose, is_cursor = head, False
+        loose, is_cursor = head, False
+        if level == DEFAULT_PRIORITY and cursor is not None and (head is None or cursor < head[0]):
+            loose, is_cursor = (int(cursor), 0, int(cursor)), True
         tenant = self._next_tenant(level)
-        if tenant is not None and loose >= 0:
-            leased, first, _ = tenant
-            if (self._leased.get(None, 0), loose) < (leased, first):
+        if tenant is not None and loose is not None:
+            leased, turn, _ = tenant
+            if (self._leased.get(None, 0), loose) < (leased, turn):
                 tenant = None
         if tenant is None:
             if is_cursor:
                 return None
-            if loose < 0:
+            if loose is None:
                 return []
             heappop(self._heaps[level][None])
-            return [self._runs[Offset(loose)]]
-        leased, first, message_group = tenant
+            return [self._runs[Offset(loose[2])]]
+        leased, turn, message_group = tenant
         heappop(self._choices[level])
         heap = self._heaps[level][message_group]
         heappop(heap)
         # One tenant after the other, message by message. An entry may come too early, which is
         # found out when it is looked at, and never too late: what is taken may yet be expired.
         following = self._head(level, message_group)
-        if following >= 0:
+        if following is not None:
             heappush(self._choices[level], (leased, following, message_group))
-        return [self._runs[Offset(first)]]
+        return [self._runs[Offset(turn[2])]]
 
-    def _head(self, level: int, message_group: bytes | None) -> int:
-        """The first message of a lane that is ready; -1 if none is."""
+    def _head(self, level: int, message_group: bytes | None) -> Turn | None:
+        """The first message of a lane that is ready; None if none is."""
         heap = self._heaps[level].get(message_group)
         if heap is None:
-            return -1
+            return None
         while heap:
-            run = self._runs.get(Offset(heap[0]))
+            turn = heap[0]
+            run = self._runs.get(Offset(turn[2]))
             if (
                 run is not None
                 and run.state is State.READY
                 and run.message_group == message_group
                 and run.level == level
+                and run.epoch == turn[1]
+                and (run.at_ms if run.at_ms >= 0 else run.first) == turn[0]
             ):
-                return heap[0]
+                return turn
             heappop(heap)
         del self._heaps[level][message_group]
-        return -1
+        return None
 
-    def _next_tenant(self, level: int) -> tuple[int, int, bytes] | None:
+    def _next_tenant(self, level: int) -> tuple[int, Turn, bytes] | None:
         choices = self._choices[level]
         while choices:
-            leased, first, message_group = choices[0]
+            leased, turn, message_group = choices[0]
             head = self._head(level, message_group)
             now = self._leased.get(message_group, 0)
-            if head == first and now == leased:
+            if head == turn and now == leased:
                 return choices[0]
             heappop(choices)
-            if head >= 0:
+            if head is not None:
                 heappush(choices, (now, head, message_group))
         return None
 
-    def _offer(self, level: int, message_group: bytes, first: int) -> None:
-        heappush(self._choices[level], (self._leased.get(message_group, 0), first, message_group))
+    def _offer(self, level: int, message_group: bytes, turn: Turn) -> None:
+        heappush(self._choices[level], (self._leased.get(message_group, 0), turn, message_group))
         self._pushed += 1
 
 
@@ -241,7 +250,7 @@ class FifoOrder:
     def __init__(self, runs: Mapping[Offset, Run]) -> None:
         self._runs = runs
         self._queues: dict[bytes, _GroupQueue] = {}
-        self._heads: list[list[tuple[Offset, bytes]]] = [[] for _ in range(PRIORITIES)]
+        self._heads: list[list[tuple[int, int, Offset, bytes]]] = [[] for _ in range(PRIORITIES)]
         self._pushed = 0
 
     def came(self, run: Run) -> None:
@@ -327,16 +336,23 @@ class FifoOrder:
         if queue.leased == 0 and queue.firsts:
             head = self._runs[queue.firsts[0]]
             if head.state is State.READY:
-                heappush(self._heads[head.level], (head.first, message_group))
+                at_ms, first = head.at_ms, head.first
+                place = at_ms if at_ms >= 0 else first
+                heappush(self._heads[head.level], (place, head.epoch, first, message_group))
 
     def _next(self, level: int) -> bytes | None:
         heads = self._heads[level]
         while heads:
-            first, message_group = heads[0]
+            place, epoch, first, message_group = heads[0]
             queue = self._queues.get(message_group)
             if queue is not None and queue.leased == 0 and queue.firsts[0] == first:
                 head = self._runs[first]
-                if head.state is State.READY and head.level == level:
+                if (
+                    head.state is State.READY
+                    and head.level == level
+                    and head.epoch == epoch
+                    and (head.at_ms if head.at_ms >= 0 else first) == place
+                ):
                     return message_group
             heappop(heads)
         return None

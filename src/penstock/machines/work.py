@@ -77,6 +77,9 @@ class WorkGroup:
         """For people; no snapshot has it."""
         self.alarm_ms: int | None = None
         """When the machine means to look here, whatever happens."""
+        self.requeues = False
+        """Whether a message whose delivery came to nothing goes behind those that wait. Below
+        `REQUEUE_VERSION` of the machine it keeps its place."""
         self._end = end
         self._total = ByteCount() if total is None else total
         self._runs = RunTable(self._total)
@@ -335,7 +338,7 @@ class WorkGroup:
                 self._fail(run, now_ms, delay_ms=-1)
                 readied = True
             elif run.state is State.DELAYED:
-                self._set(run, State.READY, -1)
+                self._set(run, State.READY, self._place() if run.deliveries else -1)
                 self._order.readied(run)
                 readied = True
         return readied
@@ -494,9 +497,13 @@ class WorkGroup:
             self._set(run, State.DELAYED, now_ms + delay_ms)
             self._order.returned(run)
         else:
-            self._set(run, State.READY, -1)
+            self._set(run, State.READY, self._place())
             self._order.returned(run)
             self._order.readied(run)
+
+    def _place(self) -> int:
+        """What `at_ms` of a run becomes that is ready again."""
+        return self._end() if self.requeues else -1
 
     def _die(self, run: Run, now_ms: int, reason: str, died_of: str) -> None:
         leased = run.state is State.LEASED
@@ -688,9 +695,12 @@ class WorkGroup:
         queue: QueueRules,
         end: Callable[[], Offset],
         total: ByteCount | None = None,
+        *,
+        requeues: bool = False,
     ) -> "WorkGroup":
         """A work group out of a snapshot."""
         work = cls(record.opened, record.rules, queue, lambda: record.opened, total)
+        work.requeues = requeues
         work._end = end
         work._cursor = Cursor(record.cursor, end, record.skips)
         work.epoch, work.tally = record.epoch, record.tally

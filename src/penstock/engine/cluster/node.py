@@ -81,7 +81,7 @@ from penstock.engine.moves.moves import Moves
 from penstock.engine.peers.calls import UNREADABLE, RemoteCalls
 from penstock.engine.peers.exchange import Caller
 from penstock.engine.peers.forwarder import Forwarder
-from penstock.engine.peers.frames import LinkIdentity
+from penstock.engine.peers.frames import QUEUES_2, LinkIdentity
 from penstock.engine.peers.leaders import Leader, Leaders, encode_notice
 from penstock.engine.peers.links import Links, LinkStatistics
 from penstock.engine.peers.message_check import check_jump
@@ -359,7 +359,13 @@ class Node:
             for node, incarnation in file.founders.items()
         }
         self._stewardship = Stewardship(
-            self.topics, self.groups, self.cluster, self._shards, founders, self._announce
+            self.topics,
+            self.groups,
+            self.cluster,
+            self._shards,
+            founders,
+            self._announce,
+            lambda: self._links.members_saying(QUEUES_2),
         )
         self._assembled = True
         serve_calls(

@@ -19,7 +19,7 @@ out as far as this node's copy of the catalog knows: otherwise the copy is behin
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
@@ -69,8 +69,10 @@ class Stewardship:
         shards: LocalShards,
         founders: dict[NodeId, NodeRecord],
         announce: Callable[[str], None],
+        knows_queues: Callable[[], Set[NodeId]],
     ) -> None:
-        """`founders` as they are known when a cluster is made; none for a node that joined."""
+        """`founders` as they are known when a cluster is made; none for a node that joined.
+        `knows_queues`: the other nodes that know the newest version of queues."""
         self._topics = topics
         self._groups = groups
         self._cluster = cluster
@@ -84,8 +86,20 @@ class Stewardship:
         self._policies: dict[ShardId, dict[str, Topic]] = {}
         self._gone_topics: dict[ShardId, set[TopicId]] = {}
         self._tasks: dict[ShardId, asyncio.Task[None]] = {}
-        self._queue_duties = QueueUpkeep(lambda: topics.catalog, topics.shard_of, topics.clock)
+        self._queue_duties = QueueUpkeep(
+            lambda: topics.catalog,
+            topics.shard_of,
+            topics.clock,
+            self._all_know_queues,
+        )
+        self._knows_queues = knows_queues
         self._closed = False
+
+    def _all_know_queues(self) -> bool:
+        """Whether every node of the cluster knows the newest version of queues."""
+        nodes = self._topics.catalog.nodes.keys()
+        me = self._topics.node_id
+        return me in nodes and nodes - {me} <= self._knows_queues()
 
     def tick(self) -> None:
         """A tick of the node's clock has passed."""

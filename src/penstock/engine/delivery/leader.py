@@ -411,7 +411,7 @@ def _rows(work: WorkGroup, start: Offset, end: Offset) -> Iterator[_Row]:
             run = next(runs, None)
         if run is not None and run.first <= offset:
             state = STATE_NAMES[run.state]
-            yield _Row(offset, state, run.deliveries, run.first_ms, run.at_ms, run.reason)
+            yield _Row(offset, state, run.deliveries, run.first_ms, run.until_ms, run.reason)
         elif offset < work.cursor:
             offset = min(work.cursor, end if run is None else run.first)
             continue

@@ -97,6 +97,8 @@ HAS_KEY = "cluster key held"
 REQUIRES_KEY = "cluster key required"
 """Capabilities of a hello: the node can prove itself by a cluster key; it has one; it
 requires one. Nodes of release 0.1 say none of these."""
+QUEUES_2 = "queues 2"
+"""The node knows version 2 of the queues (`machines.queues`)."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):

@@ -60,6 +60,7 @@ from penstock.engine.peers.frames import (
     HAS_KEY,
     KNOWS_KEYS,
     NAME_CHARACTERS_MAX,
+    QUEUES_2,
     REQUIRES_KEY,
     Hello,
     LinkIdentity,
@@ -664,6 +665,7 @@ class Links:
             link.attempt if first else self._attempts,
             (
                 KNOWS_KEYS,
+                QUEUES_2,
                 *((HAS_KEY,) if security.keys else ()),
                 *((REQUIRES_KEY,) if security.required else ()),
             ),

@@ -5,6 +5,7 @@
     the past   work groups that begin there learn what its messages say (see `recalling`)
     time       leases and delays end when they are over, also without requests
     deletion   of topics that ask for it, messages go that every work group is done with
+    version    queues behave as in the newest version that every member of the cluster knows
 
 As with all stewardship, the catalog says what should be and the shard is what is; a step that is
 refused or lost is taken again. A change of a topic's configs writes its rules at once
@@ -28,8 +29,13 @@ from penstock.engine.topics.recall import Recaller
 from penstock.machines.catalog import Catalog
 from penstock.machines.commands import TrimPartition
 from penstock.machines.machine import Reply, Request
-from penstock.machines.queue_commands import ConfigureQueue, OpenWork, TurnClock
-from penstock.machines.queues import QueueChanged
+from penstock.machines.queue_commands import (
+    ConfigureQueue,
+    OpenWork,
+    TurnClock,
+    UseQueuesVersion,
+)
+from penstock.machines.queues import NEWEST_QUEUES_VERSION, QueueChanged
 
 STEPS_AT_ONCE = 1_000
 """How many rules one look may write; the next look goes on."""
@@ -47,8 +53,16 @@ ShardOf = Callable[[PartitionId], ShardId]
 class QueueUpkeep:
     """For all shards of one node; asked about those that it leads."""
 
-    def __init__(self, catalog: Callable[[], Catalog], shard_of: ShardOf, clock: Clock) -> None:
+    def __init__(
+        self,
+        catalog: Callable[[], Catalog],
+        shard_of: ShardOf,
+        clock: Clock,
+        is_upgraded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_upgraded`: whether all members of the cluster know the newest version of queues."""
         self._catalog = catalog
+        self._is_upgraded = is_upgraded
         self._shard_of = shard_of
         self._clock = clock
         self._revision = -1
@@ -60,7 +74,7 @@ class QueueUpkeep:
         self._recalling = Recaller()
 
     async def tend(self, shard: ShardId, running: Shard) -> None:
-        """Bring the rules of the shard's queues to what they should be."""
+        """Bring the version and the rules of the shard's queues to what they should be."""
         _raise_unforeseen(
             await asyncio.gather(
                 *map(running.change, self._missing(shard, running)), return_exceptions=True
@@ -80,6 +94,8 @@ class QueueUpkeep:
         catalog, queues = self._catalog(), running.machine.queues
         there = running.machine.partitions
         steps: list[Request] = []
+        if queues.version < NEWEST_QUEUES_VERSION and self._is_upgraded():
+            steps.append(UseQueuesVersion(version=NEWEST_QUEUES_VERSION))
         configured = self._queues.get(shard, ())
         for partition in {*configured, *queues.partitions}:
             owner = catalog.owner(partition)

@@ -169,11 +169,11 @@ def test_leases_end_and_done_messages_go_without_being_asked(tmp_path: Path) -> 
         running = led(nodes, partition)
         await acquire(running, partition, 3, lease_ms=1)
         await until(lambda: work(nodes, partition).ready == 5)
-        epoch = await acquire(running, partition, 3)
+        epoch = await acquire(running, partition, 5)
         await ack(running, partition, 1, 3, epoch)
         await ack(running, partition, 0, 1, epoch)
         await until(lambda: engine.topics.bounds(topic, 0) == (3, 5))
-        assert work(nodes, partition).ready == 2
+        assert work(nodes, partition).leased == 2
         await nodes.stop()
 
     asyncio.run(story())
@@ -217,7 +217,10 @@ class Rig:
         self.cluster.found()
         self.topic = self.cluster.create("orders", 1, **configs)
         self.partition = self.topic.partitions[0]
-        self.duties = QueueUpkeep(lambda: self.cluster.catalog, lambda _: ALL, clock)
+        self.upgraded = False
+        self.duties = QueueUpkeep(
+            lambda: self.cluster.catalog, lambda _: ALL, clock, lambda: self.upgraded
+        )
 
     @classmethod
     async def open(cls, path: Path, **configs: str) -> "Rig":
@@ -405,3 +408,46 @@ def test_our_own_mistakes_are_not_hidden() -> None:
     shards, topic = Shards(AssertionError("a mistake")), fifo_topic()
     with pytest.raises(AssertionError, match="a mistake"):
         asyncio.run(write_rules(topic, topic.partitions, shards.change, lambda _: ALL))
+
+
+def test_the_version_of_queues_changes_when_every_node_knows_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        rig = await Rig.open(tmp_path, queue_lease_ms="5000")
+        await rig.fill(3)
+
+        async def fail() -> int:
+            """Let a lease end; returns which message is next."""
+            await acquire(rig.running, rig.partition, 1)
+            rig.clock.advance(5_000)
+            await rig.tick()
+            command = Acquire(partition=rig.partition, group=DEFAULT_WORK_GROUP, messages_max=1)
+            reply = await rig.running.change(command)
+            assert isinstance(reply, Acquired)
+            ((first, end, *_),) = reply.runs
+            given = Settlement(first, end, reply.epoch, Verdict.RETURN)
+            await rig.running.change(
+                Settle(partition=rig.partition, group=DEFAULT_WORK_GROUP, settlements=(given,))
+            )
+            return first
+
+        assert rig.running.machine.queues.version == 1
+        assert await fail() == 0
+        rig.upgraded = True
+        await rig.duties.tend(ALL, rig.running)
+        assert rig.running.machine.queues.version == 2
+        assert await fail() == 1
+        await rig.running.close()
+
+    asyncio.run(story())
+
+
+def test_a_node_alone_uses_the_newest_version_of_queues(tmp_path: Path) -> None:
+    async def story() -> None:
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        topic = await nodes[1].engine.topics.create_topic("orders", 1, {})
+        shard = nodes[1].engine.topics.led_shard(topic.partitions[0])
+        await until(lambda: shard.machine.queues.version == 2)
+        await nodes.stop()
+
+    asyncio.run(story())

@@ -181,7 +181,7 @@ def _states(running: Shard, partition: PartitionId, offset: Offset) -> tuple[Sta
     for name, work in sorted(running.machine.queues.groups(partition).items()):
         run = work.run_at(offset)
         if run is not None:
-            until_ms = run.at_ms if run.at_ms >= 0 else None
+            until_ms = run.until_ms if run.until_ms >= 0 else None
             found.append(
                 State(
                     group=name,
