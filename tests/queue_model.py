@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from penstock.core.queue_rules import DEFAULT_PRIORITY, Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.core.verdicts import Outcome, Verdict
+from penstock.core.verdicts import LATE, Outcome, Verdict
 from penstock.machines.queue_commands import Settlement
 from penstock.machines.retry_delay import retry_delay_ms
 from penstock.machines.run import State
@@ -151,7 +151,12 @@ class QueueModel:
             one = self.left.get(offset)
             if one is None or one.state is State.DEAD:
                 return Outcome.GONE
-            late = said.verdict is Verdict.FINISH
+            late = said.verdict is Verdict.FINISH or (
+                said.verdict is Verdict.EXTEND
+                and said.reason == LATE
+                and self.requeues
+                and not self.rules.fifo
+            )
             if not 0 < one.epoch == said.epoch or not (late or one.state is State.LEASED):
                 return Outcome.STALE
         for offset in range(said.first, said.end):
@@ -167,7 +172,7 @@ class QueueModel:
                 case Verdict.REJECT:
                     self._die(one, now_ms)
                 case Verdict.EXTEND:
-                    one.at_ms = now_ms + max(said.delay_ms, 0)
+                    one.state, one.at_ms = State.LEASED, now_ms + max(said.delay_ms, 0)
         return Outcome.DONE
 
     def _fail(self, one: One, now_ms: int, delay_ms: int) -> None:

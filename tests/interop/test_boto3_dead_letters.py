@@ -112,6 +112,11 @@ def test_policies_that_are_refused(sqs: SqsBroker) -> None:
         (policy("missing"), "InvalidParameterValue", "Dead letter target does not exist."),
         (policy("target", 0), "InvalidParameterValue", "Invalid value for maxReceiveCount: 0"),
         (good.replace(arn("target"), "x"), "InvalidParameterValue", "deadLetterTargetArn."),
+        (
+            policy("refused-policies"),
+            "InvalidParameterValue",
+            "A queue cannot be its own dead-letter queue; name another queue.",
+        ),
     ):
         with refused(code, words):
             sqs.create("refused-policies", RedrivePolicy=text)
@@ -197,6 +202,21 @@ def test_dead_letters_go_elsewhere_and_not_all_of_them(sqs: SqsBroker) -> None:
     moved = move(sqs, asked["SourceArn"])["ApproximateNumberOfMessagesMoved"]
     assert sqs.counts(target)[0] == moved < 5
     until(lambda: sum(sqs.counts(dead)) == 5 - moved)
+
+
+def test_a_move_whose_destination_is_deleted(sqs: SqsBroker) -> None:
+    url, dead = pair(sqs, "deleted-target")
+    target = sqs.create("deleted-target-target")
+    kill(sqs, url, dead, 3)
+    source = arn("deleted-target-dead")
+    sqs.client.start_message_move_task(
+        SourceArn=source,
+        DestinationArn=arn("deleted-target-target"),
+        MaxNumberOfMessagesPerSecond=1,
+    )
+    sqs.client.delete_queue(QueueUrl=target)
+    until(lambda: move(sqs, source)["Status"] == "FAILED")
+    assert move(sqs, source)["FailureReason"] == "AWS.SimpleQueueService.NonExistentQueue"
 
 
 def test_moves_that_are_refused(sqs: SqsBroker) -> None:

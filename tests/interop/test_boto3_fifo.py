@@ -252,4 +252,6 @@ def test_dead_letters_of_a_fifo_queue_go_to_one(sqs: SqsBroker) -> None:
     assert letter["Body"] == "0"
     assert letter["MessageId"] == first["MessageId"]
     assert letter["Attributes"]["MessageGroupId"] == "g"
+    assert letter["Attributes"]["MessageDeduplicationId"] == first["MessageId"]
+    assert letter["Attributes"]["SentTimestamp"] == first["Attributes"]["SentTimestamp"]
     assert sqs.bodies(url) == ["1"]

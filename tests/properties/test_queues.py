@@ -30,7 +30,7 @@ from penstock.core.queue_rules import (
     WorkRules,
 )
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
-from penstock.core.verdicts import Verdict
+from penstock.core.verdicts import LATE, Verdict
 from penstock.machines import AppendBatch, CreatePartition, Reply, Request, TrimPartition
 from penstock.machines.queue_commands import (
     Acquire,
@@ -281,13 +281,16 @@ class QueuesPlay(RuleBasedStateMachine):
         verdict=st.sampled_from(list(Verdict)),
         delay_ms=st.sampled_from([-1, 0, 12, 50]),
         off=st.sampled_from([0, 0, 0, 0, 1]),
+        reason=st.sampled_from(["", LATE]),
     )
-    def settle(self, data: st.DataObject, verdict: Verdict, delay_ms: int, off: int) -> None:
+    def settle(
+        self, data: st.DataObject, verdict: Verdict, delay_ms: int, off: int, reason: str
+    ) -> None:
         """About a part of something that was held once, and perhaps still is."""
         group, first, end, epoch = data.draw(st.sampled_from(self.held))
         low = data.draw(st.integers(first, end - 1))
         high = data.draw(st.integers(low + 1, end)) + off
-        self.say(group, low, high, epoch + off, verdict, delay_ms)
+        self.say(group, low, high, epoch + off, verdict, delay_ms, reason)
 
     @rule(group=GROUPS, most=st.integers(1, 6), verdict=st.sampled_from(list(Verdict)))
     def deliver(self, group: str, most: int, verdict: Verdict) -> None:
@@ -298,9 +301,16 @@ class QueuesPlay(RuleBasedStateMachine):
             self.say(name, first, end, epoch, verdict, 0)
 
     def say(
-        self, group: str, low: int, high: int, epoch: int, verdict: Verdict, delay_ms: int
+        self,
+        group: str,
+        low: int,
+        high: int,
+        epoch: int,
+        verdict: Verdict,
+        delay_ms: int,
+        reason: str = "",
     ) -> None:
-        said = Settlement(Offset(low), Offset(high), epoch, verdict, delay_ms)
+        said = Settlement(Offset(low), Offset(high), epoch, verdict, delay_ms, reason)
         reply = self.do(Settle(partition=PARTITION, group=group, settlements=(said,)))
         assert isinstance(reply, Settled)
         model = self.turned(group)

@@ -26,7 +26,8 @@ Times are milliseconds of the scenario; the leader's clock begins at 0. Offsets 
     send BODY… [to=QUEUE] [count=n] [key= group= priority= delay= at= ttl= expires= id= origin=]
     acquire GROUP n [by=NAME] [lease=ms] [offsets=…]
     ack | finish | release | return | reject | extend GROUP OFFSETS epoch=n
-                                  release: [delay=ms]; reject: [reason=text]; extend: for=ms
+                                  release: [delay=ms]; reject: [reason=text]
+                                  extend: for=ms [reason=late]
     cumulative-ack GROUP OFFSETS [dead=offset:reason] [stream=NAME batch=n]
     dead GROUP                    list the dead messages, the first to die first
     copy-dead GROUP to=QUEUE      append copies of the dead, as the leader does before `bury`
@@ -245,7 +246,13 @@ class Stage:
         self.settle(Verdict.REJECT, plain, options, reason=options.pop("reason", ""))
 
     def do_extend(self, plain: list[str], options: Options) -> None:
-        self.settle(Verdict.EXTEND, plain, options, delay_ms=int(options.pop("for")))
+        self.settle(
+            Verdict.EXTEND,
+            plain,
+            options,
+            delay_ms=int(options.pop("for")),
+            reason=options.pop("reason", ""),
+        )
 
     def settle(
         self,

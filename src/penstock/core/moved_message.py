@@ -13,7 +13,8 @@ A message may be moved the same way twice on purpose: it was delivered again, or
 reset. Its life is a time that is the same for every repetition of one move, and another for the
 next: when it died, or when it was first received.
 
-    to the dead letters    id and time of sending stay, headers say how it died
+    to the dead letters    id and time of sending stay, headers say how it died. In a FIFO queue the
+                           deduplication id is the message's id, and the retention begins anew
     out of them            with a new id and a new time, as if it had just been sent; a header
                            has its first id
 """
@@ -64,8 +65,8 @@ def origin(topic_id: TopicId, index: int, offset: Offset, group: str, life: int)
     return f"{topic_id.hex()}:{index}:{offset}:{group}:{life}"
 
 
-def dead_letter(message: Message, death: Death) -> NewMessage:
-    """The copy for the dead-letter queue."""
+def dead_letter(message: Message, death: Death, *, fifo: bool = False) -> NewMessage:
+    """The copy for the dead-letter queue, which may be a FIFO queue."""
     place = (death.topic_id, death.index)
     said = {
         delivery_headers.ORIGIN: origin(*place, message.offset, death.group, death.died_ms),
@@ -78,12 +79,16 @@ def dead_letter(message: Message, death: Death) -> NewMessage:
         delivery_headers.DEAD_FIRST_MS: str(death.first_received_ms),
         delivery_headers.DEAD_MS: str(death.died_ms),
     }
+    known_as = id_of(*place, message)
     if message.header(delivery_headers.MESSAGE_ID) is None:
-        said[delivery_headers.MESSAGE_ID] = id_of(*place, message)
+        said[delivery_headers.MESSAGE_ID] = known_as
+    if fifo:  # It is there to be read: what has an origin is not compared by its id.
+        said[delivery_headers.DEDUP_ID] = known_as
     if message.header(delivery_headers.SENT_MS) is None:
         said[delivery_headers.SENT_MS] = str(message.timestamp_ms)
     kept = _without(message, _DONE | _DEATH)
-    return NewMessage(message.value, message.key, kept + _headers(said), message.timestamp_ms)
+    sent_ms = -1 if fifo else message.timestamp_ms
+    return NewMessage(message.value, message.key, kept + _headers(said), sent_ms)
 
 
 def redriven(message: Message, origin: str, known_as: str) -> NewMessage:
@@ -92,6 +97,8 @@ def redriven(message: Message, origin: str, known_as: str) -> NewMessage:
     said = {delivery_headers.ORIGIN: origin}
     if message.header(delivery_headers.FORMER_ID) is None:
         said[delivery_headers.FORMER_ID] = known_as
+    if message.header(delivery_headers.DEDUP_ID) is not None:
+        said[delivery_headers.DEDUP_ID] = known_as
     return NewMessage(message.value, message.key, kept + _headers(said))
 
 

@@ -24,6 +24,12 @@ class Verdict(IntEnum):
     """Never looked at: back to where it was, as if it had not been delivered."""
 
 
+LATE = "late"
+"""The reason of an EXTEND that counts also after the lease has ended, as long as the message was
+not delivered since: what FINISH is to ACK. It is a reason and no verdict of its own because nodes
+of release 0.1 would not know the verdict; to them such an EXTEND is one like any other."""
+
+
 class Outcome(IntEnum):
     """What came of a verdict."""
 

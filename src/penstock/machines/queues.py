@@ -83,7 +83,8 @@ from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun, WorkRecord
 
 REQUEUE_VERSION = 2
-"""From here on a message whose delivery came to nothing goes behind those that wait."""
+"""From here on a message whose delivery came to nothing goes behind those that wait, and the lease
+of a message that no other receiver had since may be extended after it has ended."""
 NEWEST_QUEUES_VERSION = 2
 
 NO_RULES = QueueRules()

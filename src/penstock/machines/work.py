@@ -34,7 +34,7 @@ import msgspec
 from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
-from penstock.core.verdicts import Outcome, Verdict
+from penstock.core.verdicts import LATE, Outcome, Verdict
 from penstock.machines.activity import (
     DIED_IN_READING,
     DIED_OF_DELIVERIES,
@@ -78,8 +78,8 @@ class WorkGroup:
         self.alarm_ms: int | None = None
         """When the machine means to look here, whatever happens."""
         self.requeues = False
-        """Whether a message whose delivery came to nothing goes behind those that wait. Below
-        `REQUEUE_VERSION` of the machine it keeps its place."""
+        """Whether a message whose delivery came to nothing goes behind those that wait, and a lease
+        may be extended late (`LATE`). Neither is so below `REQUEUE_VERSION` of the machine."""
         self._end = end
         self._total = ByteCount() if total is None else total
         self._runs = RunTable(self._total)
@@ -455,7 +455,10 @@ class WorkGroup:
                     self._die(run, now_ms, one.reason, DIED_OF_REJECTION)
                 case Verdict.EXTEND:
                     until_ms = now_ms + min(max(one.delay_ms, 0), LEASE_MS_MAX)
+                    was_over = run.state is not State.LEASED
                     self._set(run, State.LEASED, until_ms)
+                    if was_over:
+                        self._order.leased(run)
         return Outcome.DONE
 
     def _look_up(self, one: Settlement, now_ms: int) -> Outcome:
@@ -466,12 +469,18 @@ class WorkGroup:
             if run is None:
                 return Outcome.STALE if self.is_waiting(offset) else Outcome.GONE
             held = run.state is State.LEASED and run.at_ms > now_ms
-            if one.verdict is Verdict.FINISH:
+            if one.verdict is Verdict.FINISH or self._may_be_late(one):
                 held = run.state is not State.DEAD and run.epoch > 0
             if not held or run.epoch != one.epoch:
                 return Outcome.GONE if run.state is State.DEAD else Outcome.STALE
             offset = run.end
         return Outcome.DONE
+
+    def _may_be_late(self, one: Settlement) -> bool:
+        """Whether an extension counts although the lease has ended. Not in a FIFO queue: messages
+        behind this one may be leased by now."""
+        late = one.verdict is Verdict.EXTEND and one.reason == LATE
+        return late and self.requeues and not self.queue.fifo
 
     def _count_ack(self, run: Run, now_ms: int) -> None:
         self.activity.acked += run.length

@@ -20,6 +20,7 @@ from penstock.sqs.context import Call, Context
 from penstock.sqs.errors import (
     InvalidParameterValue,
     MissingParameter,
+    QueueDoesNotExist,
     ResourceNotFound,
     invalid_value,
 )
@@ -112,9 +113,17 @@ def _show(context: Context, move: Move, source: Topic, call: Call) -> MoveListed
         max_number_of_messages_per_second=None if move.rate == MOVE_RATE else move.rate,
         approximate_number_of_messages_moved=move.moved,
         approximate_number_of_messages_to_move=move.to_move,
-        failure_reason=move.failure or None,
+        failure_reason=_failure(context, move),
         started_timestamp=move.started_ms,
     )
+
+
+def _failure(context: Context, move: Move) -> str | None:
+    """Why a move failed: by Amazon's code where it has one."""
+    known = context.engine.topics.catalog.topic_by_id(move.destination)
+    if move.failure and move.destination != NO_TOPIC_ID and known is None:
+        return QueueDoesNotExist.code
+    return move.failure or None
 
 
 def _topic(context: Context, arn: str | None, parameter: str) -> Topic:

@@ -29,6 +29,7 @@ from penstock.sqs.errors import (
     QueueDeletedRecently,
     QueueDoesNotExist,
     QueueNameExists,
+    invalid_value,
 )
 from penstock.sqs.names import check_new_name, queue_url
 from penstock.sqs.queue_document import read_document
@@ -107,13 +108,16 @@ def check_redrive(context: Context, source: str, checked: Mapping[str, str], *, 
     if not text:
         return
     name = read_redrive(text).target
+    if name == source:
+        raise invalid_value(
+            text, REDRIVE, "A queue cannot be its own dead-letter queue; name another queue."
+        )
     target = context.engine.topics.catalog.topic(name)
     queue = target.settings.queue if target is not None else None
     check_target(
         text,
         source,
-        # A queue may be its own, and may be in the making.
-        target_fifo=fifo if name == source else None if queue is None else queue.fifo,
+        target_fifo=None if queue is None else queue.fifo,
         fifo=fifo,
         allow=None if queue is None else read_document(queue.sqs).attributes.get(ALLOW),
     )

@@ -3,10 +3,11 @@
 A batch is settled in one piece. What a receipt handle that is not the latest any more comes to:
 
     deleting      in a standard queue the message is deleted all the same, unless another receiver
-    has
-                  had it since: who deletes has done the work. A FIFO queue says that the handle
-                  has expired
-    visibility    the message is not in flight, or, if it is gone, does not exist
+                  has had it since: the sender of the request has done the work. A FIFO queue says
+                  that the handle has expired
+    visibility    in a standard queue a message that was not delivered since is in flight again; if
+                  another receiver has it, or has had it, nothing changes, and that is no error.
+                  In a FIFO queue the message is not in flight. One that is gone does not exist
 
 A handle that is none, or another queue's, is refused.
 """
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from penstock.core.errors import InvalidReceipt, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
-from penstock.core.verdicts import Outcome, Verdict
+from penstock.core.verdicts import LATE, Outcome, Verdict
 from penstock.engine.delivery.requests import Receipt
 from penstock.engine.delivery.small_requests import Settled
 from penstock.sqs.answers import BatchDone, BatchEntryDone, Refusal
@@ -140,7 +141,7 @@ async def change_message_visibility(
     handle = request.receipt_handle
     verdict = _visibility_verdict(context, topic, handle, request.visibility_timeout)
     (outcome,) = await context.delivery.settle(topic, (verdict,))
-    error = _visibility_error(outcome, handle)
+    error = _visibility_error(topic, outcome, handle)
     if error is not None:
         raise error
 
@@ -162,7 +163,7 @@ async def change_message_visibility_batch(
     if batch.verdicts:
         outcomes = await context.delivery.settle(topic, batch.verdicts)
         for (name, handle), outcome in zip(batch.named, outcomes, strict=True):
-            batch.close(name, _visibility_error(outcome, handle))
+            batch.close(name, _visibility_error(topic, outcome, handle))
     return batch.answer()
 
 
@@ -236,12 +237,12 @@ def _visibility_verdict(
     receipt = read_handle(context, topic, handle)
     if seconds == 0:
         return receipt, Verdict.RELEASE, 0, ""
-    return receipt, Verdict.EXTEND, seconds * 1_000, ""
+    return receipt, Verdict.EXTEND, seconds * 1_000, LATE
 
 
-def _visibility_error(outcome: Outcome, handle: str | None) -> SqsError | None:
+def _visibility_error(topic: Topic, outcome: Outcome, handle: str | None) -> SqsError | None:
     if outcome is Outcome.STALE:
-        return MessageNotInflight()
+        return MessageNotInflight() if topic.settings.queue.fifo else None
     if outcome is Outcome.GONE:
         return invalid_value(handle, _HANDLE, _VANISHED)
     return None

@@ -56,6 +56,17 @@ def test_a_dead_letter_says_how_it_died_and_who_it_was() -> None:
     }
 
 
+def test_a_letter_of_a_fifo_queue_has_its_id_for_deduplication_and_a_new_time() -> None:
+    letter = dead_letter(MESSAGE, DEATH, fifo=True)
+    said = dict(letter.headers)
+    known_as = message_id(ORDERS, 3, Offset(41)).encode()
+    assert said["penstock-dedup-id"] == said["penstock-message-id"] == known_as
+    assert (letter.timestamp_ms, said["penstock-sent-ms"]) == (-1, b"1700")
+    stored = Message(Offset(0), 9_000, letter.key, letter.value, letter.headers)
+    back = dict(redriven(stored, "from the letters", "it").headers)
+    assert back["penstock-dedup-id"] == b"it"
+
+
 def test_a_letter_that_dies_again_keeps_its_id_and_tells_of_its_last_death() -> None:
     first = dead_letter(MESSAGE, DEATH)
     stored = Message(Offset(0), 1_700, first.key, first.value, first.headers)

@@ -54,7 +54,7 @@ from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Acks, Topics
 from penstock.engine.topics.traffic import INTERNAL
 from penstock.machines.machine import Refused, Reply, refusal_error
-from penstock.machines.queue_commands import Settle, Settlement
+from penstock.machines.queue_commands import Settle, Settlement, TurnClock
 from penstock.machines.queue_headers import id_of
 from penstock.machines.queues import Settled
 from penstock.machines.run import State
@@ -201,6 +201,8 @@ class LeaderDelivery:
         while True:
             leases = await Acquisition(self._acquisitions, places, group, limits, receiver).run()
             found = self._hand_out(leases)
+            if lease_ms == 0:
+                await self._end_leases(leases)
             if found or not leases:
                 break
             left_ms = deadline_ms - self._clock.monotonic_ms()
@@ -208,6 +210,12 @@ class LeaderDelivery:
         if not found and not wait_ms:  # With a wait, messages may have been settled meanwhile.
             self._refuse_if_full(places, group)
         return found
+
+    async def _end_leases(self, leases: Sequence[PartitionLease]) -> None:
+        """Leases of no duration are over now, not at the next tick: counts should show it."""
+        for lease in leases:
+            with suppress(PenstockError):
+                await self._topics.led_shard(lease.partition).change(TurnClock())
 
     def is_at_in_flight_limit(self, topic: Topic, group: str = DEFAULT_WORK_GROUP) -> bool:
         """Whether a partition that this node leads has as many messages leased as may be."""

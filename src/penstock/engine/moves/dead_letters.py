@@ -175,7 +175,8 @@ class DeadLetters:
         if not dead:
             return False
         target = await self._target(topic, name)
-        copies = self._copies(topic, index, group, dead)
+        fifo = target.settings.queue.fifo
+        copies = self._copies(topic, index, group, dead, fifo=fifo)
         there = {copy.offset for copy in copies}
         places, refused = await self._courier.deliver(target, copies)
         moved = sorted(there - refused.keys())
@@ -189,7 +190,9 @@ class DeadLetters:
         self._pass_over(topic, target, refused, trouble)
         return True
 
-    def _copies(self, topic: Topic, index: int, group: str, dead: list[DeadMessage]) -> list[Copy]:
+    def _copies(
+        self, topic: Topic, index: int, group: str, dead: list[DeadMessage], *, fifo: bool
+    ) -> list[Copy]:
         by_offset = {one.offset: one for one in dead}
         runs = [(offset, Offset(offset + 1)) for offset in sorted(by_offset)]
         copies: list[Copy] = []
@@ -205,7 +208,7 @@ class DeadLetters:
                 died_ms=one.died_ms,
                 reason=one.reason,
             )
-            copies.append(Copy(message.offset, index, dead_letter(message, death)))
+            copies.append(Copy(message.offset, index, dead_letter(message, death, fifo=fifo)))
         return copies
 
     async def _remove_dead(
