@@ -389,8 +389,9 @@ class Sqs(Section):
 
 
 class Alerts(Section):
-    """When alerts fire. Three levels each: attention, warning,
-    critical. A topic may have its own (`alert.…`)."""
+    """When alerts fire: at levels of attention, warning and critical.
+
+    A topic may have its own (`alert.…`)."""
 
     enabled: bool = setting(
         "enabled", True, notation.BOOLEAN, "Watch the cluster and raise alerts."
