@@ -4,7 +4,8 @@ Versions    0–13.
 Behaviour   Brokers are the nodes that are up. A partition's replicas are those of its shard, those
             in sync are the ones that are up; while its leader is not known it has the error
             LEADER_NOT_AVAILABLE, which clients wait out. A topic that does not exist is made if
-            both the client and this broker's settings allow it. Topics by id from version 12 on.
+            both the client and this broker's settings allow it. Topics by id from version 12 on;
+            an id that is not zero counts more than a name beside it.
             Topics whose names begin with two underscores are internal, and patterns pass them over.
             Encoded answers are kept as long as catalog, leaders and live nodes stay as they are.
 KIPs        4, 112 (offline replicas), 430, 482, 516, 700 (no cluster operations from 11 on), 1102
@@ -21,7 +22,7 @@ from penstock.core.errors import (
     Unavailable,
 )
 from penstock.core.internal_topics import is_internal
-from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
+from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId, TopicId
 from penstock.kafka.codec import Answer, EncodedRows, Message, row_writer
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import LEADER_NOT_AVAILABLE, code_of
@@ -88,8 +89,14 @@ def _wanted(request: Message, version: int) -> list[TopicKey] | None:
     """The topics asked for, each once; None for all, which version 0 says with an empty list."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
-    names = (asked.topic_id if asked.name is None else asked.name for asked in request.topics)
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(map(_key, request.topics)))
+
+
+def _key(asked: Message) -> TopicKey:
+    """An id counts more than a name: the Java client asks by id with an empty name."""
+    if asked.topic_id != NO_TOPIC_ID or asked.name is None:
+        return TopicId(asked.topic_id)
+    return str(asked.name)
 
 
 async def _create_missing(

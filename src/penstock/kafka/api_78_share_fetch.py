@@ -2,13 +2,16 @@
 
 Versions    1–2.
 Behaviour   Served by a partition's leader, in a share session: see `kafka.share_sessions`. First
-            what the request acknowledges is settled, then messages are leased, no more than
-            `max_records` and about as many as fit `max_bytes`, partitions taking turns. They are
+            what the request acknowledges is settled, then messages are leased, about as many as
+            fit `max_bytes`, partitions taking turns. In the acquire mode record_limit there are no
+            more than `max_records`; in batch_optimized, and in version 1, the number is rounded up
+            to the end of a batch, within share.partition.max.record.locks. They are
             sent in the stored batches; what a batch holds besides is not among the acquired
             records, which ascend by offset. The answer goes out with the first messages there are,
-            and waits up to `max_wait` for them. A group that reads a partition for the first time
-            begins where share.auto.offset.reset says.
-KIPs        932, 951, 1206 (the record limit is kept in both acquire modes), 1222 (renewing).
+            and waits up to `max_wait` for them; a member that waits leases a batch while it is
+            being written. A group that reads a partition for the first time begins where
+            share.auto.offset.reset says.
+KIPs        932, 951, 1206, 1222 (renewing).
 Not served  `min_bytes` above one message and `batch_size`: leases are not held back to collect
             more, and a row of acquired records is as long as it can be.
 """
@@ -46,6 +49,8 @@ from penstock.kafka.share_sessions import (
 if TYPE_CHECKING:
     from penstock.machines.work_records import GrantedRun
 
+_RECORD_LIMIT: Final = 1
+"""The acquire mode (KIP-1206) in which `max_records` is exact."""
 _DELIVERIES_SHOWN_MAX: Final = (1 << 15) - 1
 
 
@@ -124,12 +129,16 @@ class _ShareFetch:
             acknowledged = await acknowledge(session, self._request, context)
             if self._is_last:
                 await context.port_state.share_sessions.close(session)
-            elif self._request.max_records > 0 and not self._request.is_renew_ack:
+            elif self._wants_records():
                 session.hurry = self._hurry
                 polled = begin_parking()
                 await self._receive()
                 context.waited += polled.seconds
             context.answer(self._answer(acknowledged))
+
+    def _wants_records(self) -> bool:
+        request = self._request
+        return request.max_records > 0 < request.max_bytes and not request.is_renew_ack
 
     def _hurry(self) -> None:
         self._hurried = True
@@ -148,7 +157,9 @@ class _ShareFetch:
             messages=request.max_records,
             bytes=min(request.max_bytes, port_state.settings.fetch_bytes_max),
             wait_ms=0 if is_answered_now else wait_ms,
+            pre_acquire=True,
             whole_batches=True,
+            rounds_up=request.share_acquire_mode != _RECORD_LIMIT,
             draw=self._draw,
         )
         address, client = self._context.connection.client_address, self._context.client_id
@@ -215,7 +226,10 @@ class _ShareFetch:
         for run in runs:
             session.has(key, Lease(run.first, run.end, lease.epoch, lease.until_ms), now_ms)
         self._context.port_state.flow.delivered(lease.topic.name, lease.messages)
-        records = b"".join(piece.batch.data for piece in lease.pieces or ())
+        if lease.written is None:
+            records = b"".join(piece.batch.data for piece in lease.pieces or ())
+        else:
+            records = bytes(lease.written)
         self._rows[key] = {"records": records, "acquired_records": list(map(_acquired, runs))}
 
     # Answering.

@@ -13,6 +13,8 @@ from tests.unit.kafka.asking import Asker
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 HEARTBEAT, FETCH, ACKNOWLEDGE = 76, 78, 79
 FETCH_MS = 10_000
+RECORD_LIMIT = 1
+"""An acquire mode; 0 is batch_optimized."""
 
 Span = tuple[int, int, int] | tuple[int, int, Sequence[int]]
 """First and last offset, and the type of the acknowledgement, or one for each offset."""
@@ -55,8 +57,12 @@ class ShareMember:
         records: int = 500,
         wait_ms: int = 0,
         bytes_max: int = 1 << 20,
+        exact: bool = False,
         **more: object,
     ) -> Message:
+        """`exact`: no more than so many records, not whole batches."""
+        if exact:
+            more = {**more, "share_acquire_mode": RECORD_LIMIT}
         number = self.session_epoch if epoch is None else epoch
         fields = share_fetch(self.group, self.name, number, places, records, wait_ms, bytes_max)
         changes = {
@@ -65,7 +71,8 @@ class ShareMember:
                 {"topic_id": topic, "partitions": [index]} for topic, index in forget
             ],
         }
-        answer = self.ask(FETCH, self.version, {**fields, **changes, **more})
+        version = max(self.version, 2) if exact else self.version
+        answer = self.ask(FETCH, version, {**fields, **changes, **more})
         if answer.error_code == 0:
             self.session_epoch += 1
         return answer

@@ -6,6 +6,7 @@ from penstock.core.message_batches import read_messages
 from penstock.core.records import read_outline
 from penstock.kafka.share_sessions import LEAVE_MS
 from tests.kafka_broker import ThreadedBroker
+from tests.unit.engine.nodes import until
 from tests.unit.kafka.asking import Asker, asking
 from tests.unit.kafka.share_member import (
     ACCEPT,
@@ -13,6 +14,7 @@ from tests.unit.kafka.share_member import (
     FETCH,
     FETCH_MS,
     GAP,
+    RECORD_LIMIT,
     REJECT,
     RELEASE,
     RENEW,
@@ -75,11 +77,21 @@ def test_a_member_that_finds_nothing_is_there_all_the_same(ask: Asker) -> None:
 def test_no_more_than_asked_for(ask: Asker) -> None:
     one = member(ask, "few", "few", 10)
     here = place(ask, "few")
-    found = [acquired(rows_of(one.fetch(here, records=4))[here]) for _ in range(3)]
+    found = [acquired(rows_of(one.fetch(here, records=4, exact=True))[here]) for _ in range(3)]
     assert found == [[(0, 3, 1)], [(4, 7, 1)], [(8, 9, 1)]]
-    assert rows_of(one.fetch(records=4)) == {}
+    assert rows_of(one.fetch(records=4, exact=True)) == {}
     assert rows_of(one.fetch(records=0, acks={here: [(0, 9, RELEASE)]}))[here].records == b""
     assert acquired(rows_of(one.fetch())[here]) == [(0, 9, 2)]
+
+
+def test_the_number_is_rounded_up_to_the_end_of_a_batch(ask: Asker) -> None:
+    one = member(ask, "rounded", "rounded", 10, share_partition_max_record_locks="17")
+    ask.produce("rounded", count=5)
+    ask.produce("rounded", count=5)
+    here = place(ask, "rounded")
+    assert acquired(rows_of(one.fetch(here, records=4))[here]) == [(0, 9, 1)]
+    assert acquired(rows_of(one.fetch(records=5))[here]) == [(10, 14, 1)]
+    assert acquired(rows_of(one.fetch(records=1))[here]) == [(15, 16, 1)], "as many as may be out"
 
 
 def test_bytes_are_bounded_by_batches(ask: Asker) -> None:
@@ -91,6 +103,7 @@ def test_bytes_are_bounded_by_batches(ask: Asker) -> None:
     assert acquired(row) == [(0, 2, 1)], "one batch always fits"
     size = read_outline(row.records, 0)[1]
     assert size == len(row.records)
+    assert rows_of(one.fetch(bytes_max=0)) == {}, "the member wants no records"
     assert acquired(rows_of(one.fetch(bytes_max=2 * size))[here]) == [(3, 8, 1)]
     assert acquired(rows_of(one.fetch(bytes_max=2 * size))[here]) == [(9, 11, 1)]
 
@@ -98,8 +111,8 @@ def test_bytes_are_bounded_by_batches(ask: Asker) -> None:
 def test_a_part_of_a_batch_is_sent_as_it_is_stored(ask: Asker) -> None:
     one = member(ask, "part", "part", 6)
     here = place(ask, "part")
-    whole = rows_of(one.fetch(here, records=2))[here].records
-    row = rows_of(one.fetch(records=2))[here]
+    whole = rows_of(one.fetch(here, records=2, exact=True))[here].records
+    row = rows_of(one.fetch(records=2, exact=True))[here]
     assert (row.records, acquired(row)) == (whole, [(2, 3, 1)])
 
 
@@ -148,6 +161,36 @@ def test_a_fetch_waits_for_messages(ask: Asker, run: Run, connect: Connect) -> N
             assert acquired(rows_of(await waiting.receive())[here]) == [(0, 1, 1)]
 
     run(story())
+
+
+@pytest.mark.parametrize("mode", [0, RECORD_LIMIT])
+def test_a_member_that_waits_leases_what_is_being_written(
+    ask: Asker, run: Run, connect: Connect, mode: int
+) -> None:
+    """The lease is written with the batch: nothing is read from the log to answer."""
+    group = f"being-written-{mode}"
+    one = member(ask, group, group)
+    here = place(ask, group)
+    one.fetch(here)
+    topics = ask.broker.node.engine.topics
+    partition = topics.topic(group).partitions[0]
+
+    async def story() -> None:
+        async with connect() as waiting, connect() as producing:
+            fields = share_fetch(group, "waiting", 0, [here], records=2, wait_ms=FETCH_MS)
+            waiting.send(FETCH, 2, {**fields, "share_acquire_mode": mode})
+            await until(lambda: bool(topics.waiting.watches(partition)))
+            await producing.call(0, 9, produced(group, 3))
+            row = rows_of(await waiting.receive())[here]
+            assert acquired(row) == [(0, 1 if mode else 2, 1)]
+            assert [one.offset for one in read_messages(row.records)] == [0, 1, 2]
+
+    run(story())
+    topic_id, index = here
+    rows = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+    fields = {"max_wait": 0, "min_bytes": 0, "topics": [{"topic_id": topic_id, "partitions": rows}]}
+    (stored,) = ask(1, 13, fields).responses[0].partitions
+    assert [one.offset for one in read_messages(stored.records)] == [0, 1, 2]
 
 
 def test_a_request_that_comes_later_ends_the_wait(ask: Asker, run: Run, connect: Connect) -> None:
@@ -214,8 +257,8 @@ def test_partitions_take_turns(ask: Asker) -> None:
         ask.produce("turns", index, count=4)
     one = member(ask, "turns", "turns")
     places = [place(ask, "turns", index) for index in range(3)]
-    rows_of(one.fetch(*places, records=2))
-    served = [next(iter(rows_of(one.fetch(records=2))))[1] for _ in range(4)]
+    rows_of(one.fetch(*places, records=2, exact=True))
+    served = [next(iter(rows_of(one.fetch(records=2, exact=True))))[1] for _ in range(4)]
     assert served == [1, 2, 0, 1]
     rows = rows_of(one.fetch(records=100))
     assert {key[1]: acquired(row) for key, row in rows.items()} == {2: [(2, 3, 1)]}
@@ -357,7 +400,7 @@ def test_what_is_no_acknowledgement(ask: Asker, spans: list[tuple[int, int, int]
 def test_what_one_does_not_have_cannot_be_acknowledged(ask: Asker) -> None:
     one = member(ask, "not-had", "not-had", 4)
     here = place(ask, "not-had")
-    one.fetch(here, records=2)
+    one.fetch(here, records=2, exact=True)
     for spans in ([(0, 2, ACCEPT)], [(2, 3, ACCEPT)], [(0, 0, ACCEPT), (3, 3, ACCEPT)]):
         row = rows_of(one.fetch(records=0, acks={here: spans}))[here]
         assert row.acknowledge_error_code == 121

@@ -17,7 +17,7 @@ def group(ask: Asker, request: pytest.FixtureRequest) -> str:
     ask.produce(name, count=5)
     ask.configure_group(name, {"share.auto.offset.reset": "earliest"})
     one = ShareMember(ask, name)
-    one.fetch(here, records=2)
+    one.fetch(here, records=2, exact=True)
     one.fetch(records=0, acks={here: [(0, 1, ACCEPT)]})
     one.fetch(epoch=-1)
     return name

@@ -90,6 +90,8 @@ class AcquireLimits(NamedTuple):
     whole_batches: bool = False
     """The answer holds stored batches, unchanged. Their size is only known by measuring, and the
     measure only holds if no other receiver acquires meanwhile: they take turns."""
+    rounds_up: bool = False
+    """With `whole_batches`: the number of messages is rounded up to the end of a batch."""
     draw: MemoryDraw | None = None
     """Where the memory for what is read comes from; without room for it, nothing is acquired."""
 
@@ -463,7 +465,10 @@ class Acquisition:
     ) -> int:
         """How many messages fit the answer."""
         end = self._owner.topics.bounds(*place).high_watermark
-        return measure(ready_ranges(work, end), batches, messages, room)
+        found = measure(
+            ready_ranges(work, end), batches, messages, room, rounds_up=self.limits.rounds_up
+        )
+        return min(found, ACQUIRE_MESSAGES_MAX)
 
     async def _acquire(
         self, shard: Shard, place: Place, messages: int, batches: StoredBatches | None
@@ -490,7 +495,7 @@ class Acquisition:
         """Read the stored batches of a lease, unless its messages are read one by one. What does
         not fit the answer, or the memory there is, is given back."""
         limits = self.limits
-        bound = max(limits.bytes or 0, RECEIVE_BYTES_MAX)
+        bound = max(limits.bytes or 0, 0 if limits.whole_batches else RECEIVE_BYTES_MAX)
         if batches is None and limits.draw is not None:
             bound = limits.draw.room(bound)
             if not bound:
@@ -526,17 +531,24 @@ class Acquisition:
         """Wait for this receiver's turn; a lease, if messages were pre-acquired."""
         owner = self._owner
         partitions = tuple(topic.partitions[index] for topic, index in self._places)
-        if self._ends_wait is not None:
-            partitions = tuple(one for one in partitions if one not in self.problems)
+        if self._ends_wait is not None:  # Sorted: each receiver has an order of its own.
+            partitions = tuple(sorted(one for one in partitions if one not in self.problems))
         self._key = self.group, partitions
         self._queue = queue = owner.wait_queue(self._key, self.led or [])
         if not self.limits.pre_acquire:
             await queue.wait(wait_ms / 1_000, on_wait=self._on_wait)
             self._end_wait = None
             return None
-        request = self._pre_acquire_coming(queue, partitions)
+        # Of the messages that are being written when it arrives, a receiver of whole batches would
+        # have to know where the batches end.
+        request = None
+        if not self.limits.whole_batches:
+            request = self._pre_acquire_coming(queue, partitions)
         if request is None:
-            request = await queue.wait(wait_ms / 1_000, self._pre_acquire, LeaseRequest.abandon)
+            request = await queue.wait(
+                wait_ms / 1_000, self._pre_acquire, LeaseRequest.abandon, self._on_wait
+            )
+            self._end_wait = None
         return None if request is None else await self._pre_acquired(request)
 
     async def _wait_for_room(self, wait_ms: int) -> None:
@@ -560,7 +572,9 @@ class Acquisition:
         limits, queue = self.limits, self._queue
         if queue is None or (limits.bytes is not None and len(batch) > limits.bytes):
             return None
-        wanted = min(limits.messages, ACQUIRE_MESSAGES_MAX, messages)
+        wanted = min(messages, ACQUIRE_MESSAGES_MAX)
+        if not limits.rounds_up:
+            wanted = min(wanted, limits.messages)
         return self._owner.pre_acquire(queue, self._command(partition, wanted), batch)
 
     def _pre_acquire_coming(
@@ -589,6 +603,8 @@ class Acquisition:
         if request.batch is not None and len(acquired.runs) == 1:
             if _is_just(request.batch, acquired.runs[0]):
                 lease.written = request.batch
+                if self.limits.draw is not None:
+                    self.limits.draw.take(len(request.batch))
                 return lease
         return self._collected(lease, None)
 

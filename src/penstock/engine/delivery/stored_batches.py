@@ -89,9 +89,15 @@ def ready_ranges(work: WorkGroup, end: Offset) -> Iterator[Range]:
 
 
 def measure(
-    ranges: Iterable[Range], batches: StoredBatches, messages_max: int, bytes_max: int
+    ranges: Iterable[Range],
+    batches: StoredBatches,
+    messages_max: int,
+    bytes_max: int,
+    *,
+    rounds_up: bool = False,
 ) -> int:
-    """How many of these messages fit; the first batch always does."""
+    """How many of these messages fit; the first batch always does. `rounds_up`: as many as are
+    wanted, and all that are ready of the batch that holds the last of them."""
     messages, size = 0, 0
     counted: set[int] = set()
     for first, end in ranges:
@@ -109,7 +115,7 @@ def measure(
             messages += min(end, batch.end) - at
             at = Offset(batch.end)
         if messages >= messages_max:
-            return messages_max
+            return messages if rounds_up else messages_max
     return messages
 
 

@@ -63,6 +63,10 @@ def test_as_many_as_fit() -> None:
         assert measure(everything, StoredBatches(log.read), 100, bytes_max) == wanted
     for most in (1, 3, 4, 10):
         assert measure(everything, StoredBatches(log.read), most, 1 << 20) == most
+    batches = StoredBatches(log.read)
+    for most, wanted in ((1, 3), (3, 3), (4, 6), (10, 10)):
+        assert measure(everything, batches, most, 1 << 20, rounds_up=True) == wanted
+    assert measure(spans((1, 2), (4, 9)), batches, 1, 1 << 20, rounds_up=True) == 1
 
 
 def test_a_batch_counts_once_and_what_is_missing_not_at_all() -> None:
