@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from tests.kafka_broker import ThreadedBroker
 
@@ -173,3 +181,22 @@ def test_large_messages(broker: ThreadedBroker) -> None:
         client.assign([TopicPartition("large", 0, 0)])
         found = consume(client, 5)
     assert [message.value() == payload for message in found] == [True] * 5
+
+
+def test_the_new_group_protocol_fails_at_once_and_says_so(broker: ThreadedBroker) -> None:
+    produce(broker, "modern", 1)
+    made = Consumer(
+        {
+            "bootstrap.servers": broker.address, "group.id": "modern", "group.protocol": "consumer"
+        }
+    )  # fmt: skip
+    try:
+        made.subscribe(["modern"])
+        message = made.poll(SECONDS_MAX)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError._FATAL
+        assert "ConsumerGroupHeartbeat" in error.str()
+    finally:
+        made.close()

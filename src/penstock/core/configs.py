@@ -51,28 +51,38 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     least: int = 0
     most: int = LONG_MAX
     choices: tuple[str, ...] = ()
-    """The values of a STRING, the elements of a LIST; a STRING with none is any text."""
+    """The values of a STRING or a BOOLEAN, the elements of a LIST; a STRING with none is any text,
+    a BOOLEAN either value."""
     pattern: str = ""
-    """A STRING may be what this regular expression matches, too."""
+    """A STRING, or an element of a LIST, may be what this regular expression matches, too."""
     example: str = ""
     """Of what the pattern matches."""
     characters_max: int = TOPIC_CONFIG_CHARACTERS_MAX
     catalog_version: int = 1
     """The catalog's version from which on all nodes know it."""
+    empty_version: int = 0
+    """The catalog's version from which on a LIST may be empty; 0: it may not."""
+
+    def version_of(self, text: str | None) -> int:
+        """The catalog's version that it takes to set this text; None: to take it back."""
+        empties = self.kind is ConfigKind.LIST and text is not None and not text.strip()
+        return max(self.catalog_version, self.empty_version) if empties else self.catalog_version
 
     @property
     def allowed(self) -> str:
         """What a value may be, in words."""
         match self.kind:
             case ConfigKind.BOOLEAN:
-                return "true or false"
+                return " or ".join(self.choices or ("true", "false"))
             case ConfigKind.STRING if not self.choices:
                 return f"a text of at most {self.characters_max} characters"
             case ConfigKind.STRING:
                 like = f", or like {self.example}" if self.pattern else ""
                 return f"one of {', '.join(self.choices)}{like}"
             case ConfigKind.LIST:
-                return f"one or more of {', '.join(self.choices)}, with commas between them"
+                named = [*self.choices, *([f"texts like {self.example}"] if self.pattern else [])]
+                least = "any number" if self.empty_version else "one or more"
+                return f"{least} of {', '.join(named)}, with commas between them"
             case ConfigKind.INT | ConfigKind.LONG:
                 return f"an integer from {self.least} to {self.most}"
             case ConfigKind.DOUBLE:
@@ -90,18 +100,28 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def _read(self, text: str) -> ConfigValue | None:
         match self.kind:
             case ConfigKind.BOOLEAN:
-                return {"true": True, "false": False}.get(text.lower())
+                chosen = text.lower()
+                if self.choices and chosen not in self.choices:
+                    return None
+                return {"true": True, "false": False}.get(chosen)
             case ConfigKind.STRING:
                 if not self.choices or text in self.choices:
                     return text
                 return text if self.pattern and re.fullmatch(self.pattern, text) else None
             case ConfigKind.LIST:
+                if not text and self.empty_version:
+                    return ()
                 parts = tuple(part.strip() for part in text.split(","))
-                return parts if all(part in self.choices for part in parts) else None
+                return parts if all(map(self._is_element, parts)) else None
             case ConfigKind.INT | ConfigKind.LONG:
                 return self._in_range(int(text)) if _INTEGER.fullmatch(text) else None
             case ConfigKind.DOUBLE:
                 return self._in_range(float(text)) if _DECIMAL.fullmatch(text) else None
+
+    def _is_element(self, part: str) -> bool:
+        if part in self.choices:
+            return True
+        return bool(self.pattern and re.fullmatch(self.pattern, part))
 
     def _in_range(self, number: float) -> float | None:
         return number if self.least <= number <= self.most else None
@@ -158,7 +178,9 @@ def check_config_names(table: Mapping[str, Config], names: Iterable[str], subjec
     for name in sorted(names):
         if name not in table:
             # Comparing costs time that grows with the length, and no name is long.
-            near = get_close_matches(name[:_SHOWN_CHARACTERS_MAX], table, 1)
+            acting = [known for known, config in table.items() if config.acts]
+            asked = name[:_SHOWN_CHARACTERS_MAX]
+            near = get_close_matches(asked, acting, 1) or get_close_matches(asked, table, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(table)}"
             raise InvalidConfig(f"there is no {subject} {quoted(name)}{hint}")
 

@@ -68,6 +68,15 @@ _QUEUE_LINES = tuple(
 
 _TABLE = (
     GroupConfig(
+        name="consumer.assignment.interval.ms",
+        kind=ConfigKind.INT,
+        default="1000",
+        most=15_000,
+        catalog_version=2,
+        acts=False,
+        documentation="Groups of the classic protocol are assigned by their members.",
+    ),
+    GroupConfig(
         name="consumer.heartbeat.interval.ms",
         kind=ConfigKind.INT,
         default="5000",
@@ -86,6 +95,15 @@ _TABLE = (
         documentation="Groups of the classic protocol choose their own.",
     ),
     *_QUEUE_LINES,
+    GroupConfig(
+        name="share.assignment.interval.ms",
+        kind=ConfigKind.INT,
+        default="1000",
+        most=15_000,
+        catalog_version=2,
+        acts=False,
+        documentation="Every member reads all partitions: there is nothing to assign anew.",
+    ),
     GroupConfig(
         name="share.auto.offset.reset",
         kind=ConfigKind.STRING,
@@ -149,6 +167,13 @@ _TABLE = (
         " allows 15 to 60 seconds." + _ON_QUEUES,
     ),
     GroupConfig(
+        name="share.renew.acknowledge.enable",
+        kind=ConfigKind.BOOLEAN,
+        default="true",
+        catalog_version=2,
+        documentation="Whether members may renew their leases (KIP-1222).",
+    ),
+    GroupConfig(
         name="share.session.timeout.ms",
         kind=ConfigKind.INT,
         default="45000",
@@ -161,7 +186,9 @@ _TABLE = (
 GROUP_CONFIGS: Mapping[str, GroupConfig] = {config.name: config for config in _TABLE}
 """Every config there is, sorted by name."""
 FIRST_GROUP_CONFIGS: Mapping[str, GroupConfig] = {
-    name: config for name, config in GROUP_CONFIGS.items() if not config.inherited
+    name: config
+    for name, config in GROUP_CONFIGS.items()
+    if not config.inherited and config.catalog_version == 1
 }
 """Those that a catalog of version 1 knows."""
 
@@ -180,6 +207,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     session_ms: int
     heartbeat_ms: int
     read_committed: bool
+    renews: bool
+    """Whether members may renew their leases."""
 
 
 def parse_group_configs(configs: Mapping[str, str]) -> GroupSettings:
@@ -207,6 +236,7 @@ def _settings(configs: Mapping[str, str]) -> GroupSettings:
         session_ms=values.integer("share.session.timeout.ms"),
         heartbeat_ms=values.integer("share.heartbeat.interval.ms"),
         read_committed=values.text("share.isolation.level") == "read_committed",
+        renews=values.boolean("share.renew.acknowledge.enable"),
     )
 
 

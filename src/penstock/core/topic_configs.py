@@ -48,6 +48,8 @@ class Durability(Enum):
     """In the leader's memory: a crash may lose it."""
 
 
+_THROTTLED = r"[0-9]{1,9}:[0-9]{1,9}"
+
 _TABLE = (
     *ALERT_CONFIGS,
     TopicConfig(
@@ -55,8 +57,9 @@ _TABLE = (
         kind=ConfigKind.LIST,
         default="delete",
         choices=("compact", "delete"),
+        empty_version=2,
         documentation="What becomes of old messages: delete forgets them by age and by size,"
-        " compact keeps at least the last one of every key.",
+        " compact keeps at least the last one of every key; with neither, all stay.",
     ),
     TopicConfig(
         name="compression.gzip.level",
@@ -123,12 +126,54 @@ _TABLE = (
         documentation="Writing to disk is part of committing: see penstock.durability.",
     ),
     TopicConfig(
+        name="follower.replication.throttled.replicas",
+        kind=ConfigKind.LIST,
+        default="",
+        choices=("*",),
+        pattern=_THROTTLED,
+        example="0:1",
+        empty_version=2,
+        catalog_version=2,
+        acts=False,
+        documentation="Copies between nodes are not throttled by topic.",
+    ),
+    TopicConfig(
         name="index.interval.bytes",
         kind=ConfigKind.INT,
         default="4096",
         most=INT_MAX,
         acts=False,
         documentation="Every batch is in the index.",
+    ),
+    TopicConfig(
+        name="leader.replication.throttled.replicas",
+        kind=ConfigKind.LIST,
+        default="",
+        choices=("*",),
+        pattern=_THROTTLED,
+        example="0:1",
+        empty_version=2,
+        catalog_version=2,
+        acts=False,
+        documentation="Copies between nodes are not throttled by topic.",
+    ),
+    TopicConfig(
+        name="local.retention.bytes",
+        kind=ConfigKind.LONG,
+        default="-2",
+        least=-2,
+        catalog_version=2,
+        acts=False,
+        documentation="There is no tiered storage: all that is retained is local.",
+    ),
+    TopicConfig(
+        name="local.retention.ms",
+        kind=ConfigKind.LONG,
+        default="-2",
+        least=-2,
+        catalog_version=2,
+        acts=False,
+        documentation="There is no tiered storage: all that is retained is local.",
     ),
     TopicConfig(
         name="max.compaction.lag.ms",
@@ -212,6 +257,33 @@ _TABLE = (
         documentation="Files belong to shards, not to topics.",
     ),
     *QUEUE_CONFIGS,
+    TopicConfig(
+        name="remote.log.copy.disable",
+        kind=ConfigKind.BOOLEAN,
+        default="false",
+        choices=("false",),
+        catalog_version=2,
+        acts=False,
+        documentation="There is no tiered storage.",
+    ),
+    TopicConfig(
+        name="remote.log.delete.on.disable",
+        kind=ConfigKind.BOOLEAN,
+        default="false",
+        choices=("false",),
+        catalog_version=2,
+        acts=False,
+        documentation="There is no tiered storage.",
+    ),
+    TopicConfig(
+        name="remote.storage.enable",
+        kind=ConfigKind.BOOLEAN,
+        default="false",
+        choices=("false",),
+        catalog_version=2,
+        acts=False,
+        documentation="There is no tiered storage to enable.",
+    ),
     TopicConfig(
         name="retention.bytes",
         kind=ConfigKind.LONG,
@@ -337,10 +409,10 @@ def check_topic_config_names(names: Iterable[str]) -> None:
     check_config_names(TOPIC_CONFIGS, names, TopicConfig.subject)
 
 
-def catalog_version_of(names: Iterable[str]) -> int:
-    """The catalog's version that it takes to set configs of these names."""
-    known = (TOPIC_CONFIGS.get(name) for name in names)
-    return max((config.catalog_version for config in known if config is not None), default=1)
+def catalog_version_of(changes: Mapping[str, str | None]) -> int:
+    """The catalog's version that it takes to set these configs; None takes one back."""
+    known = ((TOPIC_CONFIGS.get(name), text) for name, text in changes.items())
+    return max((config.version_of(text) for config, text in known if config), default=1)
 
 
 def _settings(configs: Mapping[str, str]) -> TopicSettings:

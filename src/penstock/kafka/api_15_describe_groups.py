@@ -18,6 +18,7 @@ from penstock.kafka.api_03_metadata import NO_OPERATIONS
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
+from penstock.kafka.metadata import member_host
 from penstock.kafka.row_errors import Row, refused, side_by_side
 from penstock.kafka.share_directory import EMPTY, SHARE, STABLE, ShareSurvey
 
@@ -94,7 +95,7 @@ def _row(found: GroupDescription) -> Row:
                 "member_id": member.member,
                 "group_instance_id": member.instance,
                 "client_id": member.client_id,
-                "client_host": member.client_host,
+                "client_host": member_host(member.client_host),
                 "member_metadata": member.metadata,
                 "member_assignment": member.assignment,
             }

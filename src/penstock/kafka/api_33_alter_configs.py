@@ -19,7 +19,11 @@ from penstock.kafka.context import Context
 
 async def handle(request: Message, context: Context) -> Answer:
     """Set the configs of each; those that cannot be set are answered with the reason."""
-    return {"responses": await change_resources(request, context, _replace)}
+    return {"responses": await change_resources(request, context, _replace, _sets_something)}
+
+
+def _sets_something(resource: Message) -> bool:
+    return bool(resource.configs)
 
 
 def _replace(

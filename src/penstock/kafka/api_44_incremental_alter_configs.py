@@ -5,7 +5,7 @@ Behaviour   SET, DELETE (back to the default), and for lists such as cleanup.pol
             SUBTRACT, which start from what this broker knows to be in force; what is there already
             is not added twice. All changes of one topic happen together or not at all. A GROUP need
             not exist to be configured. BROKER is refused with INVALID_REQUEST: its settings are in
-            its configuration file.
+            its configuration file; only a DELETE of what was never set succeeds.
 KIPs        339, 932.
 Not served  Anything but TOPIC and GROUP.
 """
@@ -31,7 +31,12 @@ class Operation(IntEnum):
 
 async def handle(request: Message, context: Context) -> Answer:
     """Change the configs of each; those that cannot be are answered with the reason."""
-    return {"responses": await change_resources(request, context, _changes)}
+    rows = await change_resources(request, context, _changes, _sets_something)
+    return {"responses": rows}
+
+
+def _sets_something(resource: Message) -> bool:
+    return any(one.config_operation != Operation.DELETE for one in resource.configs)
 
 
 def _changes(

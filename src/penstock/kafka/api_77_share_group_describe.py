@@ -15,6 +15,7 @@ from penstock.kafka.api_15_describe_groups import DEAD, GROUP_OPERATIONS
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
+from penstock.kafka.metadata import member_host
 from penstock.kafka.row_errors import Row, refused, side_by_side
 from penstock.kafka.share_directory import EMPTY, STABLE, ShareSurvey
 
@@ -61,7 +62,7 @@ def _member(member: ShareMember, context: Context) -> Row:
         "rack_id": member.rack,
         "member_epoch": member.epoch,
         "client_id": member.client_id,
-        "client_host": member.client_host,
+        "client_host": member_host(member.client_host),
         "subscribed_topic_names": member.topics,
         "assignment": {
             "topic_partitions": [

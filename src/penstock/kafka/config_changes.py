@@ -2,7 +2,9 @@
 
 Topics and groups have configurations that can be changed. A broker's settings count from its start
 on, so a change of them is refused with the sentence where to make it: accepted and not in force
-would be worse. A resource that appears twice is refused twice: which one was meant cannot be known.
+would be worse. To take back what was never set succeeds, as in Kafka: its tools do so for brokers
+when they end a reassignment. A resource that appears twice is refused twice: which one was meant
+cannot be known.
 """
 
 from collections import Counter
@@ -23,7 +25,12 @@ ChangesOf = Callable[[Message, Mapping[str, Config], Mapping[str, str]], dict[st
 None takes a config back."""
 
 
-async def change_resources(request: Message, context: Context, changes_of: ChangesOf) -> list[Row]:
+async def change_resources(
+    request: Message,
+    context: Context,
+    changes_of: ChangesOf,
+    sets_something: Callable[[Message], bool],
+) -> list[Row]:
     """Change every resource that can be changed; a row for each, in their order."""
     engine = context.engine
     seen = Counter(
@@ -36,14 +43,19 @@ async def change_resources(request: Message, context: Context, changes_of: Chang
         try:
             if seen[kind, name] > 1:
                 raise InvalidRequest("each resource may appear once in a request")
+            if kind == Resource.BROKER and not sets_something(resource):
+                check_given_once(resource)
+                return row
             _check_changeable(kind)
             if kind == Resource.GROUP:
-                changes = changes_of(resource, GROUP_CONFIGS, engine.groups.group_configs(name))
+                known = engine.groups.group_configs(name)
+                changes = _needed(changes_of(resource, GROUP_CONFIGS, known), GROUP_CONFIGS, known)
                 await engine.groups.configure_group(
                     name, changes, validate_only=request.validate_only
                 )
             else:
-                changes = changes_of(resource, TOPIC_CONFIGS, engine.topics.topic(name).configs)
+                known = engine.topics.topic(name).configs
+                changes = _needed(changes_of(resource, TOPIC_CONFIGS, known), TOPIC_CONFIGS, known)
                 await engine.topics.configure_topic(
                     name, changes, validate_only=request.validate_only
                 )
@@ -52,6 +64,20 @@ async def change_resources(request: Message, context: Context, changes_of: Chang
         return row
 
     return await side_by_side(change, request.resources)
+
+
+def _needed(
+    changes: dict[str, str | None], table: Mapping[str, Config], known: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Without taking back what is not set and what nodes of an older release do not know."""
+    return {
+        name: value
+        for name, value in changes.items()
+        if value is not None
+        or name in known
+        or name not in table
+        or table[name].catalog_version == 1
+    }
 
 
 def check_given_once(resource: Message) -> None:

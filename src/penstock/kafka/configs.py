@@ -126,8 +126,10 @@ _BROKER_NAMES: Mapping[str, str] = {
 """What Kafka's brokers call the default of a topic's config."""
 
 _GROUP_NAMES: Mapping[str, str] = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "share.assignment.interval.ms": "group.share.assignment.interval.ms",
     "share.delivery.count.limit": "group.share.delivery.count.limit",
     "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
     "share.partition.max.record.locks": "group.share.partition.max.record.locks",

@@ -64,3 +64,8 @@ def hint(engine: "Engine", partition: PartitionId) -> tuple[LeaderHint, Endpoint
         return None
     leader, place = found
     return LeaderHint(leader.node, leader.term), place
+
+
+def member_host(host: str) -> str:
+    """The host of a group's member as Kafka writes it, with a slash before the address."""
+    return f"/{host}" if host else ""

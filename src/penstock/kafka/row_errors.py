@@ -15,7 +15,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.limits import KAFKA_ROWS_AT_ONCE
 from penstock.kafka.codec import clipped
 from penstock.kafka.context import Context
-from penstock.kafka.error_codes import code_of
+from penstock.kafka.error_codes import SECURITY_DISABLED, code_of
 
 Row = dict[str, object]
 T = TypeVar("T")
@@ -32,6 +32,11 @@ def refused_with(context: Context, code: int, text: str) -> Row:
     """The same for what is an error to Kafka's clients only."""
     context.count_error(code)
     return {"error_code": code, "error_message": clipped(text)}
+
+
+def no_access_rules(context: Context) -> Row:
+    """What every question about access rules is answered with."""
+    return refused_with(context, SECURITY_DISABLED, "this broker has no access rules (ACLs)")
 
 
 async def side_by_side(work: Callable[[T], Awaitable[Row]], items: Iterable[T]) -> list[Row]:

@@ -83,6 +83,8 @@ async def _settle(
     engine, index = context.engine, key[1]
     try:
         spans = read_batches(batches, renews=renews)
+        if renews and not engine.topics.catalog.group_settings(session.group).renews:
+            return INVALID_RECORD_STATE, "share.renew.acknowledge.enable is false for this group"
         topic = find_topic(engine, key[0])
         if not 0 <= index < len(topic.partitions):
             raise UnknownPartition(f"topic {topic.name} has no partition {index}")

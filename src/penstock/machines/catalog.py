@@ -81,7 +81,8 @@ CATALOG_NEWEST_VERSION = 2
 
     1   release 0.1
     2   work groups have `queue.*` settings of their own: on all topics (`ConfigureGroup`) and on
-        one (`ConfigureWorkGroup`); topics have `penstock.validate.records`
+        one (`ConfigureWorkGroup`); topics have `penstock.validate.records` and the configs of
+        Kafka 4.3 that they lacked, groups, too, and `cleanup.policy` may be empty
 
 A version is put into use when its first new command is needed and every node knows it, not before:
 until then nodes of the release before can come back (see `engine.topics.catalog_versions`)."""

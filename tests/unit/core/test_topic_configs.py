@@ -12,6 +12,7 @@ from penstock.core.topic_configs import (
     ConfigKind,
     Durability,
     TopicConfig,
+    catalog_version_of,
     check_topic_config_names,
     parse_topic_configs,
 )
@@ -23,7 +24,11 @@ KAFKA_NAMES = {
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
+    "follower.replication.throttled.replicas",
     "index.interval.bytes",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
     "max.compaction.lag.ms",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
@@ -33,6 +38,9 @@ KAFKA_NAMES = {
     "min.compaction.lag.ms",
     "min.insync.replicas",
     "preallocate",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
     "retention.bytes",
     "retention.ms",
     "segment.bytes",
@@ -55,9 +63,10 @@ def test_every_line_of_the_table_is_sound(config: TopicConfig) -> None:
     config.parse(config.default)
     assert config.documentation.endswith(".")
     assert config.allowed
-    assert bool(config.choices) == (
-        config.kind in (ConfigKind.STRING, ConfigKind.LIST) and config.name not in FREE_TEXTS
-    )
+    if config.kind is not ConfigKind.BOOLEAN:
+        assert bool(config.choices) == (
+            config.kind in (ConfigKind.STRING, ConfigKind.LIST) and config.name not in FREE_TEXTS
+        )
 
 
 def test_nothing_set_is_kafkas_defaults() -> None:
@@ -109,6 +118,22 @@ def test_a_list_has_one_or_more_of_its_choices(text: str) -> None:
     assert found.deletes == ("delete" in text)
 
 
+def test_a_topic_may_keep_everything() -> None:
+    found = parse_topic_configs({"cleanup.policy": ""})
+    assert not found.compacts
+    assert not found.deletes
+    assert catalog_version_of({"cleanup.policy": ""}) == 2
+    assert catalog_version_of({"cleanup.policy": "delete", "retention.ms": None}) == 1
+
+
+@pytest.mark.parametrize("text", ["", "*", "0:1", "0:1,1:2, 2:3"])
+def test_throttled_replicas_are_accepted(text: str) -> None:
+    name = "leader.replication.throttled.replicas"
+    assert parse_topic_configs({name: text}) == DEFAULT_TOPIC_SETTINGS
+    with pytest.raises(InvalidConfig, match=r"texts like 0:1"):
+        parse_topic_configs({name: "one:two"})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
@@ -126,9 +151,9 @@ def test_a_list_has_one_or_more_of_its_choices(text: str) -> None:
         ("min.cleanable.dirty.ratio", ".", "a number from 0 to 1"),
         ("preallocate", "yes", "true or false"),
         ("message.timestamp.type", "createtime", "one of CreateTime, LogAppendTime"),
-        ("cleanup.policy", "", "one or more of compact, delete"),
-        ("cleanup.policy", "delete,", "one or more of compact, delete"),
-        ("cleanup.policy", "delete,shrink", "one or more of compact, delete"),
+        ("cleanup.policy", "delete,", "any number of compact, delete"),
+        ("cleanup.policy", "delete,shrink", "any number of compact, delete"),
+        ("remote.storage.enable", "true", "it is false"),
         ("penstock.durability", "tape", "one of replicated, disk, memory"),
         ("retention.ms", "1" + " " * TOPIC_CONFIG_CHARACTERS_MAX, "characters"),
     ],

@@ -12,7 +12,7 @@ def test_a_group_shows_its_members(ask: Asker) -> None:
         assert (row.error_code, row.group_id, row.group_state) == (0, "described", "Stable")
         assert (row.protocol_type, row.protocol_data) == ("consumer", "range")
         (one,) = row.members
-        assert (one.member_id, one.client_id, one.client_host) == (member, "test", "127.0.0.1")
+        assert (one.member_id, one.client_id, one.client_host) == (member, "test", "/127.0.0.1")
         assert one.group_instance_id is None
         assert one.member_metadata == subscription("described-topic")
         assert one.member_assignment == b"work"

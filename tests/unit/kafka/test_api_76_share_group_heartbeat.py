@@ -83,7 +83,7 @@ def test_a_group_is_described(ask: Asker) -> None:
     assert seen.authorized_operations == 328
     (member,) = seen.members
     assert (member.member_id, member.member_epoch, member.client_id) == ("someone", 1, "test")
-    assert (member.client_host, member.rack_id) == ("127.0.0.1", None)
+    assert (member.client_host, member.rack_id) == ("/127.0.0.1", None)
     assert tuple(member.subscribed_topic_names) == ("missing", "seen")
     (row,) = member.assignment.topic_partitions
     assert (row.topic_id, row.topic_name, tuple(row.partitions)) == (topic_id, "seen", (0, 1))

@@ -420,4 +420,7 @@ def test_leases_can_be_renewed(ask: Asker) -> None:
     answer = one.acknowledge({here: [(0, 1, RENEW)]}, is_renew_ack=True)
     assert (rows_of(answer)[here].error_code, answer.acquisition_lock_timeout) == (0, 30_000)
     assert rows_of(one.acknowledge({here: [(0, 1, RENEW)]}))[here].error_code == 42
+    ask.configure_group("longer", {"share.renew.acknowledge.enable": "false"})
+    refused = one.acknowledge({here: [(0, 1, RENEW)]}, is_renew_ack=True)
+    assert rows_of(refused)[here].error_code == 121
     assert rows_of(one.acknowledge({here: [(0, 1, ACCEPT)]}))[here].error_code == 0

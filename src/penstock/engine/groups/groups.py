@@ -11,7 +11,11 @@ from typing import NamedTuple
 from penstock.core.clock import Clock
 from penstock.core.configs import check_config_names
 from penstock.core.errors import InvalidGroup, NotCoordinator, NotLeader
-from penstock.core.group_configs import check_group_config_names, parse_group_configs
+from penstock.core.group_configs import (
+    FIRST_GROUP_CONFIGS,
+    check_group_config_names,
+    parse_group_configs,
+)
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
 from penstock.core.types import ShardId, Term
@@ -104,7 +108,7 @@ class Groups:
         this node's copy of the catalog shows it."""
         command = ConfigureGroup(group=group, changes=dict(changes))
         check_group_config_names(changes)
-        if any(name in WORK_CONFIGS for name in changes):
+        if any(name not in FIRST_GROUP_CONFIGS for name in changes):
             await self._versions.require(WORK_GROUP_CONFIGS_VERSION, dry_run=validate_only)
         catalog = self._topics.catalog
         if not validate_only or catalog.version >= WORK_GROUP_CONFIGS_VERSION:
