@@ -4,8 +4,8 @@ Versions    0–1.
 Behaviour   Asked of a group's coordinator; others answer NOT_COORDINATOR. The start offset is the
             first message that is not done with; -1 if the group has not begun with the partition.
             The lag (version 1 on) counts messages from there to the end. No topics given: all that
-            the group has begun with. A partition whose leader cannot be reached has the error
-            LEADER_NOT_AVAILABLE.
+            the group has begun with. A group that is not there has begun with none. A partition
+            whose leader cannot be reached has the error LEADER_NOT_AVAILABLE.
 KIPs        932, 1226 (lag).
 Not served  The lag counts messages behind the start offset that are done with, too.
 """
@@ -37,7 +37,7 @@ async def handle(request: Message, context: Context) -> Answer:
     async def describe(asked: Message) -> Row:
         row: Row = {"group_id": asked.group_id, "topics": [], "error_message": None}
         try:
-            begun = await survey.places_of(asked.group_id)
+            begun = await survey.offsets_of(asked.group_id)
         except PenstockError as error:
             return row | refused(context, error, group_code)
         wanted: Mapping[str, Sequence[int]] = begun

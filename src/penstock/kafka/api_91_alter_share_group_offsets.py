@@ -4,7 +4,8 @@ Versions    0.
 Behaviour   Asked of the group's coordinator; others answer NOT_COORDINATOR. The group must have no
             members (NON_EMPTY_GROUP). All messages from the offset on are delivered, with counts of
             deliveries from zero; what was leased is so no more. An offset out of range is taken for
-            the nearer end. A partition that the group has not begun with is begun.
+            the nearer end. A partition that the group has not begun with is begun, and a group that
+            is not there is made: so its start is set before its first member comes.
 KIPs        932.
 Not served  Nothing is left out.
 """
@@ -15,13 +16,13 @@ from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, share_acknowledge_code
 from penstock.kafka.row_errors import Row, refused, refused_with, side_by_side
-from penstock.kafka.share_directory import places_of
+from penstock.kafka.share_directory import ShareSurvey
 
 
 async def handle(request: Message, context: Context) -> Answer:
     """Move the group in each partition; those that cannot be are answered with the reason."""
     group, engine = request.group_id, context.engine
-    await places_of(engine, group)
+    await ShareSurvey(engine).offsets_of(group)
     if engine.groups.share.get(group) is not None:
         raise GroupNotEmpty(f"share group {group} has members; stop them first")
     asked = [(topic.topic_name, one) for topic in request.topics for one in topic.partitions]

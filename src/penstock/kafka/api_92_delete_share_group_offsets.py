@@ -3,7 +3,8 @@
 Versions    0.
 Behaviour   Asked of the group's coordinator; others answer NOT_COORDINATOR. The group must have no
             members (NON_EMPTY_GROUP). A topic that the group has not begun with is
-            UNKNOWN_TOPIC_OR_PARTITION. When it reads one of them again, it begins anew.
+            UNKNOWN_TOPIC_OR_PARTITION. When it reads one of them again, it begins anew. A group
+            without any topics is there until it is deleted.
 KIPs        932.
 Not served  Nothing is left out.
 """
@@ -41,4 +42,6 @@ async def handle(request: Message, context: Context) -> Answer:
             row |= refused(context, error, share_acknowledge_code)
         return row
 
-    return {"error_message": None, "responses": await side_by_side(forget, request.topics)}
+    rows = await side_by_side(forget, request.topics)
+    engine.groups.share.note_empty(group)
+    return {"error_message": None, "responses": rows}

@@ -1,7 +1,8 @@
 """Which share groups there are, in which state, and on which topics they work.
 
 A share group is there if it has members, which its coordinator knows, or if it has begun with a
-topic, which the leaders of the partitions know. Its name is that of a work group. The work group
+topic, which the leaders of the partitions know. One that has neither any more is there until it is
+deleted, or until another node coordinates it. Its name is that of a work group. The work group
 that SQS and others share by default is no share group, unless a member joins it as one.
 """
 
@@ -43,6 +44,7 @@ async def share_groups(engine: "Engine") -> dict[str, str]:
         and engine.topics.leader(engine.topics.group_shard(group)).node == engine.topics.node_id
     }
     found = dict.fromkeys(engine.groups.share.names(), STABLE)
+    begun |= engine.groups.share.empty_names()
     for group in begun - found.keys():
         try:
             if not is_consumer_group(engine, group):
@@ -70,10 +72,21 @@ class ShareSurvey:
             owner = engine.topics.catalog.owner(partition)
             if owner is not None:
                 places.setdefault(owner[0].name, []).append(owner[1])
-        known = engine.groups.share.get(group) is not None
+        share = engine.groups.share
+        known = share.get(group) is not None or share.is_empty(group)
         if not known and (not places or group == DEFAULT_WORK_GROUP):
             raise UnknownGroup(f"there is no share group {group}")
         return places
+
+    async def offsets_of(self, group: str) -> Places:
+        """The same, to read offsets or to set them: a group that is not there has none. Raises
+        `UnknownGroup` if it is not a share group and cannot become one."""
+        try:
+            return await self.places_of(group)
+        except UnknownGroup:
+            if group == DEFAULT_WORK_GROUP or is_consumer_group(self._engine, group):
+                raise
+            return {}
 
     async def _groups(self) -> Mapping[str, list[PartitionId]]:
         async with self._surveying:
@@ -115,3 +128,4 @@ async def delete_share_group(engine: "Engine", group: str, survey: ShareSurvey) 
         topic = engine.topics.catalog.topic(name)
         if topic is not None:
             await forget_topic(engine, group, topic, indexes)
+    engine.groups.share.forget(group)

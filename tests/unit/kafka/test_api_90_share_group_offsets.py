@@ -60,12 +60,25 @@ def test_offsets_are_shown(ask: Asker, group: str) -> None:
 
 
 def test_groups_that_are_not_there(ask: Asker) -> None:
-    assert describe(ask, "nobody").error_code == 69
-    assert alter(ask, "nobody", "x", {0: 0}).error_code == 69
+    ask.create_topic("unread")
+    assert places(describe(ask, "nobody")) == {}
+    assert places(describe(ask, "nobody", ("unread", [0]))) == {("unread", 0): (0, -1, -1)}
+    assert describe(ask, "queue").error_code == 69, "the default work group is no share group"
+    assert alter(ask, "queue", "unread", {0: 0}).error_code == 69
     assert ask(DELETE, 0, {"group_id": "nobody", "topics": []}).error_code == 69
     ask.create_topic("classical")
     ask.join("classical", "classical")
     assert describe(ask, "classical").error_code == 69
+    assert alter(ask, "classical", "classical", {0: 0}).error_code == 69
+
+
+def test_the_start_of_a_group_is_set_before_it_has_members(ask: Asker) -> None:
+    here = ask.create_topic("preset"), 0
+    ask.produce("preset", count=5)
+    (topic,) = alter(ask, "preset", "preset", {0: 3}).responses
+    assert topic.partitions[0].error_code == 0
+    assert places(describe(ask, "preset")) == {("preset", 0): (0, 3, 2)}
+    assert acquired(rows_of(ShareMember(ask, "preset").fetch(here))[here]) == [(3, 4, 1)]
 
 
 def test_a_group_goes_on_from_another_offset(ask: Asker, group: str) -> None:
@@ -107,7 +120,13 @@ def test_a_group_forgets_a_topic(ask: Asker, group: str) -> None:
     topics = [{"topic_name": group}, {"topic_name": "missing"}]
     rows = ask(DELETE, 0, {"group_id": group, "topics": topics}).responses
     assert [(row.topic_name, row.error_code) for row in rows] == [(group, 0), ("missing", 3)]
-    assert describe(ask, group).error_code == 69, "it was its only topic"
+    assert places(describe(ask, group)) == {}, "it was its only topic"
+    (described,) = ask(77, 1, {"group_ids": [group]}).groups
+    assert (described.error_code, described.group_state) == (0, "Empty")
+    listed = ask(16, 5, {"types_filter": ["share"]}).groups
+    assert group in {row.group_id for row in listed}
+    for code in (0, 69):
+        assert ask(42, 2, {"groups_names": [group]}).results[0].error_code == code
     here = (ask.broker.node.engine.topics.topic(group).topic_id, 0)
     assert acquired(rows_of(ShareMember(ask, group).fetch(here))[here]) == [(0, 4, 1)]
 

@@ -118,6 +118,8 @@ class ShareGroups:
         self._catalog = catalog
         self._term = term
         self._groups: dict[str, ShareGroup] = {}
+        self._empty: dict[str, Term] = {}
+        """Groups that had members or offsets, the last ones last, and when that was seen."""
         self._sessions: Deadlines[tuple[str, str]] = Deadlines()
         self._listeners: list[Gone] = []
 
@@ -163,6 +165,34 @@ class ShareGroups:
     def get(self, name: str) -> ShareGroup | None:
         """A group, if it has members; raises `NotCoordinator` where another node would know."""
         return self._group(name)
+
+    # Groups that have nothing.
+
+    def note_empty(self, name: str) -> None:
+        """The group has no members any more, or no offsets. It is there, as in Kafka, until it is
+        deleted; another coordinator would not know of it."""
+        self._empty.pop(name, None)
+        if len(self._empty) >= SHARE_GROUPS_MAX:
+            del self._empty[next(iter(self._empty))]
+        self._empty[name] = self._term(name)
+
+    def is_empty(self, name: str) -> bool:
+        """Whether the group is known to be there, without members."""
+        return self._empty.get(name) == self._term(name) and self._group(name) is None
+
+    def empty_names(self) -> set[str]:
+        """All of these groups that this node still coordinates."""
+        return {name for name in list(self._empty) if self._is_known_empty(name)}
+
+    def _is_known_empty(self, name: str) -> bool:
+        try:
+            return self.is_empty(name)
+        except PenstockError:
+            return False  # Another node coordinates it now.
+
+    def forget(self, name: str) -> None:
+        """The group is deleted."""
+        self._empty.pop(name, None)
 
     # Members.
 
@@ -246,6 +276,7 @@ class ShareGroups:
         group.revision = -1
         if not group.members:
             del self._groups[group.name]
+            self.note_empty(group.name)
         for listener in self._listeners:
             listener(group.name, member)
 
