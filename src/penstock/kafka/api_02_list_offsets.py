@@ -4,9 +4,11 @@ Versions    1–11.
 Behaviour   Time -1 is the high watermark, after a majority has confirmed that this node still
             leads, so that a reader sees what was acknowledged before it asked. -2 and -4 are the
             log start. -3 is the message with the highest time. -5 and -6 ask about tiered storage,
-            of which there is none: offset -1. Any other time is the first message that is as late
-            or later. An epoch that is not the leader's is fenced. The isolation level changes
-            nothing. A partition that is named again with another time is INVALID_REQUEST.
+            of which there is none: offset -1. A time below 0 that the version does not know is
+            UNSUPPORTED_VERSION. Any other time is the first message that is as late or later; a row
+            tells the epoch in which that was written. An epoch that is not the leader's is fenced.
+            The isolation level changes nothing. A partition that is named again with another time
+            is INVALID_REQUEST.
 KIPs        79, 207, 320, 405, 1005 and 1023 (-4, -5 and -6), 734 (-3), 1075 (the timeout is not
             used).
 Not served  Nothing is left out.
@@ -24,6 +26,7 @@ from penstock.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
     UNKNOWN_LEADER_EPOCH,
+    UNSUPPORTED_VERSION,
     read_code,
 )
 from penstock.kafka.metadata import find_topic
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
+_KNOWN_FROM: Final = {
+    int(LATEST): 1, int(EARLIEST): 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11,
+}  # fmt: skip
+"""The times below 0, and the versions from which on they have a meaning."""
 
 _NO_EPOCH: Final = -1
 _TIME_MAX: Final = (1 << 63) - 1
@@ -92,6 +99,9 @@ async def _row(
 ) -> Answer:
     index: int = asked.partition_index
     engine = context.engine
+    if asked.timestamp < 0 and context.version < _KNOWN_FROM.get(asked.timestamp, 1 << 15):
+        context.count_error(UNSUPPORTED_VERSION)
+        return {"partition_index": index, "error_code": UNSUPPORTED_VERSION}
     try:
         topic = find_topic(engine, name)
         code, term = _check_epoch(topic, asked, engine)
@@ -100,7 +110,12 @@ async def _row(
             raise refusal
         if code == 0:
             offset, time_ms = await _find(engine, topic, index, asked.timestamp)
-            epoch = term if offset >= 0 and asked.timestamp == LATEST else _NO_EPOCH
+            epoch = _NO_EPOCH
+            if offset >= 0:
+                written = asked.timestamp != LATEST and engine.topics.epoch_of(
+                    topic, index, Offset(offset)
+                )
+                epoch = written or term
             return {
                 "partition_index": index, "timestamp": time_ms, "offset": offset,
                 "leader_epoch": epoch,
@@ -129,6 +144,8 @@ async def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> t
         return bounds.high_watermark, -1
     if time_ms in (EARLIEST, EARLIEST_LOCAL):
         return bounds.log_start, -1
+    if bounds.log_start >= bounds.high_watermark:
+        return -1, -1  # What the log may still hold is deleted.
     if time_ms == MAX_TIMESTAMP:
         return await _find_latest(engine, topic, index)
     if time_ms < 0:
@@ -138,7 +155,7 @@ async def _find(engine: "Engine", topic: "Topic", index: int, time_ms: int) -> t
         return -1, -1
     batches = engine.topics.read(topic, index, found[0], _BYTES_READ)
     # Opening a batch may take long, and the node has more to do.
-    exact = await asyncio.to_thread(first_message_from, batches, time_ms)
+    exact = await asyncio.to_thread(first_message_from, batches, time_ms, bounds.log_start)
     offset, time_found_ms = exact or found
     return max(offset, bounds.log_start), time_found_ms
 

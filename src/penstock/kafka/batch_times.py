@@ -26,10 +26,11 @@ _XERIAL_HEAD_BYTES: Final = 16
 _VARINT_BYTES_MAX: Final = 10
 
 
-def first_message_from(batches: bytes, time_ms: int) -> tuple[int, int] | None:
-    """Offset and time of the first message that is as late as `time_ms`, in the first batch."""
+def first_message_from(batches: bytes, time_ms: int, log_start: int = 0) -> tuple[int, int] | None:
+    """Offset and time of the first message that is as late as `time_ms`, in the first batch, of
+    those that are not deleted."""
     for offset, message_ms in _times(batches):
-        if message_ms >= time_ms:
+        if message_ms >= time_ms and offset >= log_start:
             return offset, message_ms
     return None
 

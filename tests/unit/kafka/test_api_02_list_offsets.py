@@ -36,8 +36,28 @@ def test_both_ends(ask: Asker, version: int) -> None:
     assert (latest.error_code, latest.offset, latest.timestamp) == (0, 6, -1)
     assert (latest.leader_epoch >= 1) == (version >= 4)
     assert look(ask, version, name, -2).offset == 0
-    assert look(ask, version, name, -4).offset == 0
-    assert look(ask, version, name, -5).offset == -1
+    assert look(ask, version, name, -2).leader_epoch == latest.leader_epoch
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_special_times_have_versions(ask: Asker, version: int) -> None:
+    name = f"list-special-{version}"
+    filled(ask, name, 1_000, 2_000)
+    for time_ms, known_from, offset in ((-3, 7, 5), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1)):
+        row = look(ask, version, name, time_ms)
+        expected = (0, offset) if version >= known_from else (35, -1)
+        assert (row.error_code, row.offset) == expected
+    for unknown in (-7, -(1 << 63)):
+        assert look(ask, version, name, unknown).error_code == 35
+
+
+def test_epochs_of_what_is_found(ask: Asker) -> None:
+    filled(ask, "list-epochs", 1_000, 2_000)
+    term = look(ask, 8, "list-epochs", -1).leader_epoch
+    assert [look(ask, 8, "list-epochs", one).leader_epoch for one in (-4, -3, -2, 1_001)] == [
+        term
+    ] * 4
+    assert look(ask, 8, "list-epochs", 9_000).leader_epoch == -1
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
@@ -70,9 +90,9 @@ def test_a_partition_is_looked_at_once(ask: Asker, monkeypatch: pytest.MonkeyPat
     filled(ask, "list-often", 1_000, 2_000, compression=4)
     opened: list[int] = []
 
-    def count(batches: bytes, time_ms: int) -> tuple[int, int] | None:
+    def count(batches: bytes, time_ms: int, log_start: int) -> tuple[int, int] | None:
         opened.append(time_ms)
-        return first_message_from(batches, time_ms)
+        return first_message_from(batches, time_ms, log_start)
 
     monkeypatch.setattr(api_02_list_offsets, "first_message_from", count)
     row = {"partition_index": 0, "timestamp": 1_001}
@@ -103,3 +123,10 @@ def test_the_start_moves_with_what_is_deleted(ask: Asker) -> None:
     )
     assert look(ask, 7, "list-trim", -2).offset == 4
     assert look(ask, 7, "list-trim", 0).offset == 4
+    row = look(ask, 7, "list-trim", 0)
+    assert (row.offset, row.timestamp) == (4, 2_001), "the first that is not deleted"
+    rows = [{"partition_index": 0, "offset": 6}]
+    ask(21, 0, {"topics": [{"name": "list-trim", "partitions": rows}]})
+    for time_ms in (0, -3):
+        row = look(ask, 7, "list-trim", time_ms)
+        assert (row.offset, row.timestamp, row.leader_epoch) == (-1, -1, -1)

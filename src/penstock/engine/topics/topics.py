@@ -52,6 +52,7 @@ from penstock.core.types import (
     PartitionId,
     ProducerId,
     ShardId,
+    Term,
     TopicId,
 )
 from penstock.engine.peers.calls import RemoteCalls
@@ -490,6 +491,12 @@ class Topics:
         if found is None or found[0] >= bounds.high_watermark:
             return None
         return max(found[0], bounds.log_start), found[1]
+
+    def epoch_of(self, topic: Topic, index: int, offset: Offset) -> Term | None:
+        """The term in which a message was written; None if it is not there."""
+        partition = partition_of(topic, index)
+        found = self._readable(self.shard_of(partition)).replica.log.entry_of(partition, offset)
+        return None if found is None else found[1]
 
     def partition_bytes(self, topic: Topic, index: int) -> int:
         """What a partition takes on this node's disk; 0 if it is not here."""
