@@ -5,6 +5,7 @@
     │   ├── InvalidBatch           a record batch that is not one, or whose records are wrong
     │   │   └── CorruptBatch       it was damaged on the way
     │   ├── UnsupportedBatch       a sound batch that asks for what is not served
+    │   │   └── MissingKeys        some of its records have no key, in a compacted topic
     │   ├── BatchTooLarge
     │   ├── InvalidTimestamp       a message's time is too far from now for its topic
     │   ├── UnknownPartition
@@ -78,6 +79,7 @@ A broken promise of our own code is an `assert` and never one of these. Each cla
 its front-ends answer with. Messages say what happened, to which thing, and what to do.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from penstock.core.types import NO_NODE, NodeId
@@ -115,6 +117,15 @@ class UnsupportedBatch(LocalError):
     """A sound record batch that asks for something that is not served."""
 
     kafka_code = 87  # INVALID_RECORD
+
+
+class MissingKeys(UnsupportedBatch):
+    """A batch for a compacted topic in which some records have no key."""
+
+    def __init__(self, message: str, *, records: Sequence[int] = ()) -> None:
+        """`records`: which, by their number in the batch; not all of very many."""
+        super().__init__(message)
+        self.records = tuple(records)
 
 
 class BatchTooLarge(LocalError):

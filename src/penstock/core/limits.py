@@ -16,6 +16,8 @@ BATCH_UNPACKED_BYTES_MAX = 64 * MIB
 """The most that the records of a compressed batch may unpack to, where they are unpacked."""
 BATCH_UNPACKED_RECORDS_MAX = 500_000
 """How many records of one batch are looked at, where records are read."""
+RECORD_ERRORS_MAX = 10_000
+"""How many wrong records of one batch an answer names."""
 BATCH_UNPACKED_PARTS_MAX = 20_000
 """How many members of gzip or blocks of snappy a batch may be compressed in; snappy-java makes one
 for each 32 KiB. Each takes some microseconds, also if it is empty."""

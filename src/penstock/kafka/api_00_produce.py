@@ -9,7 +9,8 @@ Behaviour   One batch per partition, checked and then appended as it came; one t
             before a batch is at first taken for one of them (see `sequence_gaps`). Topics by id
             from version 13; a request to the wrong broker is answered with the leader from version
             10.
-KIPs        98 (idempotence), 467 (error messages; record errors are always empty), 482, 516, 951.
+KIPs        98 (idempotence), 467 (error messages, and which records of a compacted topic lack a
+            key; other wrong batches are refused as a whole), 482, 516, 951.
 Not served  Transactions: a transactional id is refused with INVALID_TXN_STATE. The client's timeout
             is not used: an append ends when it is durable or when leadership is lost.
 """
@@ -18,7 +19,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.core.errors import OutOfOrderSequence, PenstockError
+from penstock.core.errors import MissingKeys, OutOfOrderSequence, PenstockError
 from penstock.engine.topics.topics import Acks, Produced
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import (
@@ -151,7 +152,8 @@ class _Produce:
         if code == NOT_LEADER_OR_FOLLOWER and topic is not None:
             found = hint(self.context.engine, topic.partitions[index])
         if found is None:
-            return ProduceRow(index, code, message=str(error))
+            wrong = error.records if isinstance(error, MissingKeys) else ()
+            return ProduceRow(index, code, message=str(error), wrong=wrong)
         self.endpoints[found[1].node] = found[1]
         return ProduceRow(index, code, message=str(error), hint=found[0])
 

@@ -47,6 +47,9 @@ _HEAD: Final = struct.Struct(">ii")
 _APPENDED: Final = struct.Struct(">ihqq")
 _APPENDED_5: Final = struct.Struct(">ihqqq")
 _APPENDED_8: Final = struct.Struct(">ihqqqi")
+_WRONG: Final = struct.Struct(">ixx")
+"""A record error without a text of its own: the row's says it."""
+_WRONG_8: Final = struct.Struct(">ih")
 _FETCHED: Final = struct.Struct(">ihqqi")
 _FETCHED_5: Final = struct.Struct(">ihqqqi")
 _FETCHED_11: Final = struct.Struct(">ihqqqii")
@@ -93,6 +96,8 @@ class ProduceRow(NamedTuple):
     log_start: int = -1
     message: str | None = None
     hint: LeaderHint | None = None
+    wrong: Sequence[int] = ()
+    """The records, by their number in the batch, for which all of it was refused (KIP-467)."""
 
 
 class FetchRow(NamedTuple):
@@ -245,10 +250,12 @@ def write_produce(
 
 
 def _write_produce_row(row: ProduceRow, out: bytearray, version: int) -> None:
-    index, code, base_offset, log_append_ms, log_start, message, hint = row
+    index, code, base_offset, log_append_ms, log_start, message, hint, wrong = row
     if version >= PRODUCE_FLEXIBLE:
         out += _APPENDED_5.pack(index, code, base_offset, log_append_ms, log_start)
-        out.append(1)
+        write_varint(len(wrong) + 1, out)
+        for number in wrong:
+            out += _WRONG.pack(number)
         if message is None:
             out.append(0)
         else:
@@ -257,7 +264,9 @@ def _write_produce_row(row: ProduceRow, out: bytearray, version: int) -> None:
             out += text
         _write_hint(hint if version >= PRODUCE_HINTS else None, 0, out)
     elif version >= 8:
-        out += _APPENDED_8.pack(index, code, base_offset, log_append_ms, log_start, 0)
+        out += _APPENDED_8.pack(index, code, base_offset, log_append_ms, log_start, len(wrong))
+        for number in wrong:
+            out += _WRONG_8.pack(number, -1)
         text = b"" if message is None else message.encode()[:32_767]
         out += _SHORT.pack(-1 if message is None else len(text)) + text
     elif version >= 5:

@@ -5,9 +5,10 @@ import struct
 from collections.abc import Sequence
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from penstock.core.records import BATCH_HEADER_BYTES, read_outline
-from tests.batches import build_batch, with_bytes
+from tests.batches import TODAY_MS, build_batch, with_bytes
 from tests.kafka_broker import ThreadedBroker
 from tests.unit.kafka.asking import Asker
 from tests.unit.kafka.wire import Connect, Run
@@ -196,6 +197,25 @@ UNREADABLE = {
     "magic 1": bytes(with_bytes(build_batch(3), 16, b"\x01")),
     "wrong last offset": bytes(with_bytes(build_batch(3), 23, (7).to_bytes(4, "big"))),
 }
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize("compression", [0, 4])
+def test_records_without_a_key_are_named(ask: Asker, version: int, compression: int) -> None:
+    name = f"produce-keys-{version}-{compression}"
+    topic_id = ask.create_topic(name, configs={"cleanup.policy": "compact"})
+    builder = DefaultRecordBatchBuilder(2, compression, False, -1, -1, -1, 1 << 20)
+    for number, key in enumerate([b"a", None, b"c", None]):
+        builder.append(number, TODAY_MS, key, b"value", [])
+    asked = topic_id if version >= 13 else name
+    (answer,) = ask(0, version, request(asked, bytes(builder.build()))).responses
+    (row,) = answer.partition_responses
+    assert row.error_code == 87
+    named = [(one.batch_index, one.batch_index_error_message) for one in row.record_errors]
+    assert named == ([(1, None), (3, None)] if version >= 8 else [])
+    if version >= 8:
+        assert "give it a key" in row.error_message
+    assert offsets(ask, name) == [0]
 
 
 @pytest.mark.parametrize("configs", [{}, FIFO, {"cleanup.policy": "compact"}])

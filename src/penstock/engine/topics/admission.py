@@ -22,10 +22,10 @@ from penstock.core.errors import (
     BatchTooLarge,
     InvalidBatch,
     InvalidTimestamp,
+    MissingKeys,
     Overloaded,
     PenstockError,
     Unavailable,
-    UnsupportedBatch,
 )
 from penstock.core.limits import (
     BATCH_UNPACKED_PARTS_MAX,
@@ -38,6 +38,7 @@ from penstock.core.limits import (
     CHECKS_WAITING_BYTES_MAX,
     HEADER_BATCH_RECORDS_MAX,
     QUEUE_BATCH_RECORDS_MAX,
+    RECORD_ERRORS_MAX,
 )
 from penstock.core.queue_rules import Deduplication
 from penstock.core.record_bodies import CODEC_MASK, read_records
@@ -293,7 +294,10 @@ def _check_body(
 
 def _check_keys(batch: Batch) -> None:
     """Compaction keeps the last message of each key, so there must be one."""
-    if any(record.key is None for record in read_records(batch).records):
-        raise UnsupportedBatch(
-            "the topic is compacted by key, and a record without one came: give it a key"
+    records = enumerate(read_records(batch).records)
+    missing = [number for number, record in records if record.key is None]
+    if missing:
+        raise MissingKeys(
+            "the topic is compacted by key, and a record without one came: give it a key",
+            records=missing[:RECORD_ERRORS_MAX],
         )

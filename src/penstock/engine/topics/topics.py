@@ -81,6 +81,7 @@ from penstock.machines.commands import TrimPartition
 from penstock.machines.machine import Appended, Reply
 from penstock.machines.partitions import AppendBatch, Bounds, PartitionTrimmed
 from penstock.machines.secrets import RECEIPTS
+from penstock.storage import ShardLog
 
 PRODUCER_IDS_TAKEN = 1_000
 """How many producer ids a node takes from the catalog at once."""
@@ -485,9 +486,8 @@ class Topics:
     ) -> tuple[Offset, int] | None:
         """The first batch with this time or a later one: its base offset and highest time."""
         partition = partition_of(topic, index)
-        running = self._readable(self.shard_of(partition))
-        found = running.replica.log.offset_for_time(partition, timestamp_ms)
-        bounds = running.machine.bounds(partition)
+        found = self._log_with(partition).offset_for_time(partition, timestamp_ms)
+        bounds = self.bounds(topic, index)
         if found is None or found[0] >= bounds.high_watermark:
             return None
         return max(found[0], bounds.log_start), found[1]
@@ -495,8 +495,11 @@ class Topics:
     def epoch_of(self, topic: Topic, index: int, offset: Offset) -> Term | None:
         """The term in which a message was written; None if it is not there."""
         partition = partition_of(topic, index)
-        found = self._readable(self.shard_of(partition)).replica.log.entry_of(partition, offset)
+        found = self._log_with(partition).entry_of(partition, offset)
         return None if found is None else found[1]
+
+    def _log_with(self, partition: PartitionId) -> ShardLog:
+        return self._readable(self.shard_of(partition)).replica.log
 
     def partition_bytes(self, topic: Topic, index: int) -> int:
         """What a partition takes on this node's disk; 0 if it is not here."""
