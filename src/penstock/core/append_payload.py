@@ -29,6 +29,8 @@ from penstock.core.types import Offset, PartitionId
 
 Batch = bytes | bytearray | memoryview
 
+STAMP_BYTES = 8
+_STAMP = struct.Struct("<q")
 _HEAD = struct.Struct("<qI")
 _SLICE = struct.Struct("<IIqIIq")
 _REMEMBERED_BYTES_MAX = 64 * KIB
@@ -68,6 +70,11 @@ def encode_append(stamp_ms: int, parts: Iterable[tuple[Slice, Iterable[Batch]]])
         directory.append(_SLICE.pack(*slice_))
         bodies.extend(batches)
     return b"".join([_HEAD.pack(stamp_ms, len(directory)), *directory, *bodies])
+
+
+def read_stamp(payload: bytes | memoryview) -> int:
+    """The log time at the start of a payload; 0 if not even that is there."""
+    return int(_STAMP.unpack_from(payload)[0]) if len(payload) >= STAMP_BYTES else 0
 
 
 def check_append(payload: bytes | memoryview) -> AppendPayload:

@@ -297,7 +297,8 @@ _TABLE = (
         kind=ConfigKind.LONG,
         default=str(7 * DAY_MS),
         least=-1,
-        documentation="How old a message may get; -1: any age.",
+        documentation="How old a message may get, by its own time or by when it was stored,"
+        " whichever is earlier; -1: any age.",
     ),
     TopicConfig(
         name="segment.bytes",

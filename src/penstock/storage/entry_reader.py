@@ -5,6 +5,7 @@ entries after the durable index are not in any file that may be believed yet; th
 appender's tail.
 """
 
+from penstock.core.append_payload import STAMP_BYTES, read_stamp
 from penstock.core.entries import Entry, EntryKind, Membership, decode_membership
 from penstock.core.types import Index, Term
 from penstock.storage.appender import Appender
@@ -89,6 +90,21 @@ class EntryReader:
         if scan.position != end:
             problem = scan.problem or f"there are zeros where entry {scan.last + 1} was written"
             raise self._home.damaged(segment.name, scan.position, problem)
+
+    def append_time(self, segment: Segment, index: Index) -> int:
+        """The log time of a durable APPEND entry of any segment."""
+        start, end = segment.index.position(index), segment.index.position(Index(index + 1))
+        chunk = min(max(end - start, _CHUNK_BYTES_MIN), _CHUNK_BYTES_MAX)
+        scan = self._scan(segment, start, end, last=Index(index - 1), chunk_bytes=chunk)
+        for _, _, payload in scan:
+            return read_stamp(payload)
+        self._check_end(segment, scan, end)
+        raise AssertionError(f"segment {segment.name} has no entry {index}")
+
+    def peek_append_time(self, segment: Segment, index: Index) -> int:
+        """The same in one small read, not verified."""
+        position = segment.index.position(index) + RECORD_HEADER_BYTES
+        return read_stamp(self._home.files.get(segment.name).read(position, STAMP_BYTES))
 
     def memberships(self, after: Index) -> list[tuple[Index, Membership]]:
         """MEMBERSHIP entries of the contiguous log later than `after`, in order."""

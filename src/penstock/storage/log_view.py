@@ -45,7 +45,7 @@ class LogView:
         self._snapshots = snapshots
         self._quarantine = quarantine
         self._entries = EntryReader(home, segments, appender)
-        self._partitions = PartitionReader(home, segments)
+        self._partitions = PartitionReader(home, segments, self._entries)
 
     @property
     def _hidden(self) -> bool:
@@ -149,7 +149,8 @@ class LogView:
         return self._ask(lambda: self._partitions.start_for_size(partition, keep_bytes))
 
     def offset_before_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
-        """The latest start before which everything is older; None if nothing is stored."""
+        """The latest start before which everything is older, by its timestamp or by when it was
+        appended; None if nothing is stored."""
         return self._ask(lambda: self._partitions.start_for_time(partition, timestamp_ms))
 
     def live_records(

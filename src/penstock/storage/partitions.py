@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 
 from penstock.core.types import Index, Offset, PartitionId, Term
 from penstock.storage.directory import LogDirectory
+from penstock.storage.entry_reader import EntryReader
 from penstock.storage.index import Row, Rows, first_row_after, first_row_at_time
 from penstock.storage.read_plan import ReadPlan, Stretch
 from penstock.storage.segment import Segment
@@ -29,9 +30,12 @@ _RECENT_SEGMENTS = 2
 class PartitionReader:
     """Answers questions about partitions from the segments' indexes."""
 
-    def __init__(self, home: LogDirectory, segments: SegmentList) -> None:
+    def __init__(self, home: LogDirectory, segments: SegmentList, entries: EntryReader) -> None:
         self._home = home
         self._segments = segments
+        self._entries = entries
+        self._append_times: dict[PartitionId, tuple[str, int, int]] = {}
+        """For each partition the last answer of `_append_time`: segment, position, time."""
 
     def _holding(self, partition: PartitionId) -> list[Segment]:
         return [segment for segment in self._segments if partition in segment.index]
@@ -100,12 +104,7 @@ class PartitionReader:
             rows = segment.index.rows(partition)
             number = first_row_after(rows, offset)
             if number < len(rows) and rows[number].base_offset <= offset:
-                indexes = range(segment.base, segment.last + 1)
-                place = rows[number].position
-                after = bisect_right(
-                    indexes, place, key=lambda one: segment.index.position(Index(one))
-                )
-                index = Index(indexes[after - 1])
+                index = _index_at(segment, rows[number].position)
                 return index, segment.term(index)
         return None
 
@@ -159,12 +158,55 @@ class PartitionReader:
         return oldest
 
     def start_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
-        """Where the first slice with `timestamp_ms` or later begins; the end if all are older."""
-        found = self._row_at_time(partition, timestamp_ms)
-        if found is not None:
-            return found[1].base_offset
-        holding = self._holding(partition)
-        return holding[-1].index.summary(partition).end_offset if holding else None
+        """Where the first slice with `timestamp_ms` or later begins; the end if all are older.
+
+        A message is never younger than its append: one that is dated ahead, by mistake or by a
+        wrong clock, would otherwise keep itself and all that follow until that date."""
+        end: Offset | None = None
+        for segment in self._holding(partition):
+            summary = segment.index.summary(partition)
+            end = summary.end_offset
+            if summary.highest_timestamp >= timestamp_ms:
+                rows = segment.index.rows(partition)
+                number = self._first_appended(partition, segment, rows, timestamp_ms)
+                if number < len(rows):
+                    return rows[number].base_offset
+        return end
+
+    def _first_appended(
+        self, partition: PartitionId, segment: Segment, rows: Rows, timestamp_ms: int
+    ) -> int:
+        """The number of the first row with a message, and an append, at this time or later."""
+        dated = first_row_at_time(rows, timestamp_ms)
+        position = rows[dated].position
+        known = self._append_times.get(partition)
+        if known is None or known[:2] != (segment.name, position):
+            appended_ms = self._append_time(segment, rows[dated])
+            known = self._append_times[partition] = segment.name, position, appended_ms
+        if known[2] >= timestamp_ms:
+            return dated
+        # The index has the highest timestamp so far, which says nothing from here on; but log time
+        # never decreases.
+        number = bisect_left(
+            range(len(rows)),
+            timestamp_ms,
+            dated + 1,
+            key=lambda one: self._append_time(segment, rows[one]),
+        )
+        # Deletion is for good, so the time that decides comes from a verified entry.
+        deciding = _index_at(segment, rows[number - 1].position)
+        return number if self._entries.append_time(segment, deciding) < timestamp_ms else dated
+
+    def _append_time(self, segment: Segment, row: Row) -> int:
+        """The log time of the entry that brought a slice, not verified."""
+        return self._entries.peek_append_time(segment, _index_at(segment, row.position))
+
+
+def _index_at(segment: Segment, position: int) -> Index:
+    """The index of the entry whose record is at a position of the file, or around it."""
+    indexes = range(segment.base, segment.last + 1)
+    after = bisect_right(indexes, position, key=lambda one: segment.index.position(Index(one)))
+    return Index(indexes[after - 1])
 
 
 def _bytes_before(row: Row) -> int:

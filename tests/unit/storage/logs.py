@@ -128,8 +128,10 @@ class EntryMaker:
         batches: int = 1,
         value: bytes = b"a message",
         timestamp: int = 1_000,
+        appended_ms: int | None = None,
     ) -> Entry:
-        """An APPEND entry with `batches` batches of `count` messages for each partition."""
+        """An APPEND entry with `batches` batches of `count` messages for each partition; appended
+        at the time that its messages say, if no other is given."""
         parts = []
         for number in partitions:
             partition = PartitionId(number)
@@ -139,7 +141,7 @@ class EntryMaker:
             highest = timestamp + count - 1
             slice_ = Slice(partition, size, Offset(base), count * batches, batches, highest)
             parts.append((slice_, made))
-        payload = encode_append(timestamp, parts)
+        payload = encode_append(timestamp if appended_ms is None else appended_ms, parts)
         return Entry(Index(index), Term(term), EntryKind.APPEND, payload)
 
     def _batch(

@@ -4,6 +4,7 @@ import pytest
 
 from penstock.core.entries import HardState, Membership, SnapshotMark
 from penstock.core.errors import (
+    DamagedFile,
     DirectoryInUse,
     DiskFailed,
     ForeignDirectory,
@@ -154,6 +155,50 @@ def test_the_entry_that_brought_a_message(place: Place) -> None:
             assert found == (entry.index, entry.term), offset
     assert log.entry_of(PartitionId(1), Offset(6 * len(bringing))) is None
     assert log.entry_of(PartitionId(9), Offset(0)) is None
+
+
+def test_a_message_dated_ahead_is_not_younger_than_its_append(place: Place) -> None:
+    log = place.open()
+    maker = EntryMaker()
+    ahead = {3: 1 << 40, 20: 1 << 41, 40: 1 << 62}
+    entries = [
+        maker.append(i, timestamp=ahead.get(i, 1000 * i), appended_ms=1000 * i)
+        for i in range(1, 61)
+    ]
+    write(log, entries)
+    assert log.statistics().segments > 2, "some are read from an index file"
+    one = PartitionId(1)
+    for index in range(1, 61):
+        assert log.offset_before_time(one, 1000 * index) == index - 1
+        assert log.offset_before_time(one, 1000 * index + 1) == index
+    assert log.offset_before_time(one, 1 << 62) == 60, "the last one, too"
+    assert log.offset_for_time(one, 1 << 40) == (2, 1 << 40), "it is found by the time it has"
+    reopened = place.open()
+    assert reopened.offset_before_time(one, 30_000) == 29
+
+
+def test_a_message_dated_back_is_as_old_as_it_says(place: Place) -> None:
+    log = place.open()
+    maker = EntryMaker()
+    write(log, [maker.append(i, timestamp=i, appended_ms=10_000 + i) for i in range(1, 11)])
+    assert log.offset_before_time(PartitionId(1), 6) == 5
+    assert log.offset_before_time(PartitionId(1), 5_000) == 10
+
+
+def test_rot_in_the_time_of_an_append_deletes_nothing(place: Place) -> None:
+    """Where to look is found by reads that are not verified; what may go is verified."""
+    log = place.open()
+    maker = EntryMaker()
+    entries = [maker.append(i, timestamp=1 << 40, appended_ms=0x1000 * i) for i in range(1, 4)]
+    write(log, entries)
+    (name,) = place.names(".log")
+    file = place.disk.open(place.path(name))
+    position = file.read(0, file.size()).index(entries[2].payload[:8])
+    file.close()
+    place.flip(name, position + 1)
+    log = place.open()
+    with pytest.raises(DamagedFile):
+        log.offset_before_time(PartitionId(1), 0x2800)
 
 
 def test_offsets_are_found_by_time_and_size(place: Place) -> None:

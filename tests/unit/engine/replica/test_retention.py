@@ -4,6 +4,7 @@ from penstock.core.types import Offset, PartitionId
 from penstock.engine.replica.retention import RetentionPolicy
 from penstock.machines.commands import CreatePartition
 from penstock.machines.partitions import AppendBatch
+from penstock.testing.clock import ManualClock
 from tests.simulation.history import build_batch
 from tests.unit.engine.places import PARTITION, Cluster, Place, ask, with_partition
 
@@ -39,6 +40,17 @@ def test_what_is_too_old_is_due() -> None:
     assert trims(place, 9 * SECOND) == {0: 5}
     assert trims(place, 4 * SECOND) == {}
     assert trims(place, 1_000 * SECOND) == {0: 10}
+
+
+def test_a_message_dated_ahead_stops_nothing() -> None:
+    cluster, place = with_partition()
+    appended_ms = ManualClock().wall_ms()
+    for _ in range(3):
+        ask(place, AppendBatch(PARTITION, build_batch(b"x", 1, 1 << 60, -1, -1, -1)))
+        cluster.settle()
+    place.replica.retention.default = RetentionPolicy(age_ms=4 * SECOND)
+    assert trims(place, appended_ms + 4 * SECOND) == {}
+    assert trims(place, appended_ms + 5 * SECOND) == {0: 3}
 
 
 def test_what_is_too_much_is_due_and_the_size_is_never_undercut() -> None:
