@@ -155,13 +155,13 @@ class ConfigValues:
         return value
 
     def boolean(self, name: str) -> bool:
-        """A BOOLEAN."""
+        """The value of a config of type BOOLEAN."""
         value = self._values[name]
         assert type(value) is bool, f"{name} is {value!r}, neither true nor false"
         return value
 
     def text(self, name: str) -> str:
-        """A STRING."""
+        """The value of a config of type STRING."""
         value = self._values[name]
         assert type(value) is str, f"{name} is {value!r}, not a text"
         return value

@@ -61,7 +61,7 @@ class HistogramReading(msgspec.Struct, frozen=True):
 
 
 class Histogram:
-    """See the top of this module."""
+    """Counts of values by bucket, and their sum, as Prometheus has them."""
 
     __slots__ = ("bounds", "counts", "sum")
 

@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time(self) -> dt.datetime:
-        """Of a place that is a time."""
+        """The moment that a place of this kind names, in UTC."""
         assert self.anchor is Anchor.TIME
         return dt.datetime.fromtimestamp(self.number / 1_000, dt.UTC)
 

@@ -25,7 +25,7 @@ class RequestReading(msgspec.Struct, frozen=True):
 
 
 class RequestTimes:
-    """See the top of this module."""
+    """Durations and errors of one front-end, by API."""
 
     __slots__ = ("_errors", "_times")
 

@@ -125,7 +125,7 @@ class Moves(CommandMachine[MoveCommand, _Snapshot]):
         return list(self._by_source.get(source, {}).values())[::-1]
 
     def get(self, source: TopicId, move_id: str) -> Move | None:
-        """One move."""
+        """The move of this id, active or ended; None if there is none."""
         return self._by_source.get(source, {}).get(move_id)
 
     def active(self) -> list[Move]:

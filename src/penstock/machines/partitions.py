@@ -230,7 +230,7 @@ class Partitions:
         return Bounds(found.log_start, found.next_offset)
 
     def holds(self, partition: PartitionId) -> bool:
-        """The partition is there."""
+        """True once the command that creates the partition has been applied."""
         return partition in self._partitions
 
     def planned_end(self, partition: PartitionId) -> Offset:

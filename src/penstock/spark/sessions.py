@@ -1,7 +1,7 @@
 """A SparkSession that is ready for Penstock.
 
     spark = session("orders")                                  all cores of this machine, or the
-                                                               cluster `spark-submit` was told
+                                                               cluster given to `spark-submit`
     spark = session("orders", master="spark://host:7077")      a cluster
     spark = session("orders", master="sc://host:15002")        Spark Connect: no Java on this side
     spark = session("alerts", profile="lowlatency")            micro-batches of tens of milliseconds
@@ -77,8 +77,8 @@ def session(
     profile: Profile = "bulk",
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Start Spark, or return the session that this process has. Without a `master` it is what
-    `spark-submit` was told, and else `local[*]`. `NotInstalled` says what is missing, before
+    """Start Spark, or return the session that this process has. Without a `master` it is the
+    one given to `spark-submit`, else `local[*]`. `NotInstalled` says what is missing, before
     anything is started."""
     if profile not in _PROFILES:
         known = " or ".join(f'"{name}"' for name in _PROFILES)

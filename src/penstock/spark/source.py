@@ -31,7 +31,7 @@ QUEUE = "queue"
 
 
 class PenstockSource(DataSource):
-    """See the top of this module."""
+    """The data source `penstock`: makes the readers and writers of a query from its options."""
 
     @classmethod
     def name(cls) -> str:

@@ -51,7 +51,7 @@ class TransferShard(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DescribeShard(msgspec.Struct, frozen=True, array_like=True):
-    """Which shard to describe."""
+    """Asks the leader of a shard how the shard stands."""
 
     shard: ShardId
 

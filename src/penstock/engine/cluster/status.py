@@ -31,7 +31,7 @@ class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A shard."""
+    """Leader, members and progress of a shard, as `penstock cluster status` shows them."""
 
     shard: ShardId
     leader: NodeId

@@ -54,7 +54,7 @@ ForwardedRequest = ForwardedSend | ForwardedReceive | ForwardedCount | Forwarded
 
 
 class QueueCall(msgspec.Struct, frozen=True, array_like=True):
-    """One of these."""
+    """The envelope of a forwarded request, whose type says which one it is."""
 
     there: ForwardedRequest
 

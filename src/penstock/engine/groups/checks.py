@@ -24,7 +24,7 @@ def check_names(group: str, *others: str | None, empty: bool = False) -> None:
 
 
 def check_count(what: str, count: int, count_max: int) -> None:
-    """Nobody sends more than this at once."""
+    """Refuse a request with more rows of a kind than one request may have."""
     if count > count_max:
         raise InvalidRequest(f"{count} {what}, {count_max} at most")
 

@@ -281,9 +281,9 @@ class Coordinator:
             return answer
         if request.skips_assignment:
             return msgspec.structs.replace(answer, skip_assignment=True)
-        # Before KIP-814 a leader could only be kept from sharing out a stable group anew by not
-        # telling it that it leads.
-        assert reply.former is not None, f"nobody was taken over: {reply}"
+        # Before KIP-814 the only way to keep a leader from assigning a stable group anew was to
+        # hide from it that it leads.
+        assert reply.former is not None, f"no member was replaced: {reply}"
         return msgspec.structs.replace(answer, leader=reply.former, members=())
 
     # Offsets.

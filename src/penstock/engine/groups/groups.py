@@ -35,7 +35,7 @@ from penstock.machines.catalog_commands import ConfigureGroup, ConfigureWorkGrou
 
 
 class WorkSetting(NamedTuple):
-    """A setting of a work group."""
+    """The value in force, and where it was set."""
 
     value: str
     source: str

@@ -78,7 +78,7 @@ class ShareAssigned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareMember(msgspec.Struct, kw_only=True):
-    """A member of a share group."""
+    """What the coordinator knows of a member: what it subscribes to, and its epochs."""
 
     member: str
     client_id: str

@@ -13,8 +13,8 @@ harmless. One that gets lost is yielded again.
     assignments of a generation   its beginning                the longest rebalance timeout
 
 A member with a request under way is alive. A new leader has heard of no member, so all get a
-full session; and it does not know who asked for an assignment before, so in a generation that was
-shared out under another leader nobody is put out for not asking.
+full session; and it does not know which members asked for an assignment before, so in a generation
+that was assigned under another leader no member is removed for not asking.
 """
 
 from collections.abc import Iterator

@@ -118,7 +118,7 @@ class Audit:
     async def recent_here(self, limit: int) -> list[AuditLine]:
         """The last records that the replica of this node has."""
         if not 0 <= limit <= AUDIT_LINES_MAX:
-            raise InvalidRequest(f"0 to {AUDIT_LINES_MAX} lines of the audit are told, not {limit}")
+            raise InvalidRequest(f"0 to {AUDIT_LINES_MAX} lines of the audit, not {limit}")
         topic = self._topics.catalog.topic(AUDIT_TOPIC)
         return [] if topic is None else self._read(topic, limit)
 

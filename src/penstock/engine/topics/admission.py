@@ -50,7 +50,7 @@ from penstock.core.types import PartitionId
 
 Batch = bytearray | memoryview
 Admitted = Callable[[PenstockError | None], None]
-"""Told what keeps a batch out; None: nothing."""
+"""Called with what keeps a batch out; None if it is admitted."""
 
 _PAUSE_SECONDS: Final = 0.0001
 _NO_TIME: Final = -1
@@ -175,7 +175,7 @@ class Admission:
         try:
             self._loop.call_soon_threadsafe(self._note_checked, partition, one)
         except RuntimeError:
-            return  # The loop is closed: the process is on its way out and nobody waits.
+            return  # The loop is closed: the process is ending, and no caller waits.
 
     def _note_checked(self, partition: PartitionId, one: "_Waiting") -> None:
         one.checked = True

@@ -22,9 +22,9 @@ batch with a single message is as soon opened again as found, and not kept open.
 Committed messages do not change, so what is kept is never wrong; that a message has gone below the
 start of the log is looked up each time. The stretches used last are kept, within a bound of bytes.
 
-A batch that cannot be opened came from a client that is broken. Its offsets count, and somebody may
-wait for them in order; each is delivered as a message without value that says `UNREADABLE`, so
-that it can fail and be put aside like others.
+A batch that cannot be opened came from a broken client. Its offsets count, and a receiver may wait
+for them in order, so each is delivered as a message without a value that is marked `UNREADABLE`: it
+can fail and become a dead letter like any other.
 """
 
 from bisect import bisect_left, bisect_right, insort

@@ -289,8 +289,8 @@ class Publications:
                 for part in publication.parts
             ]
             outcomes = await asyncio.gather(*map(self._try, asked))
-            # What was looked at before it was decided, and is gone all the same, nobody can bring
-            # back; and the application must be able to go on.
+            # A part that was checked before the decision and is gone all the same is lost for
+            # good; the application must still be able to go on.
             lost += [one for one in outcomes if isinstance(one, LocalError)]
             arrived = _arrived(publication.parts, outcomes)
             if arrived:

@@ -58,7 +58,7 @@ class SlowRequests:
             "slow request: %s %s of %s took %d ms; %s%s",
             protocol,
             api,
-            plain or "somebody",
+            plain or "an unnamed client",
             round(took * 1_000),
             self.explain(began, ended),
             f" ({unsaid} more such lines were left out)" if unsaid else "",

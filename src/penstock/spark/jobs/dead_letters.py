@@ -90,7 +90,7 @@ class FailureCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterReport:
-    """See the top of this module."""
+    """Dead letters by kind of failure, by age and by key."""
 
     made_at: datetime
     messages: int

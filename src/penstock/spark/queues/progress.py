@@ -47,7 +47,7 @@ log = logging.getLogger("penstock.spark")
 
 
 class ProgressListener(StreamingQueryListener):
-    """See the top of this module."""
+    """Notes which micro-batches of a streaming query are committed."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing has been done yet."""

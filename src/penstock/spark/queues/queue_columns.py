@@ -27,7 +27,7 @@ _DIGITS: Final = "^[0-9]{1,15}$"
 
 
 def queue_schema(*, include_headers: bool) -> StructType:
-    """All columns of a queue."""
+    """The columns of a message, and those that only queues have."""
     ours = [StructField(name, kind) for name, (kind, _) in _OURS.items()]
     return StructType([*row_schema(include_headers=include_headers).fields, *ours])
 

@@ -113,7 +113,7 @@ def queue_options(given: Mapping[str, str], *, is_stream: bool) -> QueueOptions:
 
 
 class QueueTask(InputPartition):
-    """What one task reads."""
+    """Stretches of leased messages that one Spark task reads."""
 
     def __init__(self, stretches: tuple[Stretch, ...], *, fifo: bool, deletes: bool) -> None:
         super().__init__(None)
@@ -207,7 +207,7 @@ class QueueReader(DataSourceReader):
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the top of this module."""
+    """Plans the micro-batches of a stream that reads a queue, and settles what is committed."""
 
     def __init__(self, schema: StructType, options: QueueOptions) -> None:
         self._options = options

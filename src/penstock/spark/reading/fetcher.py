@@ -54,7 +54,7 @@ def read_stretches(
 
 
 class _StretchReading:
-    """One stretch."""
+    """The state of a reader between two fetches of the same stretch."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from penstock.spark.reading.start_offsets import plan
 
 
 class Task(InputPartition):
-    """What one task reads."""
+    """Stretches of partitions that one Spark task reads, one after the other."""
 
     def __init__(self, stretches: tuple[Stretch, ...]) -> None:
         super().__init__(None)
@@ -33,7 +33,7 @@ class Task(InputPartition):
 
 
 class PenstockReader(DataSourceReader):
-    """See the top of this module."""
+    """Plans a batch query over the log, and reads its stretches in the executors."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_schema(schema)

@@ -42,7 +42,7 @@ class Spans:
     """Which of them are none; None if there are no such."""
 
     def cut(self, first: int, end: int) -> "Spans":
-        """Some of them."""
+        """The spans from number `first` to before `end`."""
         none = None if self.is_none is None else self.is_none[first:end]
         return Spans(self.start[first:end], self.end[first:end], none)
 
@@ -141,7 +141,7 @@ class _HeaderReading:
         return after
 
     def _read_round(self, slots: Numbers, at: Positions, ends: Positions) -> Positions:
-        """One header of each of these records."""
+        """Read the next header of each record that has one left, all at once."""
         lengths, start = read_varints(self._octets, at)
         keys = _spans(lengths, start, ends)
         if keys.is_none is not None:

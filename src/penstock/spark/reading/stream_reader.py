@@ -79,7 +79,7 @@ GONE_SECONDS: Final = 5.0
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the top of this module."""
+    """Plans the micro-batches of a stream over the log, and keeps its offsets."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_schema(schema)

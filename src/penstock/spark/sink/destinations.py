@@ -37,7 +37,7 @@ BATCH_RECORDS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TopicRoom:
-    """What a topic has room for."""
+    """The limits of a topic by which rows are cut into batches."""
 
     name: str
     partitions: int

@@ -26,7 +26,7 @@ def partitions_of(keys: pa.BinaryArray, partitions: int) -> NDArray[np.int64]:
 
 
 def murmur2_column(keys: pa.BinaryArray) -> NDArray[np.uint32]:
-    """The hash of every key."""
+    """Murmur2, as Kafka's default partitioner uses it, of a whole column."""
     data, starts, lengths = bytes_of(keys)
     value = _SEED ^ lengths.astype(np.uint32)
     short = lengths < LONG_KEY_BYTES

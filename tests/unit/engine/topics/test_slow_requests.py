@@ -60,7 +60,7 @@ def test_slow_followers_are_named(caplog: pytest.LogCaptureFixture) -> None:
     shards.commits.note(10.0, 11.5)
     slow.note("sqs", "SendMessage", "", began=10.0, ended=11.6)
     (line,) = lines(caplog)
-    assert "of somebody took 1600 ms; a commit in shard 2 took 1500 ms of it" in line
+    assert "of an unnamed client took 1600 ms; a commit in shard 2 took 1500 ms of it" in line
     assert "other nodes were slow" in line
 
 

@@ -52,7 +52,7 @@ OnBytes = Callable[[int], None]
 
 
 class ShardCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard of a backup."""
+    """What a backup has of one shard, and up to which entry."""
 
     shard: ShardId
     index: Index

@@ -168,7 +168,7 @@ class _Making:
         self.partitions = 0
 
     def node_file(self, node: NodeId) -> NodeFile:
-        """Who a node of it is."""
+        """The identity that a node of the restored cluster starts with."""
         return NodeFile(
             node=node,
             incarnation=self._incarnations[node],
