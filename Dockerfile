@@ -5,17 +5,26 @@
 # until PENSTOCK_INSECURE says that this is intended: publish the ports on loopback only.
 # Three of them with metrics and a board: `penstock generate compose`.
 
-FROM python:3.13-slim AS build
+# Of both stages. By digest it is the same image every time:
+#   docker build --build-arg PYTHON=python:3.13-slim@sha256:… -t penstock .
+ARG PYTHON=python:3.13-slim
+
+FROM ${PYTHON} AS build
 WORKDIR /build
 # The exact versions of what penstock[server] needs.
 COPY requirements/runtime.lock requirements/runtime.lock
 RUN python -m venv /opt/penstock \
     && /opt/penstock/bin/pip install --no-cache-dir --require-hashes -r requirements/runtime.lock
+# And of what builds its wheel, which stays behind.
+COPY requirements/run.lock requirements/run.lock
+RUN python -m venv /build/tools \
+    && /build/tools/bin/pip install --no-cache-dir --require-hashes -r requirements/run.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN /opt/penstock/bin/pip install --no-cache-dir --no-deps .
+RUN /build/tools/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation -w dist . \
+    && /opt/penstock/bin/pip install --no-cache-dir --no-deps dist/*.whl
 
-FROM python:3.13-slim
+FROM ${PYTHON}
 RUN useradd --system --uid 10001 --home-dir /var/lib/penstock penstock \
     && install -d -o penstock -g penstock -m 0750 /var/lib/penstock
 COPY --from=build /opt/penstock /opt/penstock

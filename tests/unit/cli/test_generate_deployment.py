@@ -202,3 +202,14 @@ def test_the_dockerfile_starts_a_broker(capsys: Captured) -> None:
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE)
     for name in " ".join(copied).split():
         assert (ROOT / name).exists(), name
+
+
+def test_the_dockerfile_installs_nothing_that_is_not_locked() -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    assert "ARG PYTHON=" in text, "the base can be given by its digest"
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["${PYTHON}", "${PYTHON}"]
+    for command in re.findall(r"pip (?:install|wheel) [^&\n]*", text):
+        locked = "--require-hashes" in command
+        assert locked or "--no-deps" in command, command
+        assert " wheel " not in command or "--no-build-isolation" in command, command
+        assert " install " not in command or locked or command.endswith(".whl"), command
