@@ -42,7 +42,6 @@ _MANUAL_LOOP = "tests.manual_loop"
 CLOCKS_ALLOWED = {
     "tests/simulation/run.py": "a program, which says how long it took",
     "tests/unit/cli/doctor/test_machine.py": "a broker's clock beside the machine's",
-    "tests/unit/client/connection/test_tcp_connection.py": "a deadline that is never reached",
     "tests/unit/client/reader/test_membership.py": "a deadline that is never reached",
     "tests/unit/client/test_processed_ids.py": "a time in the far future",
     "tests/unit/core/test_clock.py": "the real clock itself, held against the machine's",

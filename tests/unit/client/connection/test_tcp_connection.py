@@ -13,6 +13,8 @@ from penstock.wire.failures import describe_error
 from penstock.wire.frames import Kind, greet, write_prefix
 from penstock.wire.requests import Answer, Append, AskProducer, ProducerInfo, Request
 from penstock.wire.stream import Frame, FrameStream
+from tests.manual_loop import manual_loop, run_manually
+from tests.unit.client.loop_time import count_by_the_loop
 
 SECONDS = 60.0
 
@@ -89,7 +91,9 @@ def play(scene: Callable[[Node], Awaitable[None]]) -> None:
     async def run() -> None:
         await scene(Node())
 
-    asyncio.run(run())
+    with pytest.MonkeyPatch.context() as patched:
+        count_by_the_loop(patched)
+        run_manually(run())
 
 
 async def turn() -> None:
@@ -178,6 +182,7 @@ def test_what_is_answered_too_late_is_withdrawn_and_told() -> None:
         node.begin(asked)
         await turn()
         ((first, second),) = node.writes
+        manual_loop().advance(0.0005)
         node.connection.buffer_updated(0)  # Something is heard: it does not hang.
         await asked.over.wait()
         await turn()
