@@ -198,7 +198,6 @@ class _Campaign:
         self._options = options
         self._target = target
         self._port = port
-        self._opening = FUZZERS[name].opening(port)
         self.sent = 0
         self.rate = 0.0
         self.suspect = (options.first, options.inputs or CHUNK)
@@ -233,24 +232,26 @@ class _Campaign:
 
         async def work() -> None:
             for numbers in waiting:
-                await self._connection(numbers)
+                await send_inputs(self._name, self._options.seed, numbers, self._port)
 
         await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
 
-    async def _connection(self, numbers: range) -> None:
-        data = self._opening + b"".join(
-            fuzz_input(self._name, self._options.seed, number, self._port) for number in numbers
-        )
-        with contextlib.suppress(TimeoutError, *_GONE):
-            reader, writer = await asyncio.open_connection(*self._port.address)
-            try:
-                async with asyncio.timeout(BATCH_SECONDS):
-                    writer.write(data)
-                    await writer.drain()
-                    while await asyncio.wait_for(reader.read(1 << 18), QUIET_SECONDS):
-                        pass
-            finally:
-                writer.transport.abort()
+
+async def send_inputs(name: str, seed: int, numbers: range, port: Port) -> None:
+    """Some inputs on a connection of their own; what is answered is read for a moment."""
+    data = FUZZERS[name].opening(port) + b"".join(
+        fuzz_input(name, seed, number, port) for number in numbers
+    )
+    with contextlib.suppress(TimeoutError, *_GONE):
+        reader, writer = await asyncio.open_connection(*port.address)
+        try:
+            async with asyncio.timeout(BATCH_SECONDS):
+                writer.write(data)
+                await writer.drain()
+                while await asyncio.wait_for(reader.read(1 << 18), QUIET_SECONDS):
+                    pass
+        finally:
+            writer.transport.abort()
 
 
 def without_stall(bars: Bars) -> Bars:

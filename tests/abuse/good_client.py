@@ -190,8 +190,8 @@ def _start_echo() -> "tuple[subprocess.Popen[bytes], int]":
 async def _serve_good(options: argparse.Namespace) -> None:
     echo, port = _start_echo()
     client = GoodClient(
-        [_address(one) for one in options.kafka.split(",")],
-        _address(options.http),
+        [address_of(one) for one in options.kafka.split(",")],
+        address_of(options.http),
         ("127.0.0.1", port),
     )
     tasks = [
@@ -206,7 +206,8 @@ async def _serve_good(options: argparse.Namespace) -> None:
     await asyncio.to_thread(echo.wait, 10)
 
 
-def _address(text: str) -> Address:
+def address_of(text: str) -> Address:
+    """What a flag says as HOST:PORT."""
     host, port = text.rsplit(":", 1)
     return host, int(port)
 

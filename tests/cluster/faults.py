@@ -24,7 +24,7 @@ and must not answer what is no longer so. Every strike is noted in the history.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import permutations
 from random import Random
 
@@ -42,20 +42,29 @@ class Nemesis:
     """Strikes; one fault at a time."""
 
     def __init__(
-        self, cluster: Cluster, operator: Operator, recorder: Recorder, topic: str, *, seed: int
+        self,
+        cluster: Cluster,
+        operator: Operator,
+        recorder: Recorder,
+        topic: str,
+        *,
+        seed: int,
+        more: "Mapping[str, Fault] | None" = None,
     ) -> None:
+        """`more` faults can strike than those of this module."""
         self.struck: list[str] = []
         """Which faults have begun, in order."""
-        self._cluster = cluster
+        self.cluster = cluster
+        self._faults = {**FAULTS, **UPGRADES, **(more or {})}
         self._operator = operator
         self._recorder = recorder
         self._topic = topic
-        self._random = Random(seed)
+        self.random = Random(seed)
 
     @contextlib.contextmanager
     def strike(self, name: str) -> Iterator[None]:
         """A fault, for as long as the block lasts."""
-        with {**FAULTS, **UPGRADES}[name](self):
+        with self._faults[name](self):
             self.struck.append(name)
             yield
         self._recorder.note("faults", f"{name} is over")
@@ -69,14 +78,14 @@ class Nemesis:
             return sorted(set(self._operator.leaders(self._topic).values()))
 
         led_by = wait_until(led, "no partition has a leader", seconds=LEADER_WITHIN_SECONDS)
-        return self._random.choice(led_by)
+        return self.random.choice(led_by)
 
     def any_node(self) -> int:
-        return self._random.choice(sorted(self._cluster.nodes))
+        return self.random.choice(sorted(self.cluster.nodes))
 
     def old_node(self, *, leader: bool = False) -> int:
         """One that runs an older version: the one that leads the catalog last, or first."""
-        cluster = self._cluster
+        cluster = self.cluster
         old = [number for number, node in cluster.nodes.items() if node.build is not PRESENT]
         assert old, "every node runs the present version"
         (catalog,) = (
@@ -88,29 +97,32 @@ class Nemesis:
         return order[0]
 
     def nodes(self, count: int) -> list[int]:
-        return self._random.sample(sorted(self._cluster.nodes), count)
+        return self.random.sample(sorted(self.cluster.nodes), count)
 
     # What.
 
     @contextlib.contextmanager
-    def killed(self, *nodes: int) -> Iterator[None]:
+    def killed(self, *nodes: int, before: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """kill -9, and a restart after the block; `before` comes after the strike has been chosen
+        and before the first node ends."""
         led = self._led_by(*nodes)
+        before()
         for node in nodes:
-            self._cluster.kill(node)
+            self.cluster.kill(node)
         self._note(f"kill {_list(nodes)}", led)
         yield
         for node in nodes:
-            self._cluster.launch(node)
+            self.cluster.launch(node)
         for node in nodes:
-            self._cluster.wait_ready(node)
+            self.cluster.wait_ready(node)
 
     @contextlib.contextmanager
     def frozen(self, node: int) -> Iterator[None]:
         led = self._led_by(node)
-        self._cluster.freeze(node)
+        self.cluster.freeze(node)
         self._note(f"freeze {node}", led)
         yield
-        self._cluster.thaw(node)
+        self.cluster.thaw(node)
 
     @contextlib.contextmanager
     def cut(self, what: str, node: int, cut: Callable[[int], None]) -> Iterator[None]:
@@ -118,24 +130,24 @@ class Nemesis:
         cut(node)
         self._note(f"{what} {node}", led)
         yield
-        self._cluster.network.heal()
+        self.cluster.network.heal()
 
     @contextlib.contextmanager
     def slow(self) -> Iterator[None]:
         self._note("slow links")
-        for source, target in permutations(self._cluster.nodes, 2):
-            self._cluster.network.delay(source, target, SLOW_MS)
+        for source, target in permutations(self.cluster.nodes, 2):
+            self.cluster.network.delay(source, target, SLOW_MS)
         yield
-        self._cluster.network.heal()
+        self.cluster.network.heal()
 
     @contextlib.contextmanager
     def restarted(self) -> Iterator[None]:
         """All of it happens before the block."""
-        for node in sorted(self._cluster.nodes):
+        for node in sorted(self.cluster.nodes):
             self._note(f"restart {node}")
-            code = self._cluster.terminate(node)
+            code = self.cluster.terminate(node)
             assert code == 0, f"node {node} ended with {code} when asked to stop"
-            self._cluster.restart(node)
+            self.cluster.restart(node)
         yield
 
     @contextlib.contextmanager
@@ -143,7 +155,7 @@ class Nemesis:
         """All of it happens before the block: it lasts while nodes of two versions work."""
         led = self._led_by(node)
         began = self._recorder.invoke("faults", "fault")
-        self._cluster.upgrade(node, killed=killed)
+        self.cluster.upgrade(node, killed=killed)
         began.complete("ok", note=f"upgrade {node}", positions=led)
         yield
 
@@ -151,11 +163,11 @@ class Nemesis:
     def replaced(self, node: int) -> Iterator[None]:
         """The node is gone during the block, and replaced after it."""
         led = self._led_by(node)
-        self._cluster.kill(node)
-        self._cluster.wipe(node)
+        self.cluster.kill(node)
+        self.cluster.wipe(node)
         self._note(f"lose {node}", led)
         yield
-        self._note(f"node {self._cluster.replace(node)} takes the place of {node}")
+        self._note(f"node {self.cluster.replace(node)} takes the place of {node}")
 
     def _led_by(self, *nodes: int) -> dict[str, None]:
         """The partitions these nodes lead, as far as anybody can tell."""
@@ -180,16 +192,16 @@ FAULTS: dict[str, Fault] = {
     "kill leader": lambda it: it.killed(it.leader()),
     "kill any": lambda it: it.killed(it.any_node()),
     "kill two": lambda it: it.killed(*it.nodes(2)),
-    "kill all": lambda it: it.killed(*sorted(it._cluster.nodes)),
+    "kill all": lambda it: it.killed(*sorted(it.cluster.nodes)),
     "freeze leader": lambda it: it.frozen(it.leader()),
     "freeze any": lambda it: it.frozen(it.any_node()),
-    "isolate leader": lambda it: it.cut("isolate", it.leader(), it._cluster.network.isolate),
-    "isolate any": lambda it: it.cut("isolate", it.any_node(), it._cluster.network.isolate),
+    "isolate leader": lambda it: it.cut("isolate", it.leader(), it.cluster.network.isolate),
+    "isolate any": lambda it: it.cut("isolate", it.any_node(), it.cluster.network.isolate),
     "reset leader": lambda it: it.cut(
-        "reset", it.leader(), lambda node: it._cluster.network.isolate(node, state="refuse")
+        "reset", it.leader(), lambda node: it.cluster.network.isolate(node, state="refuse")
     ),
-    "deafen leader": lambda it: it.cut("deafen", it.leader(), it._cluster.network.deafen),
-    "silence leader": lambda it: it.cut("silence", it.leader(), it._cluster.network.silence),
+    "deafen leader": lambda it: it.cut("deafen", it.leader(), it.cluster.network.deafen),
+    "silence leader": lambda it: it.cut("silence", it.leader(), it.cluster.network.silence),
     "slow links": lambda it: it.slow(),
     "restart each": lambda it: it.restarted(),
     "replace any": lambda it: it.replaced(it.any_node()),
@@ -199,7 +211,9 @@ UPGRADES: dict[str, Fault] = {
     "upgrade leader": lambda it: it.upgraded(it.old_node(leader=True)),
     "upgrade killed": lambda it: it.upgraded(it.old_node(), killed=True),
 }
-BEYOND_A_MAJORITY = frozenset({"kill two", "kill all"})
+POWER_OF_ALL = "cut power of all"
+"""Of disks that a run brings along: see `tests.soak.everything`."""
+BEYOND_A_MAJORITY = frozenset({"kill two", "kill all", POWER_OF_ALL})
 """While these last, nothing can be acknowledged."""
 
 

@@ -12,7 +12,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ from typing import Protocol
 
 from tests.cluster import recovery
 from tests.cluster.clients import Operator
-from tests.cluster.faults import BEYOND_A_MAJORITY, FAULTS, Nemesis, in_some_order
+from tests.cluster.faults import BEYOND_A_MAJORITY, FAULTS, Fault, Nemesis, in_some_order
 from tests.cluster.history import Recorder
 from tests.cluster.processes import PRESENT, Build, Cluster
 from tests.cluster.queue_workload import HELD, QueueWorkload
@@ -115,25 +116,46 @@ class Outcome:
         return "\n".join([*lines, *self.complaints])
 
 
+During = Callable[[Cluster], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a run has beside its clients and the usual faults."""
+
+    disks: During = lambda _cluster: nullcontext()
+    """From before the nodes start until the end; then they are killed."""
+    trouble: During = lambda _cluster: nullcontext()
+    """From the first fault to the last."""
+    faults: Mapping[str, Fault] = field(default_factory=dict)
+    """More of them."""
+    patience_seconds: float = PROGRESS_WITHIN_SECONDS
+    """How long clients may take to get on."""
+
+
 def run_round(
     directory: Path,
     *,
     seed: int,
-    faults: Sequence[str],
+    faults: Iterable[str],
     nodes: int = 3,
     make_workload: MakeWorkload | None = None,
     flags: Sequence[str] = (),
     hold_seconds: tuple[float, float] = HOLD_SECONDS,
     restart_at_end: bool = True,
     build: Build = PRESENT,
+    beside: Beside | None = None,
 ) -> Outcome:
     """One run with these faults in this order. Raises if the cluster does not come back. Every
     node runs `build` at first."""
     random = Random(seed)
     outcome = Outcome(seed, directory, [])
+    beside = beside or Beside()
+    patience = beside.patience_seconds
     with (
         Recorder(directory / "history.jsonl") as recorder,
         Cluster(directory, nodes=nodes, flags=flags, build=build) as cluster,
+        beside.disks(cluster),
     ):
         cluster.start()
         workload = (make_workload or logs())(cluster, recorder, seed)
@@ -143,18 +165,20 @@ def run_round(
             recorder,
             workload.topic,
             seed=random.randrange(1 << 30),
+            more=beside.faults,
         )
         outcome.struck = nemesis.struck
         try:
             workload.start()
-            for name in faults:
-                workload.brace()
-                with nemesis.strike(name):
-                    if name not in BEYOND_A_MAJORITY:
-                        workload.wait_acked(PROGRESS_ACKS, seconds=PROGRESS_WITHIN_SECONDS)
-                    pass_time(random.uniform(*hold_seconds))
-                workload.wait_acked(PROGRESS_ACKS, seconds=PROGRESS_WITHIN_SECONDS)
-                pass_time(random.uniform(*CALM_SECONDS))
+            with beside.trouble(cluster):
+                for name in faults:
+                    workload.brace()
+                    with nemesis.strike(name):
+                        if name not in BEYOND_A_MAJORITY:
+                            workload.wait_acked(PROGRESS_ACKS, seconds=patience)
+                        pass_time(random.uniform(*hold_seconds))
+                    workload.wait_acked(PROGRESS_ACKS, seconds=patience)
+                    pass_time(random.uniform(*CALM_SECONDS))
             cluster.heal()
             workload.stop()
             workload.drain()

@@ -12,6 +12,9 @@ One round after the other until the time is up, each of another kind in turn:
     queues      the same with senders and workers, and a thousand messages leased at every strike
     orders      the shop of `examples.orders`: two minutes of kill -9 of brokers and workers, with
                 one node and with three; every order is charged exactly once
+    everything  three nodes under load of every kind of client for `--minutes`, with kills, freezes,
+                partitions, power cuts, bit flips and hostile inputs at once; memory, file handles
+                and latency by the minute, none of which may grow
     abuse       all hostile cases, five minutes of each fuzzer, and the storm of connections
     upgrade     three nodes of 0.1.0 become the present version one by one, in three orders, with
                 kill -9 in between, under every kind of client
@@ -56,6 +59,7 @@ from tests.crash.power import FORGED_LATER, cut_power
 from tests.crash.processes import strace_missing
 from tests.crash.sweeps import CALLS, Sweep, sweep_errors, sweep_killed, sweep_memory
 from tests.simulation.run import Failure, simulate_many
+from tests.soak.everything import run_everything
 from tests.soak.orders import strike_shop
 from tests.soak.strikes import StrikesOutcome
 from tests.upgrade.old_version import missing as old_version_missing
@@ -216,6 +220,22 @@ def orders(this: Round, options: argparse.Namespace) -> None:
             shutil.rmtree(directory)
 
 
+def everything_at_once(this: Round, options: argparse.Namespace) -> None:
+    directory = Path(options.output) / f"{this.kind}-{this.seed}"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    outcome = run_everything(directory, seed=this.seed, minutes=options.minutes)
+    if (missing := mounting_missing()) is not None:
+        this.notes.append(f"without power cuts: {missing}")
+    this.notes += [outcome.table, recovery.describe(outcome.round.recoveries)]
+    this.counts.update(outcome.round.struck)
+    if outcome.complaints:
+        complaints = "\n".join(outcome.complaints)
+        this.complaints.append(f"{complaints}\nhistories and logs: {directory}")
+    else:
+        shutil.rmtree(directory)
+
+
 def abuse(this: Round, options: argparse.Namespace) -> None:
     outcomes = asyncio.run(run_cases(list(CASES.values())))
     this.counts["hostile cases"] += len(outcomes)
@@ -294,6 +314,7 @@ WORKS: dict[str, Work] = {
     "cluster": cluster,
     "queues": queue_cluster,
     "orders": orders,
+    "everything": everything_at_once,
     "abuse": abuse,
     "upgrade": upgrade,
     "spark": spark,
@@ -338,6 +359,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--cuts", type=int, default=100, help="power cuts in the first round")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--minutes", type=float, default=10.0, help="of a round of everything")
     parser.add_argument("--only", choices=sorted(WORKS), action="append", help="this kind alone")
     parser.add_argument("--output", default="build/soak", help="where history and verdict go")
     options = parser.parse_args(arguments)

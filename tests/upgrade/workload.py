@@ -46,7 +46,7 @@ class NativeProgram:
         arguments = ("--url", url, "--name", name, "--directory", str(directory))
         run = old_version().module if old else present_module
         self._command, self._environment = run(MODULE, *arguments, "--seed", str(seed))
-        self._name = name
+        self.name = name
         self._directory = directory
         self._process: subprocess.Popen[str] | None = None
         self._status: dict[str, Any] = {}
@@ -68,7 +68,7 @@ class NativeProgram:
 
     def start(self) -> None:
         """Begin, and wait until messages flow."""
-        log = (self._directory / f"native-{self._name}.log").open("wb")
+        log = (self._directory / f"native-{self.name}.log").open("wb")
         with log:
             self._process = subprocess.Popen(
                 self._command,
@@ -80,7 +80,7 @@ class NativeProgram:
             )
         wait_until(
             lambda: all(self.ask("status")[what] for what in ("acked", "received", "group_read")),
-            lambda: f"messages flow through the {self._name} client: {self._status}",
+            lambda: f"messages flow through the {self.name} client: {self._status}",
             seconds=START_WITHIN_SECONDS,
         )
 
@@ -89,22 +89,22 @@ class NativeProgram:
         target = self.ask("status")["acked"] + more
         wait_until(
             lambda: self.ask("status")["acked"] >= target,
-            lambda: f"{more} more acknowledgements of the {self._name} client: {self._status}",
+            lambda: f"{more} more acknowledgements of the {self.name} client: {self._status}",
             seconds=seconds,
         )
 
     def ask(self, what: str) -> dict[str, Any]:
         """Ask it something, and wait for the answer."""
         process = self._process
-        assert process is not None, f"the {self._name} client does not run"
+        assert process is not None, f"the {self.name} client does not run"
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(f"{what}\n")
             process.stdin.flush()
         answer = process.stdout.readline()
-        log = self._directory / f"native-{self._name}.log"
-        assert answer, f"the {self._name} client ended:\n{log.read_text('utf-8')}"
+        log = self._directory / f"native-{self.name}.log"
+        assert answer, f"the {self.name} client ended:\n{log.read_text('utf-8')}"
         self._status = json.loads(answer)
         return self._status
 
@@ -128,7 +128,7 @@ class NativeProgram:
         """Judge its histories."""
         self.close()
         queue, topic = (
-            History(self._directory / f"native-{self._name}-{what}.jsonl")
+            History(self._directory / f"native-{self.name}-{what}.jsonl")
             for what in ("queue", "topic")
         )
         return [check_queues(queue), check(topic)]
@@ -146,6 +146,7 @@ class AllWorkload:
         held: int,
         braces: int,
         load: Load,
+        old: bool,
     ) -> None:
         self._queue_recorder = Recorder(cluster.directory / "queues.jsonl")
         self.logs = Workload(cluster.addresses, recorder, seed=seed, load=load)
@@ -161,7 +162,7 @@ class AllWorkload:
         url = f"penstock://{cluster.addresses()}"
         self.programs = [
             NativeProgram(name, url, cluster.directory, old=name == "old", seed=seed)
-            for name in ("old", "present")
+            for name in (("old", "present") if old else ("present",))
         ]
         self.operator = self.logs.operator
         self.verdicts: dict[str, Verdict] = {}
@@ -176,7 +177,7 @@ class AllWorkload:
     def errors(self) -> Counter[str]:
         """What clients were told, with the kind of client in front."""
         kinds = {"kafka": self.logs.errors, "sqs": self.queues.errors}
-        kinds |= {f"native {number}": one.errors for number, one in enumerate(self.programs)}
+        kinds |= {f"native {one.name}": one.errors for one in self.programs}
         return Counter(
             {f"{kind}: {name}": n for kind, found in kinds.items() for name, n in found.items()}
         )
@@ -223,8 +224,9 @@ class AllWorkload:
     def check(self) -> Verdict:
         """Judge every history; all that is wrong, with the kind of client in front."""
         self.verdicts = {"sqs": self.queues.check(), "kafka": self.logs.check()}
-        for program, name in zip(self.programs, ("native old", "native present"), strict=True):
+        for program in self.programs:
             queue, topic = program.check()
+            name = f"native {program.name}"
             self.verdicts |= {f"{name} queue": queue, f"{name} topic": topic}
         self._queue_recorder.close()
         total = Verdict()
@@ -248,12 +250,16 @@ def everything(
     held: int,
     braces: int = 1 << 30,
     load: Load = LOAD,
+    old: bool = True,
     keep: Callable[[AllWorkload], None] = lambda _: None,
 ) -> MakeWorkload:
-    """For `run_round`; `keep` is handed the workload, whose verdicts are of interest later."""
+    """For `run_round`; `keep` is handed the workload, whose verdicts are of interest later. `old`:
+    with a client of 0.1.0, too."""
 
     def make(cluster: Cluster, recorder: Recorder, seed: int) -> AnyWorkload:
-        made = AllWorkload(cluster, recorder, seed=seed, held=held, braces=braces, load=load)
+        made = AllWorkload(
+            cluster, recorder, seed=seed, held=held, braces=braces, load=load, old=old
+        )
         keep(made)
         return made
 
