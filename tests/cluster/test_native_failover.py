@@ -136,7 +136,12 @@ async def scenario(cluster: Cluster, ledger: Ledger) -> None:
     url = f"penstock://{cluster.bootstrap}"
     async with penstock.connect(url, settings=settings) as client:
         await client.create_queue(
-            QUEUE, partitions=PARTITIONS, lease=5, settings={"queue.delete.acked": "false"}
+            QUEUE,
+            partitions=PARTITIONS,
+            lease=5,
+            deliveries_max=0,
+            retry="none",
+            settings={"queue.delete.acked": "false"},
         )
         async with asyncio.TaskGroup() as group:
             for work in (send_one_by_one, send_many, receive_and_ack, iterate_and_ack):

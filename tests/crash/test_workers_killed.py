@@ -111,7 +111,7 @@ class Place:
         async def sending(client: Client) -> None:
             if queue in [one.name for one in await client.topics()]:
                 await client.delete_queue(queue)
-            await client.create_queue(queue)
+            await client.create_queue(queue, deliveries_max=0, retry="none", dead_letter="")
             await client.queue(queue, codec=int).send_many(range(count))
 
         self.ask(sending)

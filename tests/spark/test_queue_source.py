@@ -303,7 +303,7 @@ def test_those_that_are_kept_aside_come_back_where_they_were(
     stream: Stream, client: BlockingClient, broker: PenstockServer
 ) -> None:
     queue = stream.options["queue"]
-    client.create_queue(queue)
+    client.create_queue(queue, dead_letter="")
     client.send_many(queue, range(6))
     stream.options["workGroup"] = "spark"
     stream.handle = odd_ones_fail(stream)

@@ -70,7 +70,7 @@ def shop(client: BlockingClient) -> BlockingClient:
                 message.reject(f"timeout after {number} ms")
             else:
                 message.ack()
-    client.create_queue("jobs")
+    client.create_queue("jobs", dead_letter="")
     client.send("jobs", "stays")
     (message,) = client.receive("jobs", wait=10)
     message.reject("gone")

@@ -76,7 +76,9 @@ class NativeLoad:
 
     async def prepare(self) -> None:
         """Make queue and topic."""
-        await self._client.create_queue(self._queue_name, lease=LEASE_SECONDS, exist_ok=True)
+        await self._client.create_queue(
+            self._queue_name, lease=LEASE_SECONDS, deliveries_max=0, retry="none", exist_ok=True
+        )
         await self._client.create_topic(self._topic_name, partitions=PARTITIONS, exist_ok=True)
         facts = QueueFacts(self._queue_name, promises=Promises())
         self._queue_history.invoke("maker", "queue", queue=facts).complete("ok", queue=facts)

@@ -285,12 +285,13 @@ class Client(GroupAdmin):
         wait: Seconds = 0.0,
         lease: Seconds | None = None,
         group: str = DEFAULT_WORK_GROUP,
+        create: bool = False,
     ) -> list[Message[Any]]:
         """Lease messages of a queue; see `Queue.receive`."""
         handle = (
             self._shared(queue) if group == DEFAULT_WORK_GROUP else self.queue(queue, group=group)
         )
-        return await handle.receive(max_messages, wait=wait, lease=lease)
+        return await handle.receive(max_messages, wait=wait, lease=lease, create=create)
 
     @overload
     def subscribe(
@@ -382,15 +383,16 @@ class Client(GroupAdmin):
     # Looking after things.
 
     async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueDescription:
-        """Make a queue.
+        """Make a queue, and its dead-letter queue. Durations are seconds or `timedelta`s.
 
         partitions      how many; 1, unless one node is not enough
-        exist_ok        one that is there is left as it is, instead of `TopicExists`
-        lease           for how long a message is a worker's (seconds; 30)
-        deliveries_max  after so many failed deliveries a message is dead (never)
-        dead_letter     the queue that dead messages go to
+        exist_ok        one that is there is left as it is, instead of `TopicExists`; if it has
+                        other settings than those given here, `SettingsDiffer` says which
+        lease           for how long a message is a worker's (30 seconds)
+        deliveries_max  after so many failed deliveries a message is dead (5); 0: never
+        dead_letter     the queue that dead messages go to (the name with "-dlq"); "": they stay
         retry           how long a message waits that failed: none, fixed, linear, exponential or
-                        jittered, beginning with `retry_delay`
+                        jittered (jittered), beginning with `retry_delay` (2 seconds)
         fifo            messages of one group (`message_group`, or the key) one after the other
         delay, ttl      of messages that say nothing else
         priorities      strict or weighted

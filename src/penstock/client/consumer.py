@@ -46,6 +46,7 @@ class Consumer(Generic[T]):
         lease: Seconds | None,
         guarantee: Guarantee,
         extend_leases: bool,
+        create: bool = False,
     ) -> None:
         if prefetch < 1:
             raise InvalidRequest(f"prefetch is {prefetch}; one message at least must have room.")
@@ -60,6 +61,7 @@ class Consumer(Generic[T]):
         self._bytes_max = prefetch_bytes_max
         self._lease = lease
         self._guarantee = guarantee
+        self._create = create
         self._keeper = LeaseKeeper(settler) if extend_leases else None
         self._buffer: deque[Message[T]] = deque()
         self._buffered_bytes = 0
@@ -137,9 +139,7 @@ class Consumer(Generic[T]):
     async def _wait(self, until: float | None) -> None:
         """Wait for a message; one that cannot come raises the reason."""
         self._start()
-        if self._problem is not None:
-            problem, self._problem = self._problem, None
-            raise problem
+        self._raise_problem()
         if self._closed:
             raise ClientClosed("the consumer is closed")
         self._news.clear()
@@ -151,6 +151,13 @@ class Consumer(Generic[T]):
                 await self._news.wait()
         except TimeoutError:
             pass
+        if not self._buffer:
+            self._raise_problem()
+
+    def _raise_problem(self) -> None:
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
 
     # Fetching.
 
@@ -166,7 +173,11 @@ class Consumer(Generic[T]):
                     self._room.clear()
                     await self._room.wait()
                     continue
-                await self._put(await self._receiver.receive(room, WAIT_SECONDS, self._lease))
+                await self._put(
+                    await self._receiver.receive(
+                        room, WAIT_SECONDS, self._lease, create=self._create
+                    )
+                )
         except PenstockError as error:
             self._problem = error  # For the next call; then it is tried again.
         finally:

@@ -7,7 +7,8 @@
         await message.ack()
 
 It is a light handle: making one sends no request, and two of the same name share everything. A
-queue that does not exist is made when it is first used, if settings and broker allow it.
+queue that does not exist is made when something is sent to it, if settings and broker allow it, and
+then has a delivery limit, a retry curve and a dead-letter queue. Receiving from it is an error.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -158,14 +159,20 @@ class Queue(Generic[T]):
     # Receiving.
 
     async def receive(
-        self, max_messages: int = 1, *, wait: Seconds = 0.0, lease: Seconds | None = None
+        self,
+        max_messages: int = 1,
+        *,
+        wait: Seconds = 0.0,
+        lease: Seconds | None = None,
+        create: bool = False,
     ) -> list[Message[T]]:
         """Lease up to so many messages. If there are none, wait so long for the first; then [].
 
         They are this caller's for the time of the lease: the queue's own (30 seconds, unless it was
-        set it), or `lease`. What is not acked by then comes back."""
+        set it), or `lease`. What is not acked by then comes back. `UnknownTopic` if there is no
+        such queue; with `create`, it is made as if something were sent to it."""
         seconds = to_milliseconds(wait, "wait") / 1_000
-        return await self._receiver.receive(max_messages, seconds, lease)
+        return await self._receiver.receive(max_messages, seconds, lease, create=create)
 
     def consume(
         self,
@@ -174,8 +181,10 @@ class Queue(Generic[T]):
         lease: Seconds | None = None,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
         extend_leases: bool = True,
+        create: bool = False,
     ) -> Consumer[T]:
-        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`."""
+        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`. With
+        `create`, a queue that does not exist is made."""
         consumer = Consumer(
             self._make_receiver(),
             self._core.settler,
@@ -184,6 +193,7 @@ class Queue(Generic[T]):
             lease=lease,
             guarantee=guarantee,
             extend_leases=extend_leases,
+            create=create,
         )
         self._core.readers.add(consumer)
         return consumer

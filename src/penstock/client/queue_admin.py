@@ -22,13 +22,21 @@ from penstock.client.queue_options import (
     DeduplicationName,
     PrioritiesName,
     RetryName,
+    differences,
+    given_configs,
     group_configs,
     queue_configs,
 )
 from penstock.client.reader.offsets import find_offsets
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.seconds import Seconds
-from penstock.core.errors import InvalidRequest, OutcomeUnknown, TopicExists, UnknownTopic
+from penstock.core.errors import (
+    InvalidRequest,
+    OutcomeUnknown,
+    SettingsDiffer,
+    TopicExists,
+    UnknownTopic,
+)
 from penstock.core.message_states import current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import EARLIEST, LATEST
@@ -95,13 +103,35 @@ class GroupOptions(TypedDict, total=False):
 
 async def create_queue(router: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
     """Make a queue."""
-    given: dict[str, Any] = dict(options)
-    partitions, exist_ok = given.pop("partitions", None), given.pop("exist_ok", False)
-    configs = queue_configs(**given)
-    await create_topic(
-        router, name, 1 if partitions is None else partitions, configs, exist_ok=exist_ok
+    chosen: dict[str, Any] = dict(options)
+    partitions, exist_ok = chosen.pop("partitions", None), chosen.pop("exist_ok", False)
+    given = given_configs(**chosen)
+    request = CreateTopic(
+        name, 1 if partitions is None else partitions, queue_configs(name, given), dead_letters=True
     )
+    info, is_new = await _create(router, request, exist_ok=exist_ok)
+    if not is_new:
+        _check_settings(info, partitions, given)
     return await describe_queue(router, name)
+
+
+def _check_settings(info: TopicInfo, partitions: int | None, given: Mapping[str, str]) -> None:
+    """A queue that is there has what was chosen for it, or its maker is told that it has not."""
+    there = differences(given, info.configs)
+    found = [f"{config} is {text or repr('')}" for config, text in sorted(there.items())]
+    asked = [f"{given[config] or repr('')}" for config in sorted(there)]
+    differing = [f"{one}, not {other}" for one, other in zip(found, asked, strict=True)]
+    if differing:
+        changes = {config: given[config] for config in sorted(there)}
+        raise SettingsDiffer(
+            f"there is a queue {info.name} with other settings: {'; '.join(differing)}. It stays as"
+            f" it is: change it by configure({changes!r}), or ask for what it has"
+        )
+    if partitions is not None and len(info.leaders) < partitions:
+        raise SettingsDiffer(
+            f"there is a queue {info.name} with {len(info.leaders)} partitions, not {partitions}:"
+            f" add_partitions({info.name!r}, {partitions}) gives it more"
+        )
 
 
 async def create_topic(
@@ -112,9 +142,18 @@ async def create_topic(
     *,
     exist_ok: bool,
 ) -> TopicInfo:
-    """Make a topic. A lost answer is no reason to say that it was there before."""
-    request = CreateTopic(name, partitions, dict(configs))
+    """Make a topic."""
+    info, _ = await _create(router, CreateTopic(name, partitions, dict(configs)), exist_ok=exist_ok)
+    return info
+
+
+async def _create(
+    router: RequestRouter, request: CreateTopic, *, exist_ok: bool
+) -> tuple[TopicInfo, bool]:
+    """Make a topic, and whether it is a new one. A lost answer is no reason to say that it was
+    there before."""
     unknown = False
+    is_new = True
     while True:
         try:
             info = await router.ask(request, TopicInfo, harmless=False)
@@ -126,9 +165,10 @@ async def create_topic(
         except TopicExists:
             if not exist_ok and not unknown:
                 raise
-            info = await router.ask(AskTopic(name), TopicInfo)
+            info = await router.ask(AskTopic(request.name), TopicInfo)
+            is_new = unknown
         router.metadata.note(info)
-        return info
+        return info, is_new
 
 
 async def configure_topic(

@@ -1,8 +1,8 @@
 """The options of `create_queue`, in the words of Python, as topic configs.
 
     lease=30                 queue.lease.ms=30000
-    deliveries_max=3         queue.deliveries.max=3
-    dead_letter="failed"     queue.dead.letter.topic=failed
+    deliveries_max=3         queue.deliveries.max=3, and 0: any number
+    dead_letter="failed"     queue.dead.letter.topic=failed, and "": none
     retry="exponential"      queue.retry.policy=exponential
     retry_delay=2            queue.retry.delay.ms=2000 (and .max.ms, if that is shorter)
     fifo=True                queue.order=fifo
@@ -17,15 +17,17 @@ What is wrong is said here, with the name the caller typed, before anything goes
 ranges are the table's (`core.topic_configs`), of which the broker has the last word.
 
 A topic that is made to be a queue reads what messages say about themselves, and deletes what every
-work group is done with; both can be switched off by `settings`.
+work group is done with; both can be switched off by `settings`. What is not said about messages
+that fail is as safe as `core.queue_defaults` has it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.core.configs import Config, check_config_names
 from penstock.core.errors import InvalidConfig
+from penstock.core.queue_defaults import QUEUE_DEFAULTS, failure_configs
 from penstock.core.queue_rules import Retry
 from penstock.core.topic_configs import (
     TOPIC_CONFIGS,
@@ -38,16 +40,12 @@ RetryName: TypeAlias = Literal["none", "fixed", "linear", "exponential", "jitter
 PrioritiesName: TypeAlias = Literal["strict", "weighted"]
 DeduplicationName: TypeAlias = Literal["id", "content"]
 
-QUEUE_DEFAULTS: Mapping[str, str] = {
-    "queue.delete.acked": "true",
-    "queue.message.headers": "true",
-}
 _RETRY = "queue.retry.policy"
 _RETRY_DELAY = "queue.retry.delay.ms"
 _RETRY_DELAY_MAX = "queue.retry.delay.max.ms"
 
 
-def queue_configs(
+def given_configs(
     *,
     lease: Seconds | None = None,
     deliveries_max: int | None = None,
@@ -62,7 +60,7 @@ def queue_configs(
     length_max: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The topic configs of a new queue; `InvalidConfig` or `InvalidRequest` if they cannot be."""
+    """What was chosen for a queue; `InvalidConfig` or `InvalidRequest` if it cannot be."""
     durations = (
         ("lease", "queue.lease.ms", lease),
         ("retry_delay", _RETRY_DELAY, retry_delay),
@@ -78,18 +76,28 @@ def queue_configs(
         ("deduplication", "queue.deduplication", deduplication),
         ("length_max", "queue.length.max", length_max),
     )
-    chosen: dict[str, str] = {}
-    for option, config, duration in durations:
-        if duration is not None:
-            chosen[config] = _duration_text(option, TOPIC_CONFIGS[config], duration)
-    for option, config, value in others:
-        if value is not None:
-            chosen[config] = _text(option, TOPIC_CONFIGS[config], value)
-    told = _read_settings(settings or {}, chosen)
-    configs = {**QUEUE_DEFAULTS, **told, **chosen}
-    _fit_retry_delay(configs, told)
+    chosen = _chosen(durations, others)
+    return {**_read_settings(settings or {}, chosen), **chosen}
+
+
+def queue_configs(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The topic configs of a new queue of which this was chosen."""
+    configs = {**QUEUE_DEFAULTS, **failure_configs(name, given), **given}
+    if _RETRY_DELAY in given:
+        _fit_retry_delay(configs, given)
     parse_topic_configs(configs)
     return configs
+
+
+def differences(given: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
+    """The configs that were chosen and are others at a queue that is there: its own, by name."""
+    found: dict[str, str] = {}
+    for name, text in given.items():
+        config = TOPIC_CONFIGS[name]
+        there = present.get(name, config.default)
+        if config.parse(there) != config.parse(text):
+            found[name] = there
+    return found
 
 
 def group_configs(
@@ -108,13 +116,7 @@ def group_configs(
         ("dead_letter", "queue.dead.letter.topic", dead_letter),
         ("retry", _RETRY, retry),
     )
-    chosen: dict[str, str] = {}
-    for option, config, duration in durations:
-        if duration is not None:
-            chosen[config] = _duration_text(option, TOPIC_CONFIGS[config], duration)
-    for option, config, value in others:
-        if value is not None:
-            chosen[config] = _text(option, TOPIC_CONFIGS[config], value)
+    chosen = _chosen(durations, others)
     check_config_names(WORK_CONFIGS, settings or {}, "work group setting")
     told = {name: text for name, text in (settings or {}).items() if text is not None}
     inherited = dict.fromkeys(name for name in (settings or {}) if name not in told)
@@ -124,6 +126,20 @@ def group_configs(
     configs = {**_read_settings(told, chosen), **chosen}
     parse_work_configs(configs)
     return {**inherited, **configs}
+
+
+def _chosen(
+    durations: Iterable[tuple[str, str, Seconds | None]],
+    others: Iterable[tuple[str, str, str | int | None]],
+) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for option, config, duration in durations:
+        if duration is not None:
+            chosen[config] = _duration_text(option, TOPIC_CONFIGS[config], duration)
+    for option, config, value in others:
+        if value is not None:
+            chosen[config] = _text(option, TOPIC_CONFIGS[config], value)
+    return chosen
 
 
 def _duration_text(option: str, config: Config, duration: Seconds) -> str:
@@ -166,13 +182,10 @@ def _read_settings(settings: Mapping[str, str], chosen: Mapping[str, str]) -> di
     return told
 
 
-def _fit_retry_delay(configs: dict[str, str], told: Mapping[str, str]) -> None:
+def _fit_retry_delay(configs: dict[str, str], given: Mapping[str, str]) -> None:
     """A first wait alone means nothing, and one above the longest raises the longest."""
-    if _RETRY_DELAY not in configs or _RETRY_DELAY in told:
-        return
-    policy = configs.get(_RETRY, Retry.NONE.name.lower())
-    if policy == Retry.NONE.name.lower():
-        raise InvalidConfig('retry_delay means nothing without retry: say retry="fixed", too')
-    longest = configs.get(_RETRY_DELAY_MAX, TOPIC_CONFIGS[_RETRY_DELAY_MAX].default)
-    if _RETRY_DELAY_MAX not in told and int(configs[_RETRY_DELAY]) > int(longest):
+    if configs[_RETRY] == Retry.NONE.name.lower():
+        raise InvalidConfig('retry_delay means nothing with retry="none": leave one of them out')
+    longest = TOPIC_CONFIGS[_RETRY_DELAY_MAX].default
+    if _RETRY_DELAY_MAX not in given and int(configs[_RETRY_DELAY]) > int(longest):
         configs[_RETRY_DELAY_MAX] = configs[_RETRY_DELAY]

@@ -51,7 +51,8 @@ class ClientSettings:
     client_id: str = field(default_factory=own_name)
     """What this program is called, for people: the broker remembers who had a message."""
     auto_create: bool = True
-    """A queue or topic that is used and does not exist is made, if the broker allows it."""
+    """A queue or topic that is sent to and does not exist is made, if the broker allows it; so is
+    the queue of a worker."""
     seed: int | None = None
     """For the jitter of retries; the same seed makes the same waits."""
 

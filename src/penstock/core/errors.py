@@ -13,6 +13,7 @@
     │   │       └── UnknownTopicId it was deleted; the name may live on under another id
     │   ├── PartitionExists
     │   ├── TopicExists
+    │   │   └── SettingsDiffer     there is a queue of the name, with other settings
     │   ├── InvalidTopicName
     │   ├── InvalidPartitions      a number of partitions that cannot be had
     │   ├── TopicProtected         the cluster's own topic, which is only read from outside
@@ -172,6 +173,10 @@ class TopicExists(LocalError):
     kafka_code = 36  # TOPIC_ALREADY_EXISTS
     sqs_code = "QueueAlreadyExists"
     http_status = 409
+
+
+class SettingsDiffer(TopicExists):
+    """A queue of this name is there already, with other settings than those that were asked for."""
 
 
 class InvalidTopicName(LocalError):

@@ -1,10 +1,14 @@
 """Topics, nodes and producers, for native clients: answered by any node."""
 
-from penstock.core.errors import TopicExists
+import contextlib
+
+from penstock.core.errors import PenstockError, TopicExists
+from penstock.core.queue_defaults import FIRST_USE_DEFAULTS, failure_configs
 from penstock.core.queue_rules import Deduplication
 from penstock.core.topic import Topic
 from penstock.core.version import __version__
 from penstock.engine.engine import Engine
+from penstock.engine.moves.dead_letters import make_dead_letter_queue
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.requests import (
     AddPartitions,
@@ -24,9 +28,6 @@ from penstock.wire.requests import (
     TopicRows,
 )
 
-NEW_QUEUE_CONFIGS = {"queue.message.headers": "true", "queue.deduplication": "id"}
-"""What a queue has that was made by being used: delays, priorities and ids count. A message that
-says none of it costs nothing."""
 NEW_QUEUE_PARTITIONS = 1
 
 
@@ -63,15 +64,25 @@ async def answer_topic(context: Context, request: AskTopic, _payload: memoryview
 
 
 async def _make(engine: Engine, request: AskTopic) -> Topic:
-    is_queue = request.create == "queue"
+    name = request.name
     try:
-        return await engine.topics.create_topic(
-            request.name,
-            NEW_QUEUE_PARTITIONS if is_queue else None,
-            NEW_QUEUE_CONFIGS if is_queue else {},
-        )
+        if request.create != "queue":
+            return await engine.topics.create_topic(name, None, {})
+        configs = {**FIRST_USE_DEFAULTS, **failure_configs(name, {})}
+        topic = await engine.topics.create_topic(name, NEW_QUEUE_PARTITIONS, configs)
     except TopicExists:  # Another request was quicker.
-        return engine.topics.topic(request.name)
+        return engine.topics.topic(name)
+    await _make_dead_letters(engine, topic)
+    return topic
+
+
+async def _make_dead_letters(engine: Engine, topic: Topic) -> None:
+    """Make the dead-letter queue of a new queue. It is made with the first dead message as well,
+    and a queue without one is of use: what keeps it from being made now is no reason to fail."""
+    name = topic.settings.queue.dead_letter_topic
+    if name:
+        with contextlib.suppress(PenstockError):
+            await make_dead_letter_queue(engine.topics, topic, name)
 
 
 async def answer_topics(context: Context, _request: AskTopics, _payload: memoryview) -> Reply:
@@ -88,6 +99,8 @@ async def answer_create(context: Context, request: CreateTopic, _payload: memory
     topic = await context.engine.topics.create_topic(
         request.name, request.partitions, request.configs
     )
+    if request.dead_letters:
+        await _make_dead_letters(context.engine, topic)
     return describe(context.engine, topic), b""
 
 

@@ -87,7 +87,9 @@ class BatchProcessor(Generic[T]):
 
     async def run(self) -> None:
         """Process batches until cancelled. What was gathered and not handed over goes back."""
-        async with self._queue.consume(prefetch=self._size, lease=self._lease) as consumer:
+        async with self._queue.consume(
+            prefetch=self._size, lease=self._lease, create=True
+        ) as consumer:
 
             async def receive(room: int, wait: float) -> list[Message[T]]:
                 return await consumer.receive(room, wait=wait)
@@ -107,7 +109,7 @@ class BatchProcessor(Generic[T]):
         """Gather and process one batch; how many messages were in it."""
 
         async def receive(room: int, wait: float) -> list[Message[T]]:
-            return await self._queue.receive(room, wait=wait, lease=self._lease)
+            return await self._queue.receive(room, wait=wait, lease=self._lease, create=True)
 
         gathered = await receive(self._size, self._wait if wait is None else wait)
         if not gathered:

@@ -97,7 +97,11 @@ class Requester:
         async with self._opening:
             if self._listening is None:
                 await self._client.create_queue(
-                    self.queue.name, partitions=1, exist_ok=True, ttl=REPLY_TTL_SECONDS
+                    self.queue.name,
+                    partitions=1,
+                    exist_ok=True,
+                    ttl=REPLY_TTL_SECONDS,
+                    dead_letter="",
                 )
                 self._listening = asyncio.create_task(self._listen(), name=self.queue.name)
 
@@ -212,7 +216,10 @@ async def respond(
     """Answer the requests of a queue until cancelled, so many at once."""
     places = asyncio.Semaphore(concurrency)
     handle: Queue[object] = client.queue(queue)
-    async with asyncio.TaskGroup() as tasks, handle.consume(prefetch=concurrency) as requests:
+    async with (
+        asyncio.TaskGroup() as tasks,
+        handle.consume(prefetch=concurrency, create=True) as requests,
+    ):
 
         async def one(request: Message[object]) -> None:
             try:

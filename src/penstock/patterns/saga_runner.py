@@ -43,7 +43,7 @@ from penstock.client.queue_admin import QueueOptions
 from penstock.client.record import Record
 from penstock.client.topic import Topic
 from penstock.core.clock import Clock, SystemClock
-from penstock.core.errors import InvalidRequest, Overloaded, PenstockError
+from penstock.core.errors import InvalidRequest, Overloaded, PenstockError, SettingsDiffer
 from penstock.patterns.followed_log import FollowedLog
 from penstock.patterns.saga import (
     ERROR_CHARACTERS_MAX,
@@ -81,12 +81,16 @@ class SagaToken(msgspec.Struct, frozen=True):
 
 
 def saga_queue_options(*, partitions: int = PARTITIONS, lease: float = 30.0) -> QueueOptions:
-    """The settings of the token queue, for programs that create it before a runner does."""
+    """The settings of the token queue, for programs that create it before a runner does. A token
+    comes back at once and as often as it takes: the runner counts attempts and waits itself."""
     return {
         "partitions": partitions,
         "exist_ok": True,
         "fifo": True,
         "lease": lease,
+        "deliveries_max": 0,
+        "retry": "none",
+        "dead_letter": "",
         "deduplication": "id",
         "settings": {"queue.deduplication.window.ms": str(int(DEDUPLICATION_SECONDS * 1000))},
     }
@@ -141,7 +145,8 @@ class SagaRunner(Generic[D]):
             if self._opened:
                 return
             options = saga_queue_options(partitions=self._partitions, lease=self._lease)
-            await self._client.create_queue(self.queue.name, **options)
+            with contextlib.suppress(SettingsDiffer):  # Who created it chose partitions and lease.
+                await self._client.create_queue(self.queue.name, **options)
             log = await self._client.create_topic(
                 self.log.name,
                 partitions=self._partitions,

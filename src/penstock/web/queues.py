@@ -26,6 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest, TopicExists, Unavailable, UnknownWork
+from penstock.core.queue_defaults import QUEUE_DEFAULTS
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
@@ -41,7 +42,6 @@ from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetP
 from penstock.web.queue_moves import move_lines
 from penstock.web.requests import bounded, read_body, whole_number
 from penstock.web.setting_names import (
-    QUEUE_DEFAULTS,
     SettingValue,
     group_settings,
     is_queue,
@@ -148,7 +148,8 @@ class _Queues:
         wanted = await read_body(request, CreateQueue)
         engine = node_of(self._broker).engine
         given = topic_configs(wanted.settings)
-        configs = QUEUE_DEFAULTS | {name: text for name, text in given.items() if text is not None}
+        chosen = {name: text for name, text in given.items() if text is not None}
+        configs = {**QUEUE_DEFAULTS, **chosen}
         try:
             topic = await bounded(_make(engine, wanted.name, wanted.partitions, configs))
         except TopicExists:

@@ -21,9 +21,6 @@ HIDDEN = "queue.sqs"
 """What the SQS port stores for its clients; no other component reads it."""
 BESIDES = ("retention.ms", "retention.bytes", "max.message.bytes")
 """Configs of every topic that matter to a queue, too."""
-QUEUE_DEFAULTS = {"queue.message.headers": "true", "queue.delete.acked": "true"}
-"""What a topic is given that is made to be a queue: messages may say how they are to be handled,
-and go when they are done."""
 
 SettingValue = str | int | bool | None
 

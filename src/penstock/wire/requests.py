@@ -119,6 +119,8 @@ class CreateTopic(Request, frozen=True, tag="create_topic"):
     name: str
     partitions: int | None
     configs: dict[str, str]
+    dead_letters: bool = False
+    """Make the dead-letter queue that the configs name, too, if it is not there."""
 
 
 class ConfigureTopic(Request, frozen=True, tag="configure_topic"):

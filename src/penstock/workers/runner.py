@@ -10,6 +10,7 @@ from random import Random
 from penstock.client.client import Client
 from penstock.client.queue_admin import QueueOptions
 from penstock.core.clock import Clock
+from penstock.core.errors import SettingsDiffer
 from penstock.workers.crew import Crew
 from penstock.workers.exclusive_slot import ExclusiveSlot
 from penstock.workers.schedules import Missed, Schedule
@@ -57,9 +58,15 @@ class Running:
 
     async def run(self, tasks: Sequence[AnyTask], schedules: Sequence[Scheduled]) -> None:
         """Work until `stop`. If one crew ends with an error the others are stopped, too."""
+        periodic = [one.task for one in schedules]
         for task in tasks:
             if task.options.create is not None:
-                await self._create(task, task.options.create)
+                try:
+                    await self._create(task, task.options.create)
+                except SettingsDiffer:
+                    if task not in periodic:
+                        raise
+                    # Its schedule has changed since the queue of its ticks was made.
         exclusive_slot = ExclusiveSlot()
         self._crews = [
             Crew(

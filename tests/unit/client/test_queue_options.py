@@ -7,12 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.queue_options import QUEUE_DEFAULTS, queue_configs
+from penstock.client.queue_options import differences, given_configs
+from penstock.client.queue_options import queue_configs as new_queue_configs
 from penstock.client.seconds import SECONDS_MAX, to_milliseconds
 from penstock.core.errors import InvalidConfig, InvalidRequest, PenstockError
+from penstock.core.queue_defaults import QUEUE_DEFAULTS, dead_letter_name, failure_configs
 from penstock.core.queue_rules import Deduplication, Priorities, Retry
 from penstock.core.topic_configs import parse_topic_configs
-from penstock.web import setting_names
+
+
+def queue_configs(name: str = "orders", **options: Any) -> dict[str, str]:
+    return new_queue_configs(name, given_configs(**options))
 
 
 def test_every_option_arrives_as_the_setting_it_stands_for() -> None:
@@ -50,11 +55,71 @@ def test_every_option_arrives_as_the_setting_it_stands_for() -> None:
     assert settings.retention_ms == 1_000_000
 
 
-def test_a_plain_queue_has_the_defaults_that_every_front_end_gives() -> None:
-    assert queue_configs() == QUEUE_DEFAULTS == setting_names.QUEUE_DEFAULTS
+SAFE = {
+    "queue.deliveries.max": "5",
+    "queue.retry.policy": "jittered",
+    "queue.retry.delay.ms": "2000",
+    "queue.dead.letter.topic": "orders-dlq",
+}
+
+
+def test_a_plain_queue_is_safe() -> None:
+    assert queue_configs() == {**QUEUE_DEFAULTS, **SAFE}
     assert queue_configs(settings={"queue.delete.acked": "false"}) == {
         **QUEUE_DEFAULTS,
+        **SAFE,
         "queue.delete.acked": "false",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"deliveries_max": 0}, {"queue.deliveries.max": "0"}),
+        ({"dead_letter": ""}, {"queue.dead.letter.topic": ""}),
+        ({"retry": "none"}, {"queue.retry.policy": "none", "queue.retry.delay.ms": None}),
+        ({"retry": "fixed"}, {"queue.retry.policy": "fixed", "queue.retry.delay.ms": None}),
+        ({"retry_delay": 7}, {"queue.retry.policy": "jittered", "queue.retry.delay.ms": "7000"}),
+        (
+            {"settings": {"queue.dead.letter.policy": "archive"}},
+            {"queue.dead.letter.topic": None, "queue.deliveries.max": "5"},
+        ),
+        ({"settings": {"queue.retry.delay.max.ms": "500"}}, {"queue.retry.delay.ms": "500"}),
+    ],
+)
+def test_each_safe_default_gives_way_to_what_is_chosen(
+    options: Any, expected: dict[str, str | None]
+) -> None:
+    configs = queue_configs(**options)
+    assert {name: configs.get(name) for name in expected} == expected
+    parse_topic_configs(configs)
+
+
+@pytest.mark.parametrize(
+    ("queue", "letters"),
+    [
+        ("orders", "orders-dlq"),
+        ("orders.fifo", "orders-dlq.fifo"),
+        ("orders-dlq", ""),
+        ("orders-dlq.fifo", ""),
+        ("o" * 245, "o" * 245 + "-dlq"),
+        ("o" * 246, ""),
+    ],
+)
+def test_a_dead_letter_queue_is_named_after_its_queue_and_has_none_itself(
+    queue: str, letters: str
+) -> None:
+    assert dead_letter_name(queue) == letters
+    assert failure_configs(queue, {}).get("queue.dead.letter.topic", "") == letters
+
+
+def test_only_what_was_chosen_can_differ() -> None:
+    present = {"queue.lease.ms": "5000", "queue.delete.acked": "true"}
+    assert differences(given_configs(), present) == {}
+    assert differences(given_configs(lease=5, deliveries_max=0), present) == {}
+    assert differences(given_configs(lease=6, fifo=True), present) == {
+        "queue.lease.ms": "5000",
+        "queue.order": "standard",
     }
 
 
@@ -82,7 +147,6 @@ def test_a_long_first_wait_raises_the_longest() -> None:
         ({"deliveries_max": True}, "deliveries_max=True cannot be"),
         ({"deliveries_max": 1.5}, "deliveries_max=1.5 cannot be"),
         ({"retry": "sometimes"}, "retry='sometimes' cannot be: it is one of none, fixed"),
-        ({"retry_delay": 5}, 'retry_delay means nothing without retry: say retry="fixed"'),
         ({"retry_delay": 5, "retry": "none"}, "retry_delay means nothing"),
         ({"priorities": "all"}, "priorities='all' cannot be: it is one of off, strict, weighted"),
         ({"deduplication": "yes"}, "deduplication='yes' cannot be: it is one of off, id, content"),

@@ -368,7 +368,10 @@ def test_a_message_above_the_limit_is_refused_and_others_are_not() -> None:
 def test_a_queue_is_made_when_it_is_used_unless_that_is_switched_off() -> None:
     async def makes(client: Client, clock: ManualClock) -> None:
         await client.send("orders", "x")
-        assert [one.name for one in await client.topics() if one.is_queue] == ["orders"]
+        assert [one.name for one in await client.topics() if one.is_queue] == [
+            "orders",
+            "orders-dlq",
+        ]
 
     async def refuses(client: Client, clock: ManualClock) -> None:
         with pytest.raises(UnknownTopic):

@@ -92,7 +92,7 @@ async def _delivery(client: Client, clock: ManualClock, note: Note) -> None:
     await note(
         "create",
         client.create_queue(
-            "work", partitions=1, lease=30, priorities="strict", deduplication="id", ttl=3600
+            "work", lease=30, retry="none", priorities="strict", deduplication="id", ttl=3600
         ),
     )
     queue = client.queue("work")
@@ -124,7 +124,9 @@ async def _delivery(client: Client, clock: ManualClock, note: Note) -> None:
 
 async def _loss(client: Client, clock: ManualClock, note: Note) -> None:
     await note("dead letters", client.create_queue("dead", partitions=1))
-    made = client.create_queue("risky", lease=10, deliveries_max=2, dead_letter="dead")
+    made = client.create_queue(
+        "risky", lease=10, deliveries_max=2, retry="none", dead_letter="dead"
+    )
     await note("create", made)
     queue = client.queue("risky")
     await note("send", queue.send("poison"))

@@ -185,7 +185,7 @@ async def test_a_relay_that_runs_is_woken(client: Client) -> None:
             for number in range(3):
                 shop.add("orders", number)
                 relay.wake()
-                [message] = await client.receive("orders", wait=60)
+                [message] = await client.receive("orders", wait=60, create=True)
                 assert message.body == number
                 await message.ack()
             running.cancel()

@@ -57,7 +57,7 @@ async def test_a_function_that_raises_is_an_answer(client: Client) -> None:
 async def test_a_late_answer_is_dropped(client: Client) -> None:
     async with Requester(client) as requester:
         asking = asyncio.create_task(requester.request("numbers", 1, timeout=30))
-        [request] = await client.receive("numbers", wait=60)
+        [request] = await client.receive("numbers", wait=60, create=True)
         asking.cancel()  # Its asker has lost patience.
         await asyncio.gather(asking, return_exceptions=True)
         assert await answer(client, request, double)

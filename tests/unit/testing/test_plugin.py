@@ -112,6 +112,7 @@ def test_a_blocking_client(penstock_blocking_client, penstock_clock):
     (message,) = penstock_blocking_client.receive("work")
     assert message.body == "tomorrow"
     penstock_clock.advance(seconds=30)
+    penstock_clock.advance(seconds=4)
     assert penstock_blocking_client.queue("work").stats().ready == 1
 """
 

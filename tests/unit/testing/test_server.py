@@ -64,7 +64,7 @@ def test_a_directory_is_kept_and_memory_is_not(tmp_path: Path) -> None:
 def test_a_clock_that_is_moved_has_moved_everything_when_it_stands_again() -> None:
     clock = ManualClock()
     with PenstockServer(clock=clock) as broker, BlockingClient(connect(broker.url)) as client:
-        client.create_queue("work", ttl=100)
+        client.create_queue("work", ttl=100, retry="none")
         client.send("work", "later", delay=60)
         client.send("work", "soon gone")
         client.receive("work", 10, lease=30)

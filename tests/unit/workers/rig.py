@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import penstock
 from penstock.client.client import Client
-from penstock.client.peeked_message import PeekedMessage
+from penstock.client.dead_letter import DeadLetter
 from penstock.testing.clock import ManualClock
 from penstock.workers.app import App
 
@@ -44,9 +44,10 @@ class Rig:
         async with self.client, self.app:
             yield
 
-    async def dead(self, queue: str) -> list[PeekedMessage[Any]]:
-        """The dead letters that stayed in a queue."""
-        return await self.client.queue(queue).peek(100, states=["dead"])
+    async def dead(self, queue: str) -> list[DeadLetter]:
+        """How the messages died that were moved to the dead-letter queue of a queue."""
+        letters = await self.client.queue(f"{queue}-dlq").peek(100)
+        return [one.dead_letter for one in letters if one.dead_letter is not None]
 
     async def until_stats(self, queue: str, group: str = "queue", **expected: int) -> None:
         """Let others go on until the queue's counts are these."""

@@ -95,7 +95,7 @@ def test_objects_and_what_wraps_functions() -> None:
             await rig.client.queue("orders", codec=Order).send(Order(7))
             await rig.client.queue("wrapped", codec=Order).send(Order(8))
             await until(lambda: charging.done == [7])
-            await rig.until_stats("wrapped", dead=1)
+            await rig.until_stats("wrapped", moved=1)
             (letter,) = await rig.dead("wrapped")
             assert "returned a coroutine" in letter.reason
 
@@ -146,7 +146,7 @@ def test_without_a_policy_the_queue_decides() -> None:
             rig.clock.advance(seconds=6.9)
             await rig.until_stats("orders", delayed=1)
             rig.clock.advance(seconds=0.1)
-            await rig.until_stats("orders", dead=1)
+            await rig.until_stats("orders", moved=1)
             (letter,) = await rig.dead("orders")
         assert seen == [1, 2]
         assert letter.reason == "too many deliveries", "the queue's own bound goes on counting"
@@ -167,7 +167,7 @@ def test_what_cannot_be_done_is_a_dead_letter_with_its_reason() -> None:
         async with rig.working():
             await charge.send_many([Order(1), Order(2)])
             await rig.client.send("orders", b"not JSON", headers={"content-type": "text/plain"})
-            await rig.until_stats("orders", dead=3)
+            await rig.until_stats("orders", moved=3)
             reasons = sorted(one.reason for one in await rig.dead("orders"))
             assert reasons[0].startswith("InvalidBody: The body is text/plain")
             assert reasons[1:] == ["ValueError: negative", "no such card"]
@@ -208,7 +208,7 @@ def test_a_function_that_takes_too_long_is_cancelled() -> None:
 
         async with rig.working():
             await charge.send(Order(1))
-            await rig.until_stats("orders", dead=1)
+            await rig.until_stats("orders", moved=1)
             (letter,) = await rig.dead("orders")
             assert "took more than 0.01 s" in letter.reason
             assert ended == ["cancelled"]

@@ -234,6 +234,7 @@ def test_what_kills_its_workers_is_found_out() -> None:
 
         async with rig.client:
             queue = rig.client.queue("jobs", codec=str)
+            await queue.create(retry="none")
             await queue.send("poison")
             for number in (1, 2, 3):  # Three processes that die of it.
                 (message,) = await queue.receive(lease=30)
@@ -241,7 +242,7 @@ def test_what_kills_its_workers_is_found_out() -> None:
                 rig.clock.advance(seconds=31)
             await queue.send("harmless")
             async with rig.app:
-                await rig.until_stats("jobs", acked=1, dead=1)
+                await rig.until_stats("jobs", acked=1, moved=1)
                 (letter,) = await rig.dead("jobs")
         assert letter.reason.startswith("poison: 3 earlier deliveries")
         assert done == ["harmless"]
@@ -266,6 +267,7 @@ def test_a_suspect_is_worked_on_alone() -> None:
 
         async with rig.client:
             queue = rig.client.queue("jobs", codec=str)
+            await queue.create(retry="none")
             await queue.send("suspect")
             for _ in range(2):
                 await queue.receive(lease=30)
@@ -359,6 +361,7 @@ def test_exactly_once_processes_a_repeated_message_once(tmp_path: Path) -> None:
             with store.once(message) as transaction:
                 book(message.body, transaction)
             rig.clock.advance(seconds=31)  # The worker died before it could acknowledge.
+            rig.clock.advance(seconds=4)
             async with rig.app:
                 await rig.until_stats("payments", acked=1)
                 await refund.send(2)

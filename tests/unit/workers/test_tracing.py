@@ -72,7 +72,7 @@ def test_every_attempt_is_a_span(exporter: InMemorySpanExporter) -> None:
 
         async with rig.working():
             await rig.client.queue("jobs", codec=int).send(1)
-            await rig.until_stats("jobs", dead=1)
+            await rig.until_stats("jobs", moved=1)
 
     play(story)
     spans = named(exporter, "process jobs")

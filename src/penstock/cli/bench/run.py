@@ -119,7 +119,7 @@ async def _queue(
         yield load
         return
     name = f"penstock-bench-{secrets.token_hex(4)}"
-    await client.create_queue(name, partitions=partitions)
+    await client.create_queue(name, partitions=partitions, dead_letter="")
     try:
         yield replace(load, queue=name, is_made=True)
     finally:

@@ -139,13 +139,21 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
     # Receiving.
 
     def receive(
-        self, max_messages: int = 1, *, wait: Seconds = 0.0, lease: Seconds | None = None
+        self,
+        max_messages: int = 1,
+        *,
+        wait: Seconds = 0.0,
+        lease: Seconds | None = None,
+        create: bool = False,
     ) -> list[BlockingMessage[T]]:
         """Lease up to so many messages. If there are none, wait so long for the first; then [].
 
         They are this caller's for the time of the lease: the queue's own (30 seconds, unless it was
-        set it), or `lease`. What is not acked by then comes back."""
-        found = self._thread.run(self._inner.receive(max_messages, wait=wait, lease=lease))
+        set it), or `lease`. What is not acked by then comes back. `UnknownTopic` if there is no
+        such queue; with `create`, it is made as if something were sent to it."""
+        found = self._thread.run(
+            self._inner.receive(max_messages, wait=wait, lease=lease, create=create)
+        )
         return [BlockingMessage(one, self._thread) for one in found]
 
     def consume(
@@ -155,11 +163,17 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         lease: Seconds | None = None,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
         extend_leases: bool = True,
+        create: bool = False,
     ) -> BlockingConsumer[T]:
-        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`."""
+        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`. With
+        `create`, a queue that does not exist is made."""
         found = self._thread.call(
             lambda: self._inner.consume(
-                prefetch=prefetch, lease=lease, guarantee=guarantee, extend_leases=extend_leases
+                prefetch=prefetch,
+                lease=lease,
+                guarantee=guarantee,
+                extend_leases=extend_leases,
+                create=create,
             )
         )
         return BlockingConsumer(found, self._thread)

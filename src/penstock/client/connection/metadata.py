@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from penstock.client.connection.channel import Channel
-from penstock.core.errors import InvalidFrame
+from penstock.core.errors import InvalidFrame, PenstockError
 from penstock.wire.requests import AskCluster, AskTopic, ClusterInfo, TopicInfo
 
 TOPICS_KEPT_MAX = 10_000
@@ -44,6 +44,19 @@ class Metadata:
         answer, _ = await self._channel.ask(None, AskTopic(name, create), timeout=timeout)
         if not isinstance(answer, TopicInfo):
             raise InvalidFrame(f"a question about a topic was answered with {answer}")
+        self.note(answer)
+        return answer
+
+    async def topic_at_controller(self, name: str, timeout: float) -> TopicInfo | None:
+        """A topic, as the node that leads the catalog knows it; None if it knows none either, or
+        cannot be asked."""
+        try:
+            cluster = await self.cluster(timeout)
+            answer, _ = await self._channel.ask(cluster.controller, AskTopic(name), timeout=timeout)
+        except PenstockError:
+            return None
+        if not isinstance(answer, TopicInfo):
+            return None
         self.note(answer)
         return answer
 

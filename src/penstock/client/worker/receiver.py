@@ -24,6 +24,7 @@ from penstock.client.connection.timer import fresh_time
 from penstock.client.message import Grant, Lease, Message
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.statistics import Counters
+from penstock.client.worker.queue_lookup import find_queue
 from penstock.client.worker.settler import BY_POLICY, Settler
 from penstock.core.clock import Clock
 from penstock.core.delivery_headers import UNREADABLE
@@ -85,9 +86,10 @@ class Receiver(Generic[T]):
         self._gaps: set[asyncio.Task[int]] = set()
 
     async def receive(
-        self, messages_max: int, wait: float, lease: Seconds | None
+        self, messages_max: int, wait: float, lease: Seconds | None, *, create: bool = False
     ) -> list[Message[T]]:
-        """Lease messages; waits for some if there are none."""
+        """Lease messages; waits for some if there are none. A queue that does not exist is made if
+        `create` says so."""
         if not messages_max >= 1:
             raise InvalidRequest(f"max_messages is {messages_max}; ask for one or more.")
         lease_ms = -1 if lease is None else to_milliseconds(lease, "lease")
@@ -104,7 +106,10 @@ class Receiver(Generic[T]):
         while True:
             info = router.metadata.known(self.queue)
             if info is None:
-                info = await router.find(self.queue, QUEUE, deadline)
+                if create:
+                    info = await router.find(self.queue, QUEUE, deadline)
+                else:
+                    info = await find_queue(router, self.queue, deadline)
             left = min(max(0.0, wait_until - fresh_time()), WAIT_SECONDS_AT_ONCE)
             request = ReceiveRequest(
                 info.topic_id,

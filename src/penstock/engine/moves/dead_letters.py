@@ -243,12 +243,22 @@ class DeadLetters:
         found = self._topics.catalog.topic(name)
         if found is not None:
             return found
-        try:
-            made = await self._topics.create_topic(name, 1, dead_letter_configs(topic))
-        except (TopicExists, OutcomeUnknown):
-            return self._topics.topic(name)
-        self._announce(f"made {name}, the dead-letter queue of {topic.name}")
-        return made
+        if await make_dead_letter_queue(self._topics, topic, name):
+            self._announce(f"made {name}, the dead-letter queue of {topic.name}")
+        return self._topics.topic(name)
+
+
+async def make_dead_letter_queue(
+    topics: Topics, topic: Topic, name: str, *, partitions: int = 1
+) -> bool:
+    """Make the dead-letter queue of a topic; False if it is there."""
+    if topics.catalog.topic(name) is not None:
+        return False
+    try:
+        await topics.create_topic(name, partitions, dead_letter_configs(topic))
+    except (TopicExists, OutcomeUnknown):
+        return False
+    return True
 
 
 def dead_letter_configs(topic: Topic) -> dict[str, str]:

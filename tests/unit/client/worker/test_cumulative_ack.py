@@ -41,7 +41,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 def test_what_is_covered_is_done(play: Play) -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
         queue = client.queue("orders", group="stream")
-        await client.create_queue("orders")
+        await client.create_queue("orders", dead_letter="")
         await queue.send_many(range(10))
         await queue.begin()
         assert await queue.cover(0, 0, 6, dead={2: "no address"}) == 6
@@ -121,7 +121,7 @@ def test_a_group_may_begin_behind_the_last_message(play: Play) -> None:
 def test_what_takes_several_requests_is_one_call(play: Play) -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
         count = COVER_STEPS_MAX + 7
-        await client.create_queue("orders", fifo=True)
+        await client.create_queue("orders", fifo=True, dead_letter="")
         queue = client.queue("orders")
         await queue.send_many(range(count), message_group="one")
         dead = dict.fromkeys(range(0, 2 * COVER_DEAD_MAX + 2, 2), "even")
@@ -152,6 +152,7 @@ def test_the_covered_dead_go_to_the_dead_letter_queue_and_come_back(play: Play) 
 def test_what_lives_again_behind_a_reader_is_told(play: Play) -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
         queue = client.queue("orders")
+        await queue.create(dead_letter="")
         await queue.send_many(range(8))
         await queue.cover(0, 0, 6, dead={1: "bad", 2: "bad", 4: "bad"}, stream="s", batch=0)
         assert (await queue.standing({0: 6}))[0].again == ()

@@ -1,0 +1,74 @@
+"""The settings of a new queue, where its maker does not choose others.
+
+A message that fails must neither come back for ever nor get lost. So a queue that is made by the
+Python client, over HTTP or by the commands has a delivery limit, a retry curve with jitter and a
+dead-letter queue, each unless it is given. The SQS API gives what AWS gives, and a topic that is
+made as a topic has none of it. The defaults of the topic configs themselves are what they were, so
+that a queue that is there already stays as it is.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.core.limits import TOPIC_NAME_CHARACTERS_MAX
+
+DEAD_LETTER_SUFFIX: Final = "-dlq"
+FIFO_SUFFIX: Final = ".fifo"
+"""SQS wants it at the very end of the name of a FIFO queue."""
+
+DELIVERIES_MAX: Final = "5"
+RETRY_POLICY: Final = "jittered"
+RETRY_DELAY_MS: Final = "2000"
+"""Waits of 2–4, 3–8, 6–16 and 12–32 seconds: a message is dead after half a minute or a whole
+one."""
+
+_DELIVERIES = "queue.deliveries.max"
+_RETRY = "queue.retry.policy"
+_RETRY_DELAY = "queue.retry.delay.ms"
+_RETRY_DELAY_MAX = "queue.retry.delay.max.ms"
+_DEAD_POLICY = "queue.dead.letter.policy"
+_DEAD_TOPIC = "queue.dead.letter.topic"
+
+QUEUE_DEFAULTS: Final[Mapping[str, str]] = {
+    "queue.delete.acked": "true",
+    "queue.message.headers": "true",
+}
+"""Of a queue that is made on purpose: messages say by headers how they are to be handled, and are
+deleted when every work group is done with them."""
+FIRST_USE_DEFAULTS: Final[Mapping[str, str]] = {
+    "queue.deduplication": "id",
+    "queue.message.headers": "true",
+}
+"""Of a queue that is made by being used: delays, priorities and ids count. A message that has none
+of them costs nothing."""
+
+
+def dead_letter_name(queue: str) -> str:
+    """The dead-letter queue that a queue is given; empty if it is one itself, or if its name has
+    no room for the suffix: then dead messages stay in the queue, out of the way."""
+    stem = queue.removesuffix(FIFO_SUFFIX)
+    name = f"{stem}{DEAD_LETTER_SUFFIX}{queue[len(stem) :]}"
+    if stem.endswith(DEAD_LETTER_SUFFIX) or len(name) > TOPIC_NAME_CHARACTERS_MAX:
+        return ""
+    return name
+
+
+def failure_configs(queue: str, given: Mapping[str, str]) -> dict[str, str]:
+    """What a new queue goes by when messages fail, as far as it is not given."""
+    configs: dict[str, str] = {}
+    if _DELIVERIES not in given:
+        configs[_DELIVERIES] = DELIVERIES_MAX
+    if _RETRY not in given:
+        configs[_RETRY] = RETRY_POLICY
+        if _RETRY_DELAY not in given:
+            configs[_RETRY_DELAY] = min(RETRY_DELAY_MS, given.get(_RETRY_DELAY_MAX, ""), key=_wait)
+    letters = dead_letter_name(queue)
+    if letters and _DEAD_TOPIC not in given and given.get(_DEAD_POLICY, "move") == "move":
+        configs[_DEAD_TOPIC] = letters
+    return configs
+
+
+def _wait(text: str) -> float:
+    """Of a text that is no number the check of the configs says so."""
+    return int(text) if text.isdecimal() and len(text) < 20 else math.inf
