@@ -4,9 +4,13 @@ Numbers come from `capacity.py`, `economics.py` and `advice.py`, which are pure;
 put into sentences. Nothing is asked of a broker.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated
 
 import msgspec
+from cyclopts import CycloptsError, Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
@@ -25,6 +29,7 @@ from penstock.cli.plan.advice import (
     objections,
 )
 from penstock.cli.plan.capacity import Demand, Plan, Staffing, make_plan
+from penstock.cli.plan.choices import Chosen, choose, recommendation
 from penstock.cli.plan.economics import Economics, RunningCosts, queue_economics, running_costs
 from penstock.cli.plan.flags import (
     LoadFlags,
@@ -35,30 +40,63 @@ from penstock.cli.plan.flags import (
     prices_of,
 )
 from penstock.cli.quantities import show_count, show_money, show_size, show_time
+from penstock.cli.table import counted
+from penstock.core.errors import LocalError
 
 PAGE_COLUMNS = 100
-_NO_MONEY, _NO_WISHES = MoneyFlags(), WishFlags()
+_NO_LOAD, _NO_MONEY, _NO_WISHES = LoadFlags(), MoneyFlags(), WishFlags()
+ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 def plan(
-    load: LoadFlags,
+    load: LoadFlags = _NO_LOAD,
     wishes: WishFlags = _NO_WISHES,
     money: MoneyFlags = _NO_MONEY,
     *,
+    ask: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Ask what is needed, and recommend a guarantee and a kind of queue.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Advise how many workers, partitions and nodes a queue needs, and what it costs.
+    """Advise which queue to take, how many workers, partitions and nodes it needs, and its cost.
+
+    On a terminal, and with --ask, it asks the questions of three charts (a queue or something else,
+    which guarantee, which kind of queue), each to be answered by y or n, and recommends one of
+    each. With a load it computes the numbers for it.
 
     It reckons with Little's law, with Erlang's formula for the wait, and with what Penstock was
     measured to do. A time is in seconds (0.2) or has a unit (200ms, 10s, 7d).
 
     Examples
     --------
+    penstock plan
+    # answers from a file: y or n, a line each
+    penstock plan --ask --json < answers.txt
     penstock plan --rate 5000 --service-time 0.2
     penstock plan --rate 200 --service-time 30ms --peak 5 --peak-length 10m --order key
     penstock plan --rate 20 --service-time 2s --guarantee exactly-once --nodes 3 --json
     """
+    terminal = sys.stdin.isatty()
     demand = demand_of(load, wishes)
+    if demand is None and not ask and not terminal:
+        raise CycloptsError(
+            msg="Give a load, --rate and --service-time; or --ask, to be asked what is needed."
+        )
+    chosen = choose(_ask) if ask or demand is None else []
+    if demand is None:
+        _tell_chosen(chosen, json=json)
+        return
+    for one in chosen:
+        demand = replace(
+            demand,
+            guarantee=one.choice.guarantee or demand.guarantee,
+            order=one.choice.order or demand.order,
+        )
     found = make_plan(demand)
     costs = running_costs(
         rate=demand.rate,
@@ -68,12 +106,12 @@ def plan(
     )
     economics = queue_economics(assumptions_of(money))
     if json:
-        print_json(_document(found, costs, economics))
+        print_json(_document(found, costs, economics) | {"chosen": chosen})
     else:
         console = Console(highlight=False, markup=False, emoji=False)
         console.width = min(console.width, PAGE_COLUMNS) if console.is_terminal else PAGE_COLUMNS
         with console.capture() as page:
-            _draw(console, found, costs, economics)
+            _draw(console, found, costs, economics, chosen)
         # Lines are filled up with blanks, which are of no use.
         print("\n".join(line.rstrip() for line in page.get().splitlines()))
 
@@ -97,10 +135,44 @@ def _document(found: Plan, costs: RunningCosts, economics: Economics) -> dict[st
     return document
 
 
-def _draw(console: Console, found: Plan, costs: RunningCosts, economics: Economics) -> None:
+def _ask(question: str) -> bool:
+    """Yes or no; in a pipe, the next line of it."""
+    while True:
+        print(f"{question} [y/n] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not sys.stdin.isatty():
+            print(line.strip(), file=sys.stderr)
+        if not line:
+            raise LocalError(f"there is no answer to: {question}")
+        answer = ANSWERS.get(line.strip().lower())
+        if answer is not None:
+            return answer
+        if not sys.stdin.isatty():
+            raise LocalError(f'"{line.strip()}" is no answer to: {question} It is y or n')
+
+
+def _tell_chosen(chosen: list[Chosen], *, json: bool) -> None:
+    if json:
+        print_json({"chosen": chosen, "recommendation": recommendation(chosen)})
+        return
+    print("\nRecommendation" if sys.stdin.isatty() else "Recommendation")
+    for line in recommendation(chosen):
+        print(f"  {line}")
+    if not chosen[-1].choice.ends:
+        print("\nAnd the numbers: penstock plan --rate MESSAGES --service-time TIME")
+
+
+def _draw(
+    console: Console,
+    found: Plan,
+    costs: RunningCosts,
+    economics: Economics,
+    chosen: list[Chosen],
+) -> None:
     page = _Page(console)
     for problem in found.problems:
         page.warn(problem)
+    page.section("Recommendation", [*(recommendation(chosen) if chosen else []), _summary(found)])
     page.section("Workers", _workers_lines(found))
     page.table(_STAFFING_HEADS, _staffing_rows(found))
     page.lines(_peak_lines(found))
@@ -144,6 +216,16 @@ class _Page:
             table.add_row(*row)
         self._console.print(table)
         self._console.print()
+
+
+def _summary(found: Plan) -> str:
+    demand = found.demand
+    kind = {"none": "A standard queue", "key": "A FIFO queue", "total": "One message group"}
+    return (
+        f"{kind[demand.order]}, {demand.guarantee},"
+        f" {counted(found.partitions.advised, 'partition')},"
+        f" {counted(found.advised.workers, 'worker')}, {counted(demand.nodes, 'node')}."
+    )
 
 
 _STAFFING_HEADS = (

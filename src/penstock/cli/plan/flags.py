@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import CycloptsError, Group, Parameter
 
 from penstock.cli.plan.advice import AT_LEAST_ONCE
 from penstock.cli.plan.capacity import Demand
@@ -35,8 +35,10 @@ def _money(metavar: str, text: str) -> Parameter:
 class LoadFlags:
     """What comes, and what it takes."""
 
-    rate: Annotated[float, _load("N", "Messages a second, on average.")]
-    service_time: Annotated[str, _load("TIME", "How long a worker is busy with one message.")]
+    rate: Annotated[float | None, _load("N", "Messages a second, on average.")] = None
+    service_time: Annotated[
+        str | None, _load("TIME", "How long a worker is busy with one message.")
+    ] = None
     size: Annotated[str, _load("SIZE", "Of a message.")] = "1KiB"
     peak: Annotated[float, _load("TIMES", "How many times the rate comes at worst.")] = 3.0
     peak_length: Annotated[str, _load("TIME", "How long that lasts.")] = "1h"
@@ -86,8 +88,14 @@ class MoneyFlags:
     downtime_cost: Annotated[float, _money("$", "An hour of downtime.")] = 10_000.0
 
 
-def demand_of(load: LoadFlags, wishes: WishFlags) -> Demand:
-    """What was typed, as numbers; what is no number counts as typed wrongly."""
+def demand_of(load: LoadFlags, wishes: WishFlags) -> Demand | None:
+    """What was typed, as numbers; what is no number counts as typed wrongly. None if there is no
+    load to reckon with."""
+    if load.rate is None and load.service_time is None:
+        return None
+    if load.rate is None or load.service_time is None:
+        missing = "--rate" if load.rate is None else "--service-time"
+        raise CycloptsError(msg=f'Command "plan" parameter {missing} requires an argument.')
     return Demand(
         rate=load.rate,
         service_seconds=parse_seconds("--service-time", load.service_time),
