@@ -5,8 +5,10 @@ back before something is destroyed.
 """
 
 import http.client
+import shlex
 import sys
 from typing import Annotated, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from cyclopts import Parameter
@@ -21,6 +23,7 @@ DEFAULT_HTTP = "127.0.0.1:8080"
 TIMEOUT_SECONDS = 45.0
 """Longer than a broker takes to answer that something took too long."""
 ANSWER_BYTES_MAX = 64 << 20
+QUEUES = "/v1/queues/"
 
 Json = Annotated[
     bool,
@@ -78,7 +81,7 @@ def ask(address: Address, method: str, path: str, body: object = None) -> bytes:
     finally:
         connection.close()
     if response.status >= 400:
-        raise _refusal(address, response.status, data)
+        raise _refusal(address, path, response.status, data)
     return data
 
 
@@ -97,7 +100,12 @@ def ask_back(name: str, *, warning: str, kept: str, cannot: str) -> None:
     """Destructive verbs ask for the name back, on a terminal; elsewhere they want --yes."""
     if not sys.stdin.isatty():
         raise LocalError(f"{cannot}; add --yes if you want that")
-    print(f"{warning} ", end="", file=sys.stderr, flush=True)
+    print(
+        f"{warning} {cannot[:1].upper()}{cannot[1:]}. Type {name} to do it: ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
     if sys.stdin.readline().strip() != name:
         raise LocalError(kept)
 
@@ -107,9 +115,25 @@ def print_json(document: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
-def _refusal(address: Address, status: int, data: bytes) -> LocalError:
+def print_text(text: str, *, json: bool) -> None:
+    """A file that a command makes, as it is or as a document."""
+    if json:
+        print_json({"text": text})
+    else:
+        sys.stdout.write(text)
+
+
+def _refusal(address: Address, path: str, status: int, data: bytes) -> LocalError:
     try:
-        return LocalError(decode_json(data, _Problem).message)
+        problem = decode_json(data, _Problem)
+        if problem.error == "UnknownTopic" and path.startswith(QUEUES):
+            name = unquote(path.removeprefix(QUEUES).partition("/")[0].partition("?")[0])
+            if problem.message.endswith(f" {name}"):
+                return LocalError(
+                    f"there is no queue {name}; `penstock queue list` shows what there is, and"
+                    f" `penstock queue create {shlex.quote(name)}` makes it"
+                )
+        return LocalError(problem.message)
     except msgspec.DecodeError:
         return LocalError(
             f"http://{address} answered {status} and is perhaps no Penstock broker; say where it"

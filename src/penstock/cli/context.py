@@ -44,6 +44,7 @@ def add(
     use: Annotated[
         bool, Parameter(negative="", show_default=False, help="Choose it as well.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Name the addresses of a broker, or change those of a context that is there.
 
@@ -69,6 +70,9 @@ def add(
     )
     current = name if use or not known.contexts else known.current
     write_contexts(path, Contexts(current, {**known.contexts, name: context}))
+    if json:
+        print_json(_document(name, context, current))
+        return
     chosen = " and is chosen" if current == name else f"; choose it: penstock context use {name}"
     print(f"context {name} is kept in {path}{chosen}", file=sys.stderr)
 
@@ -85,12 +89,7 @@ def list_contexts(*, json: Json = False) -> None:
     known = read_contexts(context_path(os.environ))
     current = known.chosen_name(os.environ)
     if json:
-        rows = [
-            {"name": name, "url": one.url or None, "http": one.http or None,
-             "current": name == current}
-            for name, one in sorted(known.contexts.items())
-        ]  # fmt: skip
-        print_json(rows)
+        print_json([_document(name, one, current) for name, one in sorted(known.contexts.items())])
         return
     if not known.contexts:
         print("there are no contexts; add one: penstock context add NAME --url URL",
@@ -106,7 +105,7 @@ def list_contexts(*, json: Json = False) -> None:
 
 
 @app.command
-def use(name: Name, /) -> None:
+def use(name: Name, /, *, json: Json = False) -> None:
     """Choose a context: commands go to its addresses unless a flag or a variable says otherwise.
 
     Examples
@@ -116,11 +115,14 @@ def use(name: Name, /) -> None:
     path = context_path(os.environ)
     known = _known(name)
     write_contexts(path, Contexts(name, known.contexts))
+    if json:
+        print_json(_document(name, known.contexts[name], name))
+        return
     print(f"commands go to context {name}", file=sys.stderr)
 
 
 @app.command
-def remove(name: Name, /) -> None:
+def remove(name: Name, /, *, json: Json = False) -> None:
     """Forget a context. Nothing happens to the broker it names.
 
     Examples
@@ -132,8 +134,20 @@ def remove(name: Name, /) -> None:
     left = {other: context for other, context in known.contexts.items() if other != name}
     current = "" if known.current == name else known.current
     write_contexts(path, Contexts(current, left))
+    if json:
+        print_json({"removed": name, "current": current or None})
+        return
     where = "" if current else "; none is chosen now"
     print(f"context {name} is removed{where}", file=sys.stderr)
+
+
+def _document(name: str, context: Context, current: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "url": context.url or None,
+        "http": context.http or None,
+        "current": name == current,
+    }
 
 
 def _known(name: str) -> Contexts:

@@ -4,73 +4,102 @@ What a command needs is imported when it is called, so that `penstock version` c
 itself. A group of commands has a module of its own; to add one, add a line to `COMMANDS`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from cyclopts import App
+from cyclopts import App, Group
 from rich.console import Console
 
 from penstock.cli.address_flags import fill_in_addresses
+from penstock.cli.admin import Json, print_json
 from penstock.cli.examples import examples_of, print_examples
 from penstock.core.version import __version__
 
-COMMANDS = (
-    ("serve", "penstock.cli.broker.serve:serve", "Run a broker."),
-    (
-        "dev",
-        "penstock.cli.broker.serve:dev",
-        "Run a broker on this machine, for trying and developing.",
+COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "Run a broker": (
+        (
+            "dev",
+            "penstock.cli.broker.serve:dev",
+            "Run a broker on this machine, for trying and developing.",
+        ),
+        ("serve", "penstock.cli.broker.serve:serve", "Run a broker."),
+        (
+            "config",
+            "penstock.cli.broker.config:app",
+            "Show, check and explain the broker's settings.",
+        ),
     ),
-    ("config", "penstock.cli.broker.config:app", "Show, check and explain the broker's settings."),
-    ("cluster", "penstock.cli.cluster.command:app", "Look at a running cluster, and change it."),
-    (
-        "queue",
-        "penstock.cli.queue.command:app",
-        "Make and run queues, and look at the messages in them.",
+    "Queues and topics": (
+        (
+            "queue",
+            "penstock.cli.queue.command:app",
+            "Make and run queues, and look at the messages in them.",
+        ),
+        ("topic", "penstock.cli.cluster.topic:app", "Make, look at, change and delete topics."),
+        (
+            "group",
+            "penstock.cli.cluster.group:app",
+            "Look at groups of readers, move them and delete them.",
+        ),
     ),
-    ("topic", "penstock.cli.cluster.topic:app", "Make, look at, change and delete topics."),
-    (
-        "group",
-        "penstock.cli.cluster.group:app",
-        "Look at groups of readers, move them and delete them.",
+    "Messages": (
+        (
+            "produce",
+            "penstock.cli.message.produce:produce",
+            "Send the lines of stdin or of a file.",
+        ),
+        (
+            "consume",
+            "penstock.cli.message.consume:consume",
+            "Print the messages of a topic or a queue.",
+        ),
+        (
+            "peek",
+            "penstock.cli.queue.peek:peek",
+            "Look at the messages of a queue without touching them.",
+        ),
+        (
+            "redrive",
+            "penstock.cli.queue.redrive:redrive",
+            "Move dead letters back to where they died.",
+        ),
+        ("trace", "penstock.cli.message.trace:trace", "Tell what is known of one message."),
+        ("work", "penstock.cli.work:work", "Run workers."),
     ),
-    ("produce", "penstock.cli.message.produce:produce", "Send the lines of stdin or of a file."),
-    (
-        "consume",
-        "penstock.cli.message.consume:consume",
-        "Print the messages of a topic or a queue.",
+    "Operate": (
+        (
+            "cluster",
+            "penstock.cli.cluster.command:app",
+            "Look at a running cluster, and change it.",
+        ),
+        ("top", "penstock.cli.cluster.top:top", "Watch depth, lag and rates."),
+        ("alert", "penstock.cli.cluster.alert:app", "Look at what is wrong, and try the webhook."),
+        ("doctor", "penstock.cli.doctor.command:doctor", "Check this machine and a broker."),
+        ("backup", "penstock.cli.cluster.backup:backup", "Copy a node's data, while it runs."),
+        ("restore", "penstock.cli.cluster.backup:restore", "Make a new cluster from a backup."),
+        (
+            "verify",
+            "penstock.cli.cluster.backup:verify",
+            "Check every byte of a backup or a stopped node.",
+        ),
+        (
+            "log",
+            "penstock.cli.broker.log:app",
+            "Look into the log of a shard on this machine, and repair it.",
+        ),
+        ("bench", "penstock.cli.bench.command:app", "Measure a running broker."),
+        ("plan", "penstock.cli.plan.command:plan", "Advise on capacity."),
     ),
-    (
-        "peek",
-        "penstock.cli.queue.peek:peek",
-        "Look at the messages of a queue without touching them.",
+    "Spark": (
+        ("pipeline", "penstock.cli.spark.pipeline:app", "Run data pipelines on Spark."),
+        ("job", "penstock.cli.spark.job:app", "Archive, replay and audit topics, with Spark."),
     ),
-    ("redrive", "penstock.cli.queue.redrive:redrive", "Move dead letters back to where they died."),
-    ("trace", "penstock.cli.message.trace:trace", "Tell what is known of one message."),
-    ("work", "penstock.cli.work:work", "Run workers."),
-    ("pipeline", "penstock.cli.spark.pipeline:app", "Run data pipelines on Spark."),
-    ("job", "penstock.cli.spark.job:app", "Archive, replay and audit topics, with Spark."),
-    ("alert", "penstock.cli.cluster.alert:app", "Look at what is wrong, and try the webhook."),
-    ("top", "penstock.cli.cluster.top:top", "Watch depth, lag and rates."),
-    ("plan", "penstock.cli.plan.command:plan", "Advise on capacity."),
-    ("bench", "penstock.cli.bench.command:app", "Measure a running broker."),
-    ("doctor", "penstock.cli.doctor.command:doctor", "Check this machine and a broker."),
-    ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
-    ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
-    ("generate", "penstock.cli.generate.command:app", "Write files that other programs want."),
-    ("backup", "penstock.cli.cluster.backup:backup", "Copy a node's data, while it runs."),
-    ("restore", "penstock.cli.cluster.backup:restore", "Make a new cluster from a backup."),
-    (
-        "verify",
-        "penstock.cli.cluster.backup:verify",
-        "Check every byte of a backup or a stopped node.",
+    "This program": (
+        ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
+        ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
+        ("generate", "penstock.cli.generate.command:app", "Write files that other programs want."),
     ),
-    (
-        "log",
-        "penstock.cli.broker.log:app",
-        "Look into the log of a shard on this machine, and repair it.",
-    ),
-)
-"""Name, where it is, and what `penstock --help` says about it."""
+}
+"""By what they are for: name, where it is, and what `penstock --help` says about it."""
 
 
 class _Program(App):
@@ -120,8 +149,12 @@ app = _Program(
 )
 
 
-@app.command
-def demo(*, seconds: float = 20, data: str | None = None) -> int:
+_GROUPS = {title: Group(title, sort_key=rank) for rank, title in enumerate(COMMANDS)}
+"""How the commands are listed: in this order, and not all in one alphabet."""
+
+
+@app.command(group=_GROUPS["Run a broker"])
+def demo(*, seconds: float = 20, data: str | None = None, json: Json = False) -> int:
     """Show a cluster of three nodes at work while nodes are stopped, cut off and damaged.
 
     One line per event. In the end everything that was acknowledged is read back from every node;
@@ -141,19 +174,25 @@ def demo(*, seconds: float = 20, data: str | None = None) -> int:
     """
     from penstock.cli.broker.demo import run_demo
 
-    return run_demo(seconds, data)
+    return run_demo(seconds, data, json=json)
 
 
-@app.command(name="version")
-def show_version() -> None:
+@app.command(name="version", group=_GROUPS["This program"])
+def show_version(*, json: Json = False) -> None:
     """Print the version and end.
 
     Examples
     --------
     penstock version
     """
+    if json:
+        print_json({"version": __version__})
+        return
     print(__version__)
 
 
-for _name, _place, _help in COMMANDS:
-    app.command(_place, name=_name, help=_help)
+for _title, _listed in COMMANDS.items():
+    for _name, _place, _help in _listed:
+        app.command(_place, name=_name, help=_help, group=_GROUPS[_title])
+for _flag in ("--help", "--version"):
+    app[_flag].group = _GROUPS["This program"]

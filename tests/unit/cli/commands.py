@@ -32,7 +32,7 @@ class Commands:
         self, broker: WebBroker, directory: Path, capsys: Captured, patch: pytest.MonkeyPatch
     ) -> None:
         self.broker = broker
-        self._directory = directory
+        self.directory = directory
         self._capsys = capsys
         self._patch = patch
 
@@ -57,7 +57,7 @@ class Commands:
 
     def told(self, code: int, *arguments: str, stdin: bytes = b"") -> tuple[str, str]:
         """Both, of one that ends with this code."""
-        path = self._directory / "stdin"
+        path = self.directory / "stdin"
         path.write_bytes(stdin)
         self._capsys.readouterr()
         with path.open() as file:

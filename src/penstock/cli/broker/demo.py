@@ -13,6 +13,8 @@ import tempfile
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from penstock.core.checksum import crc32c
 from penstock.core.entries import Membership
 from penstock.core.errors import DamagedFile, PartitionExists, PenstockError
@@ -30,12 +32,12 @@ NODES = (NodeId(1), NodeId(2), NodeId(3))
 LOG = LogSettings(segment_bytes=1 << 20, ballast_bytes=1 << 20)
 
 
-def run_demo(seconds: float, data: str | None) -> int:
+def run_demo(seconds: float, data: str | None, *, json: bool = False) -> int:
     """Run the demonstration; 0 if nothing acknowledged was lost."""
     if data is not None:
-        return _run_on_loop(_Demo(data, seconds))
+        return _run_on_loop(_Demo(data, seconds, json=json))
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        return _run_on_loop(_Demo(directory, seconds))
+        return _run_on_loop(_Demo(directory, seconds, json=json))
 
 
 def _run_on_loop(demo: "_Demo") -> int:
@@ -50,7 +52,8 @@ def _run_on_loop(demo: "_Demo") -> int:
 
 
 class _Demo:
-    def __init__(self, directory: str, seconds: float) -> None:
+    def __init__(self, directory: str, seconds: float, *, json: bool) -> None:
+        self._json = json
         self._directory = directory
         self._seconds = seconds
         self._began = time.monotonic()
@@ -265,8 +268,13 @@ class _Demo:
             self._say(leader, f"{len(self._acked)} batches acknowledged; {replica.describe()}")
 
     def _say(self, node: NodeId | str, line: str) -> None:
-        who = f"node {node}" if node else "demo"
-        sys.stdout.write(f"{time.monotonic() - self._began:7.2f}  {who:<7} {line}\n")
+        seconds = time.monotonic() - self._began
+        if self._json:
+            event = {"seconds": round(seconds, 3), "node": node or None, "event": line}
+            sys.stdout.write(msgspec.json.encode(event).decode() + "\n")
+        else:
+            who = f"node {node}" if node else "demo"
+            sys.stdout.write(f"{seconds:7.2f}  {who:<7} {line}\n")
         sys.stdout.flush()
 
 

@@ -6,12 +6,14 @@ Both keep what they are given: `dev` uses `./penstock-data` by default, because 
 that forgets on restart teaches the wrong thing; `--temporary` keeps nothing.
 """
 
+import sys
 import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import CycloptsError, Parameter
 
+from penstock.cli.admin import Json, print_json
 from penstock.cli.broker.broker import run_broker
 from penstock.cli.flags import Given, takes_settings
 from penstock.core.limits import MIB
@@ -33,12 +35,13 @@ DEV_DEFAULTS: Mapping[str, object] = {
 
 
 @takes_settings
-def serve(given: Given) -> int:
+def serve(given: Given, *, json: Json = False) -> int:
     """Run a broker.
 
     It needs a directory for its data and listens on this machine only, by default.
     SIGTERM and SIGINT stop it in good order, a second one at once. What it has to say goes to
-    stderr, as log lines; the line that begins with "ready" has the addresses.
+    stderr, as log lines; the line that begins with "ready" has the addresses. With --json they go
+    to stdout as well, as one document, once it serves.
 
     Examples
     --------
@@ -51,7 +54,7 @@ def serve(given: Given) -> int:
     if loaded.config.broker.data is None:
         raise CycloptsError(msg="A broker needs a directory to keep its data in: --data PATH.")
     check_config(loaded.config)
-    return run_broker(loaded)
+    return run_broker(loaded, on_ready=_print_places) if json else run_broker(loaded)
 
 
 @takes_settings
@@ -66,6 +69,7 @@ def dev(
             help="Keep the data in a temporary directory and remove it at the end.",
         ),
     ] = False,
+    json: Json = False,
 ) -> int:
     """Run a broker on this machine, for trying and developing.
 
@@ -84,11 +88,17 @@ def dev(
         with tempfile.TemporaryDirectory(
             prefix="penstock-dev-", ignore_cleanup_errors=True
         ) as directory:
-            return _run_dev(loaded.changed({"data": directory}, "--temporary"), temporary=True)
-    return _run_dev(loaded)
+            changed = loaded.changed({"data": directory}, "--temporary")
+            return _run_dev(changed, temporary=True, json=json)
+    return _run_dev(loaded, json=json)
 
 
-def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
+def _print_places(places: "Places") -> None:
+    print_json(places)
+    sys.stdout.flush()
+
+
+def _run_dev(loaded: LoadedConfig, *, temporary: bool = False, json: bool = False) -> int:
     defaults = {**DEV_DEFAULTS}
     if loaded.config.broker.data is None:
         defaults["data"] = DEV_DATA
@@ -106,7 +116,7 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False) -> int:
         lines = broker_lines(kafka=places.kafka, http=places.http, data=kept, sqs=bool(places.sqs))
         print_lines([*remarks, *lines])
 
-    return run_broker(loaded, on_ready=show)
+    return run_broker(loaded, on_ready=_print_places if json else show)
 
 
 def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:

@@ -59,7 +59,14 @@ def list_alerts(
         print("nothing is wrong" if state is None else f"no alert is {state}")
     else:
         heads = ("LEVEL", "STATE", "SINCE", "RULE", "WHAT", "RUNBOOK")
-        print_table(heads, [_row(alert, time.time() * 1_000) for alert in shown])
+        print_table(
+            heads,
+            [_row(alert, time.time() * 1_000) for alert in shown],
+            tones=[
+                alert.level.value if alert.state is AlertState.FIRING else "" for alert in shown
+            ],
+            spare=("SINCE", "RULE"),
+        )
     return int(fires)
 
 

@@ -54,6 +54,8 @@ def status(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
             )
             for shard in found.shards
         ],
+        tones=["critical" if one.read_only or one.full else "" for one in found.shards],
+        spare=("LEARNERS", "COMMIT", "TERM"),
     )
 
 
@@ -123,7 +125,7 @@ def remove(
     if not yes:
         ask_back(
             str(node),
-            warning=f"Node {node} is removed for good. Type its id to go on:",
+            warning=f"This would remove node {node}.",
             kept=f"that was not its id; node {node} stays",
             cannot=f"removing node {node} cannot be undone",
         )
@@ -183,6 +185,7 @@ def dev(
             " without it node 1 gets 9092 and 8080, if both are free, and the others free ports.",
         ),
     ] = None,
+    json: Json = False,
 ) -> int:
     """Run a cluster on this machine, one process a node, until Ctrl-C.
 
@@ -196,7 +199,9 @@ def dev(
     """
     from penstock.cli.cluster.local_cluster import run_local_cluster
 
-    return run_local_cluster(nodes, data=None if temporary else data, base_port=base_port)
+    return run_local_cluster(
+        nodes, data=None if temporary else data, base_port=base_port, json=json
+    )
 
 
 def _status(broker: BrokerAddress) -> ClusterStatus:
@@ -218,6 +223,8 @@ def _print_nodes(nodes: tuple[NodeStatus, ...]) -> None:
             )
             for node in nodes
         ],
+        tones=["" if node.alive else "critical" for node in nodes],
+        spare=("PEER", "HOLDS"),
     )
 
 

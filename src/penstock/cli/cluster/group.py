@@ -149,7 +149,7 @@ def reset(
             sys.stdout.flush()
             ask_back(
                 name,
-                warning=f"Group {name} goes on from there. Type its name to go on:",
+                warning=f"This would let group {name} go on from there.",
                 kept=f"that was not its name; {name} is as it was",
                 cannot=f"a reset of {name} makes its members repeat or skip messages",
             )
@@ -171,7 +171,7 @@ def delete(name: Name, /, *, yes: Yes = False, url: Url = DEFAULT_URL, json: Jso
     if not yes:
         ask_back(
             name,
-            warning=f"Group {name} and its offsets are forgotten. Type its name to go on:",
+            warning=f"This would delete group {name} and its offsets.",
             kept=f"that was not its name; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )

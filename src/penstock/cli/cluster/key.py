@@ -18,6 +18,8 @@ app = App(name="key", help="The secret by which the nodes of a cluster know each
 def create(
     path: Annotated[str, Parameter(help="The file to make.")],
     /,
+    *,
+    json: Json = False,
 ) -> None:
     """Make a file with a new key, for nodes that are to found a cluster together.
 
@@ -29,6 +31,9 @@ def create(
     penstock cluster key create cluster.key
     """
     keys = create_key_file(path)
+    if json:
+        print_json({"path": path, "fingerprints": keys.fingerprints()})
+        return
     print(f"{path} holds the new cluster key {keys.fingerprints()[0]}")
 
 

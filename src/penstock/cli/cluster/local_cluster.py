@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
+from penstock.cli.admin import print_json
 from penstock.cli.broker.banner import command, print_lines
 from penstock.core.errors import LocalError
 from penstock.core.limits import MIB
@@ -65,8 +66,20 @@ class DevNode(NodeProcess):
             "--storage.ballast-size=16MiB",
         ]
 
+    def document(self) -> dict[str, object]:
+        """Where it is, for programs."""
+        return {
+            "node": self.number,
+            "pid": self.pid,
+            "kafka": self.kafka,
+            "http": self.http,
+            "data": self.directory,
+        }
 
-def run_local_cluster(nodes: int, *, data: str | None, base_port: int | None) -> int:
+
+def run_local_cluster(
+    nodes: int, *, data: str | None, base_port: int | None, json: bool = False
+) -> int:
     """Run a cluster until it is stopped; without `data`, in a temporary directory."""
     if not 1 <= nodes <= NODES_MAX:
         raise LocalError(f"--nodes = {nodes} must be from 1 to {NODES_MAX}")
@@ -91,7 +104,7 @@ def run_local_cluster(nodes: int, *, data: str | None, base_port: int | None) ->
             os.makedirs(data, exist_ok=True)
             directory = data
         shared_key_file(directory)
-        return asyncio.run(_LocalCluster(plan_nodes(directory, ports), remarks).run())
+        return asyncio.run(_LocalCluster(plan_nodes(directory, ports), remarks, json=json).run())
 
 
 def usual_ports(
@@ -125,7 +138,8 @@ def plan_nodes(data: str, ports: Sequence[int]) -> list[DevNode]:
 
 
 class _LocalCluster:
-    def __init__(self, nodes: list[DevNode], remarks: Sequence[str]) -> None:
+    def __init__(self, nodes: list[DevNode], remarks: Sequence[str], *, json: bool) -> None:
+        self._json = json
         self._nodes = nodes
         self._remarks = remarks
         self._listed = ",".join(f"{node.number}@{node.peer}" for node in nodes)
@@ -194,6 +208,10 @@ class _LocalCluster:
 
     def _print_places(self) -> None:
         url = "penstock://" + ",".join(node.kafka for node in self._nodes)
+        if self._json:
+            print_json({"url": url, "nodes": [node.document() for node in self._nodes]})
+            sys.stdout.flush()
+            return
         print_lines(
             [
                 *self._remarks,
@@ -228,9 +246,10 @@ class _LocalCluster:
         prefix = f"node {node} │ "
         if self._colour:
             prefix = f"\x1b[{_COLOURS[(node - 1) % len(_COLOURS)]}m{prefix}\x1b[0m"
+        channel = sys.stderr if self._json else sys.stdout
         for line in text.splitlines() or [""]:
-            sys.stdout.write(f"{prefix}{line}\n")
-        sys.stdout.flush()
+            channel.write(f"{prefix}{line}\n")
+        channel.flush()
 
 
 def _die_with_parent() -> Callable[[], None] | None:

@@ -213,7 +213,7 @@ def delete(name: Name, /, *, yes: Yes = False, url: Url = DEFAULT_URL, json: Jso
     if not yes:
         ask_back(
             name,
-            warning=f"Topic {name} and all its messages are deleted. Type its name to go on:",
+            warning=f"This would delete topic {name} and all its messages.",
             kept=f"that was not its name; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )

@@ -5,13 +5,24 @@ They go to stdout, so that the user says where they belong.
 
 import os
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
+from penstock.cli.admin import Json, print_text
 from penstock.core.version import __version__
 
 app = App(name="generate", help="Write files that other programs want.")
+app.command(
+    "penstock.cli.generate.completion:completion",
+    name="completion",
+    help="Print a script by which a shell completes commands, flags, and the names of queues.",
+)
+app.command(
+    "penstock.cli.generate.completion:names",
+    name="names",
+    help="Print the names of all queues and topics, for completion.",
+)
 app.command(
     "penstock.cli.generate.prometheus:prometheus",
     name="prometheus",
@@ -69,26 +80,6 @@ STATE_DIRECTORY = "/var/lib/"
 
 
 @app.command
-def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Which shell it is for.")], /
-) -> None:
-    """Print a script by which a shell completes commands and flags of `penstock`.
-
-    Examples
-    --------
-    # bash, for this shell; for all of them, put the line into ~/.bashrc
-    source <(penstock generate completion bash)
-    # zsh: anywhere in $fpath
-    penstock generate completion zsh > ~/.zsh/completions/_penstock
-    # fish
-    penstock generate completion fish > ~/.config/fish/completions/penstock.fish
-    """
-    from penstock.cli.program import app as program
-
-    sys.stdout.write(program.generate_completion(prog_name="penstock", shell=shell))
-
-
-@app.command
 def systemd(
     *,
     data: Annotated[
@@ -97,6 +88,7 @@ def systemd(
     config: Annotated[
         str | None, Parameter(metavar="FILE", help="A file of settings for it to read.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Print a systemd unit that runs a broker on this machine, with this installation.
 
@@ -112,7 +104,7 @@ def systemd(
             raise CycloptsError(
                 msg=f'{flag} = "{path}" must be an absolute path without spaces, quotes or "%".'
             )
-    sys.stdout.write(unit_text(_program(), data=data, config=config))
+    print_text(unit_text(_program(), data=data, config=config), json=json)
 
 
 def unit_text(program: str, *, data: str, config: str | None) -> str:

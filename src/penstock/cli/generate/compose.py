@@ -5,11 +5,11 @@ trying and for developing. Three nodes on one machine survive the loss of a proc
 the machine, and nobody is asked for a password.
 """
 
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli.admin import Json, print_text
 from penstock.cli.generate.grafana import board_text
 from penstock.core.version import __version__
 from penstock.engine.peers.cluster_key import draw_key
@@ -123,6 +123,7 @@ def compose(
     image: Annotated[
         str, Parameter(metavar="NAME", help="The image of the broker; built if it is not there.")
     ] = f"penstock:{__version__}",
+    json: Json = False,
 ) -> None:
     """Print a Compose file: three brokers, Prometheus and Grafana, on this machine.
 
@@ -131,7 +132,7 @@ def compose(
     penstock generate compose > compose.yaml
     penstock generate compose --image example/penstock:1.0 | docker compose -f - up
     """
-    sys.stdout.write(compose_text(image, draw_key().hex()))
+    print_text(compose_text(image, draw_key().hex()), json=json)
 
 
 def compose_text(image: str, key: str) -> str:

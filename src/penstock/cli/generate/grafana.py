@@ -10,6 +10,7 @@ import sys
 
 import msgspec
 
+from penstock.cli.admin import Json
 from penstock.core.version import __version__
 
 WIDTH = 24
@@ -384,7 +385,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 )
 
 
-def grafana() -> None:
+def grafana(*, json: Json = False) -> None:
     """Print a board for Grafana: queues, lag, requests, agreement, disks.
 
     Import it in Grafana under Dashboards, New, Import, or put it where Grafana looks for boards.
@@ -394,6 +395,7 @@ def grafana() -> None:
     --------
     penstock generate grafana > penstock-board.json
     """
+    _ = json  # A board is a document anyway.
     sys.stdout.write(board_text())
 
 

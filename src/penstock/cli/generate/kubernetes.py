@@ -12,11 +12,11 @@ does not come back under its old id, but as a new node (see the guide on operati
 """
 
 import re
-import sys
 from typing import Annotated
 
 from cyclopts import CycloptsError, Parameter
 
+from penstock.cli.admin import Json, print_text
 from penstock.core.version import __version__
 
 NODES_MAX = 9
@@ -192,6 +192,7 @@ def kubernetes(
     image: Annotated[
         str, Parameter(metavar="NAME", help="The image of the broker.")
     ] = f"penstock:{__version__}",
+    json: Json = False,
 ) -> None:
     """Print a cluster for Kubernetes: StatefulSet, Services, PodDisruptionBudget, NetworkPolicy.
 
@@ -208,7 +209,7 @@ def kubernetes(
         raise CycloptsError(msg=f'--storage = "{storage}" must be a size such as 20Gi.')
     if not image.isprintable() or set(image) & set(" \"'#{}[]"):
         raise CycloptsError(msg=f'--image = "{image}" is no name of an image.')
-    sys.stdout.write(kubernetes_text(nodes, name=name, storage=storage, image=image))
+    print_text(kubernetes_text(nodes, name=name, storage=storage, image=image), json=json)
 
 
 def kubernetes_text(nodes: int, *, name: str, storage: str, image: str) -> str:

@@ -5,11 +5,11 @@ has; with --scrape a configuration that reads them and the metrics of some nodes
 """
 
 import os
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli.admin import Json, print_text
 from penstock.server.server import alert_settings
 from penstock.server.sources import CONFIG_VARIABLE, load_config
 from penstock.watch.prometheus import rules_text, scrape_text
@@ -32,6 +32,7 @@ def prometheus(
         str | None,
         Parameter(metavar="FILE", help="The broker's settings, for the numbers of [alerts]."),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Print the alerts as rules for Prometheus, or a configuration that scrapes nodes.
 
@@ -45,7 +46,7 @@ def prometheus(
     PENSTOCK_ALERTS_DEPTH=1000,5000,off penstock generate prometheus
     """
     if scrape:
-        sys.stdout.write(scrape_text(scrape))
+        print_text(scrape_text(scrape), json=json)
         return
     # Variables of the command line itself, such as PENSTOCK_URL, mean nothing to a broker.
     environment = {
@@ -54,4 +55,4 @@ def prometheus(
         if name.startswith(_ALERTS) or name == CONFIG_VARIABLE
     }
     loaded = load_config(flags={}, environment=environment, file=config)
-    sys.stdout.write(rules_text(alert_settings(loaded.config)))
+    print_text(rules_text(alert_settings(loaded.config)), json=json)

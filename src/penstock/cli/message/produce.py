@@ -122,14 +122,18 @@ def produce(
         lines = _lines(file, b"\0" if null_delimited else b"\n")
         batches = paced(_batches(lines, make, count), rate)
         begun = time.perf_counter()
-        with byte_bar(f"to {name}", _total_bytes(file, count), quiet=quiet) as advance:
+        hidden = quiet or (not file and sys.stdin.isatty())  # It would be where one types.
+        with byte_bar(f"to {name}", _total_bytes(file, count), quiet=hidden) as advance:
             await send_batches(send_many, batches, tally, advance=advance)
 
     try:
         with_client(url, work, makes_directory=create is not None)
-    finally:
-        if begun is not None and not quiet:
+    except BaseException:
+        if begun is not None and tally.messages and not quiet:
             print(tally.sentence(time.perf_counter() - begun), file=sys.stderr)
+        raise
+    if begun is not None and not quiet:
+        print(tally.sentence(time.perf_counter() - begun), file=sys.stderr)
 
 
 def _check(*, count: int, rate: float | None, json: bool, alone: bool) -> None:
@@ -232,6 +236,12 @@ async def _target(client: Client, name: str, create: str | None, handling: Handl
             await client.create_topic(name, exist_ok=True)
         found = await client.describe_topic(name)
     if found.is_queue:
+        off = found.configs.get("queue.priority", "off") == "off"
+        if handling.priority is not None and off:
+            raise LocalError(
+                f"{name} has no priorities, so --priority would not count; give it some with"
+                f" `penstock queue configure {name} --priority strict`"
+            )
         return client.queue(name).send_many
     flags = handling.of_queues_only()
     if flags:

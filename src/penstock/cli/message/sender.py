@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from penstock.cli.table import counted
 from penstock.client.producer.outgoing_message import Outgoing
 from penstock.client.sent_message import SentMany
 
@@ -32,9 +33,9 @@ class Tally:
     def sentence(self, seconds: float) -> str:
         """In one line: messages, bytes, seconds, and what that makes each second."""
         seconds = max(seconds, 0.001)
-        again = f" ({self.duplicates:,} duplicates)" if self.duplicates else ""
+        again = f" ({counted(self.duplicates, 'duplicate')})" if self.duplicates else ""
         return (
-            f"{self.messages:,} messages{again}, {self.size_bytes:,} bytes acknowledged in"
+            f"{counted(self.messages, 'message')}{again}, {self.size_bytes:,} bytes acknowledged in"
             f" {seconds:.2f} s: {self.messages / seconds:,.0f} messages/s,"
             f" {self.size_bytes / seconds / 1e6:,.1f} MB/s"
         )

@@ -16,7 +16,7 @@ from penstock.cli.queue import messages as queue_messages
 from penstock.cli.queue import moves as queue_moves
 from penstock.cli.queue.flags import takes_queue_settings
 from penstock.cli.queue.messages import Group, Name, parse_time_ms, queue_path, with_query
-from penstock.cli.table import format_age, print_table
+from penstock.cli.table import Tone, counted, format_age, print_table
 from penstock.core.configs import ConfigValue
 from penstock.core.errors import LocalError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -27,6 +27,7 @@ app = App(name="queue", help="Make and run queues, and look at the messages in t
 
 COUNTS = ("sent", "ready", "leased", "delayed", "dead", "acked", "moved")
 ENDS = ("expired", "purged", "dropped", "duplicates")
+FIFO_SUFFIX, ORDER = ".fifo", "queue.order"
 SET_FOR_GROUP = ("own", "group")
 
 Given = Annotated[
@@ -81,6 +82,7 @@ def create(
 
     Messages may say how they are to be handled (--no-message-headers if not), and are deleted when
     they are done (--no-delete-acked keeps them for log readers, as long as the topic does).
+    A queue whose name ends with .fifo is a FIFO queue, unless --order says otherwise.
 
     Examples
     --------
@@ -89,6 +91,9 @@ def create(
     penstock queue create images --priority strict --partitions 4
     penstock queue create jobs --exist-ok
     """
+    if name.endswith(FIFO_SUFFIX) and ORDER not in settings | _pairs(given):
+        # SQS takes the name for the kind; who knows it from there means it.
+        settings = {**settings, ORDER: "fifo"}
     body = {"name": name, "partitions": partitions, "settings": settings | _pairs(given)}
     if exist_ok:
         body["exist_ok"] = True
@@ -131,7 +136,12 @@ def list_queues(
         return
     heads = ("QUEUE", "KIND", "GROUP", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST",
              "DEAD LETTERS", "STATE")  # fmt: skip
-    print_table(heads, [row for line in found for row in _rows(line)])
+    print_table(
+        heads,
+        [row for line in found for row in _rows(line)],
+        tones=[tone for line in found for tone in _tones(line)],
+        spare=("KIND", "DEAD LETTERS", "OLDEST", "DELAYED"),
+    )
 
 
 @app.command
@@ -156,6 +166,7 @@ def describe(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False)
             (one.group, *(getattr(one, state) for state in (*COUNTS, *ENDS)), _oldest(one))
             for one in found.groups
         ],
+        spare=("DUPLICATES", "DROPPED", "PURGED", "EXPIRED", "MOVED", "OLDEST"),
     )
     print()
     width = max(map(len, found.settings))
@@ -239,7 +250,7 @@ def delete(
     if not yes:
         ask_back(
             name,
-            warning=f"Topic {name} and all its messages are deleted. Type its name to go on:",
+            warning=f"This would delete queue {name} and all its messages.",
             kept=f"that was not its name; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )
@@ -269,7 +280,7 @@ def purge(
     if not yes:
         ask_back(
             name,
-            warning=f"Every message of {name} is dropped. Type its name to go on:",
+            warning=f"This would drop every message of {name}.",
             kept=f"that was not its name; {name} is as it was",
             cannot=f"purging {name} cannot be undone",
         )
@@ -335,7 +346,7 @@ def reset(
     if not yes and not dry_run:
         ask_back(
             name,
-            warning=f"Group {group} of {name} goes on from {start}. Type the queue's name:",
+            warning=f"This would let group {group} of {name} go on from {start}.",
             kept=f"that was not its name; {name} is as it was",
             cannot=f"a reset of {name} makes workers repeat or skip messages",
         )
@@ -347,8 +358,8 @@ def reset(
         ("PARTITION", "WAS AT", "GOES ON AT", "END"),
         [(one.partition, one.was, one.start, one.end) for one in answer.partitions],
     )
-    verb = "would be" if answer.dry_run else "are"
-    print(f"\n{answer.messages} messages {verb} ahead of group {group}")
+    verb = "would be" if answer.dry_run else "is" if answer.messages == 1 else "are"
+    print(f"\n{counted(answer.messages, 'message')} {verb} ahead of group {group}")
 
 
 for _verb in (
@@ -387,6 +398,12 @@ def _rows(line: QueueLine) -> list[tuple[object, ...]]:
         )
         for one in groups
     ]  # fmt: skip
+
+
+def _tones(line: QueueLine) -> list[Tone]:
+    """Dead letters wait for a person, and so does a queue that is paused."""
+    paused: Tone = "attention" if line.paused else ""
+    return ["critical" if one.dead else paused for one in line.groups] or [paused]
 
 
 def _oldest(counts: GroupCounts) -> str:

@@ -11,8 +11,11 @@ from cyclopts import CycloptsError, Parameter
 
 from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, print_json
-from penstock.cli.table import format_age, print_table
+from penstock.cli.table import counted, format_age, print_table
+from penstock.core.clock import SystemClock
 from penstock.core.delivery_headers import DEAD_REASON
+from penstock.core.limits import QUEUE_WAIT_MS_MAX
+from penstock.core.message_states import DELAYED, LEASED
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.server.notation import parse_duration_ms
 from penstock.web.queue_messages import Encoded, StoredMessage, Text
@@ -218,7 +221,8 @@ def receive(
         int, Parameter(name=["--limit", "-n"], help="Maximum number of messages.")
     ] = 1,
     wait: Annotated[
-        str | None, Parameter(metavar="DURATION", help="Wait this long for the first one.")
+        str | None,
+        Parameter(metavar="DURATION", help="Wait this long for the first one, such as 30s."),
     ] = None,
     lease: Annotated[
         str | None,
@@ -238,13 +242,8 @@ def receive(
     penstock queue receive jobs --wait 20s --ack
     penstock queue receive jobs -n 10 --lease 5m --json
     """
-    body = {
-        "max": limit,
-        "group": group,
-        "wait_ms": _duration("--wait", wait),
-        "lease_ms": _duration("--lease", lease),
-    }
-    found = broker.ask_for("POST", queue_path(name, "receive"), Page, body).messages
+    body = {"max": limit, "group": group, "lease_ms": _duration("--lease", lease)}
+    found = _received(broker, name, body, _duration("--wait", wait) or 0)
     if json:
         print_json({"messages": found})
     else:
@@ -257,6 +256,21 @@ def receive(
         late = sum(word != "done" for word in outcome["outcomes"])
         if late:
             print(f"{late} of them were not leased to us any more", file=sys.stderr)
+        print(f"{counted(len(found) - late, 'message')} acked", file=sys.stderr)
+
+
+def _received(
+    broker: BrokerAddress, name: str, body: dict[str, object], wait_ms: int
+) -> list[StoredMessage]:
+    """What is there within the wait, which may be longer than one request's."""
+    clock = SystemClock()
+    deadline_ms = clock.monotonic_ms() + wait_ms
+    while True:
+        left_ms = max(0, deadline_ms - clock.monotonic_ms())
+        asked = {**body, "wait_ms": min(left_ms, QUEUE_WAIT_MS_MAX)}
+        found = broker.ask_for("POST", queue_path(name, "receive"), Page, asked).messages
+        if found or left_ms <= QUEUE_WAIT_MS_MAX:
+            return found
 
 
 def cancel(
@@ -295,6 +309,7 @@ def print_messages(messages: list[StoredMessage]) -> None:
             one.state,
             one.deliveries,
             format_age(max(0, now_ms - one.timestamp_ms)),
+            _until(one, now_ms),
             _shown(one.key, 20 if columns else 0),
             _shown(one.body, max(20, columns - 60) if columns else 0),
             one.reason or _shown(_dead_reason(one), 40 if columns else 0),
@@ -302,10 +317,18 @@ def print_messages(messages: list[StoredMessage]) -> None:
         for one in messages
     ]
     if rows:
-        heads = ("PARTITION", "OFFSET", "STATE", "DELIVERIES", "AGE", "KEY", "BODY", "REASON")
+        heads = ("PARTITION", "OFFSET", "STATE", "DELIVERIES", "AGE", "UNTIL", "KEY", "BODY",
+                 "REASON")  # fmt: skip
         print_table(heads, rows)
     else:
         print("no messages", file=sys.stderr)
+
+
+def _until(message: StoredMessage, now_ms: int) -> str:
+    """In which time a lease or a delay ends: "in 3m"; nothing for other states."""
+    if message.state not in (LEASED, DELAYED) or message.until_ms < 0:
+        return "-"
+    return f"in {format_age(max(0, message.until_ms - now_ms))}"
 
 
 def _dead_reason(message: StoredMessage) -> Text:

@@ -13,10 +13,10 @@ from rich.progress import Progress
 from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, Yes, ask_back, print_json
 from penstock.cli.queue.messages import Group, Name, parse_flag_time_ms, queue_path
-from penstock.cli.table import print_table
+from penstock.cli.table import counted, print_table
 from penstock.core.errors import LocalError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.web.queue_lines import MoveLine
+from penstock.web.queue_lines import MoveLine, QueueDetail
 
 LOOK_SECONDS = 0.5
 OVER = ("completed", "cancelled", "failed")
@@ -124,7 +124,9 @@ def redrive(
         if json:
             print_json(planned)
         else:
-            print(f"{planned.matching} messages would be moved")
+            print(f"{counted(planned.matching, 'message')} would be moved")
+            if not planned.matching and to is None:
+                _point_to_letters(broker, name)
         return None
     move = broker.ask_for("POST", path, MoveLine, wanted)
     if wait:
@@ -133,7 +135,19 @@ def redrive(
         print_json(move)
     else:
         print(_sentence(name, move))
-    return 1 if move.state == "failed" else None
+        if move.failed and to is None:
+            _point_to_letters(broker, name)
+    return 1 if move.state == "failed" or move.failed else None
+
+
+def _point_to_letters(broker: BrokerAddress, name: str) -> None:
+    """Say where the dead letters are, if the queue was named whose they are."""
+    letters = broker.ask_for("GET", queue_path(name), QueueDetail).dead_letter_topic
+    if letters:
+        print(
+            f"penstock: the dead letters of {name} are in {letters}: penstock redrive {letters}",
+            file=sys.stderr,
+        )
 
 
 def moves(
@@ -194,7 +208,7 @@ def dead(
     if verb == "discard" and not yes:
         ask_back(
             name,
-            warning=f"Dead messages of {name} are dropped. Type its name to go on:",
+            warning=f"This would drop the dead messages of {name}.",
             kept=f"that was not its name; {name} is as it was",
             cannot=f"dropping dead messages of {name} cannot be undone",
         )
@@ -208,7 +222,10 @@ def dead(
         "discard": "are dropped",
         "archive": "stay where they are",
     }
-    print(f"{answer['messages']} dead messages of {name} {done[verb]}")
+    number = answer["messages"]
+    if number == 1:
+        done = {"revive": "is delivered again", "discard": "is dropped", "archive": "stays there"}
+    print(f"{counted(number, 'dead message')} of {name} {done[verb]}")
 
 
 def print_moves(found: list[MoveLine]) -> None:
@@ -249,9 +266,11 @@ def _wait(broker: BrokerAddress, name: str, move: MoveLine) -> MoveLine:
 
 def _sentence(name: str, move: MoveLine) -> str:
     where = f"to {move.to}" if move.to else "back to where they died"
-    told = f"move {move.id}: {move.moved} messages of {name} {where}, {move.state}"
+    told = f"move {move.id}: {counted(move.moved, 'message')} of {name} {where}, {move.state}"
     if move.failed:
-        told += f"; {move.failed} could not be moved and stay"
+        told += f"; {move.failed:,} could not be moved and stay"
+        if not move.to:
+            told += ": they do not say where they died, or it is gone; say where to with --to"
     if move.failure:
         told += f": {move.failure}"
     return told

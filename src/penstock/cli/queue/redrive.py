@@ -18,6 +18,7 @@ from penstock.cli.queue import moves as queue_moves
 from penstock.cli.queue.messages import Name
 from penstock.cli.queue.moves import LOOK_SECONDS, NO_CONDITION, OVER, MessageConditions
 from penstock.cli.session import with_client
+from penstock.cli.table import counted
 from penstock.client.client import Client
 from penstock.client.descriptions import MoveDescription
 
@@ -89,14 +90,14 @@ def _tell(outcome: MoveDescription | int, name: str, to: str | None, *, json: bo
         if json:
             print_json({"matching": outcome})
         else:
-            print(f"{outcome} messages would be moved")
+            print(f"{counted(outcome, 'message')} would be moved")
         return None
     if json:
         print_json(outcome)
     else:
         where = f"to {to}" if to else "back to where they died"
         failure = f": {outcome.failure}" if outcome.failure else ""
-        print(f"{outcome.moved} messages of {name} {where}, {outcome.state}{failure}")
+        print(f"{counted(outcome.moved, 'message')} of {name} {where}, {outcome.state}{failure}")
     return 1 if outcome.state == "failed" else None
 
 

@@ -199,6 +199,7 @@ def new(
     force: Annotated[
         bool, Parameter(negative="", show_default=False, help="Replace a file that is there.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Write a pipeline to begin with, with a comment for everything that can be said.
 
@@ -219,6 +220,9 @@ def new(
         raise LocalError(f"{path} is there already; add --force to replace it") from error
     except OSError as error:
         raise LocalError(f"{path} cannot be written: {error.strerror}") from error
+    if json:
+        print_json({"path": str(path)})
+        return
     print(f"{path}: now `penstock pipeline check {path}`")
 
 

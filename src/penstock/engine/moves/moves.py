@@ -27,7 +27,7 @@ from penstock.core.limits import BROWSE_STEPS_MAX, LOOK_CALL_SECONDS, MOVE_RATE
 from penstock.core.message import Message
 from penstock.core.message_states import LIVING_STATES
 from penstock.core.move_filter import EVERYTHING, MoveFilter
-from penstock.core.moved_message import Death, dead_letter
+from penstock.core.moved_message import Death, dead_letter, died_in
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.retries import LEADER
 from penstock.core.topic import Topic
@@ -138,7 +138,8 @@ class Moves:
             to_move=0,
         )
         if dry_run:
-            return _untaken(command, await self._count(source, ends, wanted))
+            count = await self._count(source, ends, wanted, back=destination is None)
+            return _untaken(command, count)
         await self._delivery.open(source, DEFAULT_WORK_GROUP)
         counts = await self._delivery.counts(source)
         living = counts.ready + counts.leased + counts.delayed
@@ -228,13 +229,24 @@ class Moves:
             raise Unavailable(f"not all partitions of {source.name} can be reached now")
         return tuple(places[partition].end for partition in source.partitions)
 
-    async def _count(self, source: Topic, ends: tuple[Offset, ...], wanted: MoveFilter) -> int:
+    async def _count(
+        self, source: Topic, ends: tuple[Offset, ...], wanted: MoveFilter, *, back: bool
+    ) -> int:
+        """Messages that a move would take; one that leads back takes only what died elsewhere."""
         count = 0
         for index, last in enumerate(ends):
             first, end = wanted.span(index, last)
             async for one in self._browse(source, index, first, end, LIVING_STATES):
+                if back and self._origin(source, one.message) is None:
+                    continue
                 count += wanted.matches(source.topic_id, index, one.message)
         return count
+
+    def _origin(self, source: Topic, message: Message) -> Topic | None:
+        """The queue that a dead letter goes back to, if it says one and that is still there."""
+        died = died_in(message)
+        found = None if died is None else self._topics.catalog.topic(died[0])
+        return None if found is None or found.topic_id == source.topic_id else found
 
     async def _dead(
         self, source: Topic, index: int, group: str, wanted: MoveFilter

@@ -170,7 +170,7 @@ def test_a_rate_is_kept() -> None:
 def test_a_tally() -> None:
     tally = Tally(messages=3_000, size_bytes=2_000_000, duplicates=1)
     assert tally.sentence(2.0) == (
-        "3,000 messages (1 duplicates), 2,000,000 bytes acknowledged in 2.00 s:"
+        "3,000 messages (1 duplicate), 2,000,000 bytes acknowledged in 2.00 s:"
         " 1,500 messages/s, 1.0 MB/s"
     )
 

@@ -37,7 +37,7 @@ def test_redrive(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     assert commands.said("redrive", "no", "--dry-run") == "2 messages would be moved\n"
     assert commands.document("redrive", "no", "--dry-run", "--body", "b") == {"matching": 1}
     assert commands.said("redrive", "no", "--body", "b").endswith(
-        ": 1 messages of no back to where they died, completed\n"
+        ": 1 message of no back to where they died, completed\n"
     )
     moved = commands.document("redrive", "no", "--no-wait")
     assert moved["to_move"] in (0, 1)
