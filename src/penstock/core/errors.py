@@ -78,6 +78,8 @@
 
 A broken promise of our own code is an `assert` and never one of these. Each class carries the codes
 its front-ends answer with. Messages say what happened, to which thing, and what to do.
+
+Long because every error that a client can get is found here, with the codes of each protocol.
 """
 
 from collections.abc import Sequence
