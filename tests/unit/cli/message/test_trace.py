@@ -53,7 +53,7 @@ def test_the_life_of_a_job(commands: Commands) -> None:
     ]
     commands.said("consume", "jobs", "-n", "1", "--release")
     assert seen(commands, message)[0]["states"][0]["deliveries"] == 1
-    commands.said("consume", "jobs", "-n", "1", "--lease", "1h")
+    commands.said("consume", "jobs", "-n", "2", "--lease", "1h")
     told = commands.said("trace", message)
     assert "\nstate       group queue: leased, 2 deliveries, until 20" in told
     events = [row.split(maxsplit=2)[2] for row in told.splitlines() if row.startswith("event")]
