@@ -300,6 +300,7 @@ class Cluster:
             uncommitted_bytes_max=20_000,
             cache_bytes_max=2_000,
             apply_bytes_max=1_500,
+            prompt_commits=member.id % 2 == 0,
         )
         member.raft = RaftNode(
             settings,

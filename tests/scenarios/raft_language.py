@@ -135,7 +135,7 @@ class Stage:
             changes.insert(0, (NO_INDEX, self.founders))
         settings = {"election_ticks": 10, "heartbeat_ticks": 1, **self.settings}
         actor.raft = RaftNode(
-            RaftSettings(node=actor.id, **settings),
+            RaftSettings(node=actor.id, prompt_commits=False, **settings),
             log=actor.disk,
             hard_state=actor.disk.hard_state,
             memberships=changes,

@@ -14,7 +14,8 @@ timeout steps down, so that a leader cut off from its peers does not keep its cl
 
 **Replicating** is lazy: proposals and answers only mark that there is something to do, and `flush`,
 called once per `Ready`, sends to every follower what it may get. A hundred proposals between two
-Readies travel in one append. News of a commit ride on the next append or heartbeat.
+Readies travel in one append. News of a commit ride on the next append or heartbeat; with
+`prompt_commits` an empty append takes them to every follower at once.
 
 **Departing nodes.** A removed node is served until it knows that its removal is committed, or falls
 silent; else it would never learn why it gets no messages any more."""
@@ -47,6 +48,7 @@ class Leadership:
     """One node's leadership of one term."""
 
     __slots__ = (
+        "_commit_is_news",
         "_first_index",
         "_heartbeat_elapsed",
         "_round",
@@ -63,6 +65,7 @@ class Leadership:
 
     def __init__(self, state: RaftState) -> None:
         self._state = state
+        self._commit_is_news = False
         self._heartbeat_elapsed = 0
         self._round = 0
         self._sessions = 0
@@ -278,8 +281,11 @@ class Leadership:
             self._start_round()
         # A read error leaves us restless: nothing is forgotten that was not sent.
         for node, progress in self.progress.items():
+            before = progress.next
             self._replicate(node, progress)
-        self.restless = False
+            if self._commit_is_news and progress.next == before:
+                self._tell_commit(node, progress)
+        self._commit_is_news = self.restless = False
 
     def _replicate(self, node: NodeId, progress: Progress) -> None:
         log = self._state.log
@@ -294,6 +300,12 @@ class Leadership:
             elif not progress.probing:
                 self._send_append(node, progress, empty=True)
             progress.nudged = False
+
+    def _tell_commit(self, node: NodeId, progress: Progress) -> None:
+        """Nothing went to the follower that would have told it; one that is not in step is told
+        with what brings it in step."""
+        if progress.state is ProgressState.REPLICATE:
+            self._send_append(node, progress, empty=True)
 
     def _send_append(self, node: NodeId, progress: Progress, *, empty: bool = False) -> None:
         state, log = self._state, self._state.log
@@ -399,6 +411,8 @@ class Leadership:
         if index <= log.committed or log.term(index) != state.term:
             return
         log.commit_to(index)
+        if state.settings.prompt_commits:
+            self._commit_is_news = self.restless = True
         while self._uncommitted and self._uncommitted[0][0] <= index:
             self._uncommitted_bytes -= self._uncommitted.popleft()[1]
         if self.reads.round_wanted:

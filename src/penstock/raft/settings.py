@@ -44,6 +44,9 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Proposals above this are refused with `Overloaded`; one alone is always taken."""
     cache_bytes_max: int = ENTRY_CACHE_BYTES_MAX
     apply_bytes_max: int = APPLY_BYTES_MAX
+    prompt_commits: bool = False
+    """Followers learn of a commit at once. It costs a message to each and its answer: for logs that
+    are read on every node and change seldom."""
 
     def __post_init__(self) -> None:
         assert self.node > 0, f"node ids start at 1, not {self.node}"

@@ -44,6 +44,7 @@ class Rig:
         vote: int = 0,
         damaged: bool = False,
         random: Numbers | None = None,
+        prompt_commits: bool = False,
         **settings: int,
     ) -> None:
         self.disk = MemoryLog()
@@ -62,7 +63,7 @@ class Rig:
         self.readies: list[Ready] = []
         members = Membership(tuple(map(NodeId, voters)), tuple(map(NodeId, learners)))
         self.node = RaftNode(
-            RaftSettings(node=NodeId(1), **settings),
+            RaftSettings(node=NodeId(1), prompt_commits=prompt_commits, **settings),
             log=self.disk,
             hard_state=self.disk.hard_state,
             memberships=[(Index(0), members)],

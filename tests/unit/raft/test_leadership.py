@@ -85,6 +85,41 @@ def test_an_old_entry_is_committed_only_with_one_of_this_term() -> None:
     assert rig.node.commit == 4
 
 
+def test_followers_learn_of_a_commit_at_once_if_they_should() -> None:
+    rig = Rig(prompt_commits=True).lead()
+    rig.pump()
+    rig.propose(b"x")
+    rig.pump()
+    told = only(rig.acknowledge(2, 2), AppendRequest)
+    assert [(a.target, a.previous_index, a.entries, a.commit) for a in told] == [
+        (TWO, 2, (), 2),
+        (THREE, 2, (), 2),
+    ]
+    assert only(rig.acknowledge(3, 2), AppendRequest) == [], "it was told behind the entry"
+
+
+def test_an_append_that_goes_out_anyway_tells_the_commit() -> None:
+    rig = Rig(prompt_commits=True).lead()
+    rig.propose(b"x")
+    rig.pump()
+    rig.node.step(
+        AppendResponse(
+            source=TWO, target=ONE, term=rig.node.term, session=rig.session(2), match=Index(2)
+        )
+    )
+    rig.propose(b"y")
+    told = only(rig.pump(), AppendRequest)
+    assert [(a.target, len(a.entries), a.commit) for a in told] == [(TWO, 1, 2), (THREE, 1, 2)]
+
+
+def test_commits_wait_for_an_append_or_a_heartbeat_by_default() -> None:
+    rig = Rig().lead()
+    rig.propose(b"x")
+    rig.pump()
+    assert rig.acknowledge(2, 2) == []
+    assert rig.node.commit == 2
+
+
 # Answers.
 
 

@@ -19,7 +19,7 @@ from penstock.core.clock import Clock, SystemClock, precise_seconds
 from penstock.core.entries import Membership
 from penstock.core.errors import PenstockError
 from penstock.core.limits import DELIVERY_HISTORY_BYTES_MAX, SHARD_STATE_BYTES_MAX, TICK_MS
-from penstock.core.types import Offset, PartitionId
+from penstock.core.types import CATALOG_SHARD, Offset, PartitionId
 from penstock.engine.replica.batcher import Answer, Promise
 from penstock.engine.replica.delivery_history import DeliveryHistory
 from penstock.engine.replica.environment import Environment, ReplicaSettings
@@ -79,7 +79,8 @@ class Shard:
         name = f"penstock-{node}-{settings.identity.shard}"
         self._writer = ThreadWorker(f"{name}-writer", self._loop.call_soon_threadsafe)
         self._background = ThreadWorker(f"{name}-background", self._loop.call_soon_threadsafe)
-        raft = RaftSettings(node=node)
+        # Each node reads its own copy of the catalog: what a client was told is to be there soon.
+        raft = RaftSettings(node=node, prompt_commits=settings.identity.shard == CATALOG_SHARD)
         replica_settings = (
             ReplicaSettings(raft=raft)
             if settings.snapshot_log_bytes is None
