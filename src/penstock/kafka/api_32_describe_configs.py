@@ -21,6 +21,7 @@ from penstock.kafka.configs import (
 )
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused
+from penstock.machines.topics import check_topic_name
 
 
 async def handle(request: Message, context: Context) -> Answer:
@@ -54,6 +55,7 @@ def _entries(resource: Message, context: Context) -> list[ConfigEntry]:
     )
     engine = context.engine
     if kind == Resource.TOPIC:
+        check_topic_name(name)
         return topic_entries(engine.topics.topic(name), keys)
     if kind == Resource.BROKER:
         if not name:

@@ -18,6 +18,7 @@ from penstock.kafka.codec import Message
 from penstock.kafka.configs import Resource
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused, side_by_side
+from penstock.machines.topics import check_topic_name
 
 CONFIGS_PER_RESOURCE_MAX = 1_000
 ChangesOf = Callable[[Message, Mapping[str, Config], Mapping[str, str]], dict[str, str | None]]
@@ -54,6 +55,7 @@ async def change_resources(
                     name, changes, validate_only=request.validate_only
                 )
             else:
+                check_topic_name(name)
                 known = engine.topics.topic(name).configs
                 changes = _needed(changes_of(resource, TOPIC_CONFIGS, known), TOPIC_CONFIGS, known)
                 await engine.topics.configure_topic(

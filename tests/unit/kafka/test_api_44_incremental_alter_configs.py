@@ -94,6 +94,17 @@ def test_a_broker_is_changed_in_its_file(ask: Asker) -> None:
     assert (row.error_code, "configuration file" in row.error_message) == (42, True)
 
 
+def test_a_name_that_no_topic_may_have(ask: Asker) -> None:
+    assert alter(ask, "no such topic", ("retention.ms", DELETE, None)).error_code == 17
+    assert alter(ask, "no-such-topic", ("retention.ms", DELETE, None)).error_code == 3
+    resources = [
+        {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+        for name in ("a b", "a-b")
+    ]
+    found = ask(32, 4, {"resources": resources}).results
+    assert [row.error_code for row in found] == [17, 3]
+
+
 def test_what_ends_a_reassignment_succeeds(ask: Asker) -> None:
     """kafka-reassign-partitions takes its throttles back when it has verified or cancelled."""
     rates = [f"{who}.replication.throttled.rate" for who in ("leader", "follower")]
