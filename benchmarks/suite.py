@@ -14,6 +14,7 @@ from typing import Protocol
 
 from benchmarks.append import measure_append
 from benchmarks.backlog.measure import measure_backlog
+from benchmarks.backlog.state import measure_state
 from benchmarks.broker.latency import measure_latency
 from benchmarks.broker.many_partitions import measure_many_partitions
 from benchmarks.broker.memory import measure_memory
@@ -107,6 +108,7 @@ SUITE = (
     ),
     _asked("broker-partitions", "partitions", 30, _plain(measure_many_partitions)),
     _asked("backlog", "backlog", 300, _plain(measure_backlog)),
+    _asked("state", "backlog", 180, _plain(measure_state)),
     _asked("append", "log", 90, _plain(measure_append)),
     _asked("start", "log", 60, _plain(measure_start)),
     _asked("read", "log", 20, _plain(measure_read)),

@@ -3,6 +3,7 @@
 import json
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ STOP_WITHIN_SECONDS = 120.0
 
 
 class Broker(Penstock):
-    """`penstock serve` with its defaults."""
+    """`penstock serve` with its defaults, if there are no flags."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, 1)
+    def __init__(self, directory: Path, flags: Sequence[str] = ()) -> None:
+        super().__init__(directory, 1, flags)
 
     @property
     def web(self) -> str:
