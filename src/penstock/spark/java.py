@@ -84,8 +84,8 @@ def find_java() -> Java:
         if found == WHEEL:
             home = go_between(program)
         return Java(home=home, version=version, found=found)
-    told = "; ".join(refused) or "there is none in JAVA_HOME, on the PATH, or as a Python package"
-    raise NotInstalled(f"Spark needs Java and found no fitting one: {told}; {INSTALL}")
+    reason = "; ".join(refused) or "there is none in JAVA_HOME, on the PATH, or as a Python package"
+    raise NotInstalled(f"Spark needs Java and found no fitting one: {reason}; {INSTALL}")
 
 
 def _candidates() -> list[tuple[str, str]]:
@@ -118,8 +118,8 @@ def ask(program: str) -> tuple[str, str]:
     text = (done.stderr + done.stdout).decode("utf-8", "replace")
     version = re.search(r'version "([^"]+)"', text)
     if version is None:
-        told = next(iter(text.strip().splitlines()), f"exit code {done.returncode}")
-        raise ValueError(f"does not tell its version: {told}")
+        reason = next(iter(text.strip().splitlines()), f"exit code {done.returncode}")
+        raise ValueError(f"does not tell its version: {reason}")
     home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
     if home is not None and os.path.exists(os.path.join(home[1].strip(), "bin", "java")):
         return home[1].strip(), version[1]

@@ -30,13 +30,13 @@ def log_batches(
     cannot be decoded is `InvalidBatch`, or is skipped with a line in the log."""
 
     def on_bad(head: StoredHead, error: InvalidBatch) -> None:
-        told = (
+        problem = (
             f"messages {head.base_offset} to {head.end_offset - 1} of {topic}, partition"
             f" {partition}, cannot be decoded ({error})"
         )
         if not skip_bad:
-            raise InvalidBatch(f"{told}; to go on without them, turn failOnDataLoss off")
-        logger.warning("%s and are left out", told)
+            raise InvalidBatch(f"{problem}; to go on without them, turn failOnDataLoss off")
+        logger.warning("%s and are left out", problem)
 
     part = TopicPartition(topic, partition)
     reader = run(_open_reader(client_of(url), part, span, bytes.fromhex(topic_id)))

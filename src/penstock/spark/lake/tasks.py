@@ -71,10 +71,10 @@ def reason_of(error: Any) -> PenstockError:
     """What a task died of, in a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in reversed(lines):
-        place, colon, told = line.partition(": ")
+        place, colon, detail = line.partition(": ")
         if colon and place.startswith("penstock.core.errors."):
             kind = error_named(place.rpartition(".")[2])
-            return kind(told) if issubclass(kind, Unavailable) else PenstockError(told)
+            return kind(detail) if issubclass(kind, Unavailable) else PenstockError(detail)
     sparks = [line for line in lines if line.startswith("[")]
     pythons = [line for line in lines if "Error: " in line]
     reason = (sparks or pythons or lines or ["unknown"])[-1]

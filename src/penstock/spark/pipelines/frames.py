@@ -84,10 +84,10 @@ def judged(plan: StagePlan, messages: "DataFrame") -> "list[DataFrame]":
     frame = _parsed(plan, messages)
     for number, table in enumerate(plan.stage.enrich):
         where = f"{plan.path}.enrich[{number}]"
-        with told(where):
+        with errors_at(where):
             frame = enrich(plan.spark, frame, table, reason=REASON, path=where)
     if plan.stage.where is not None:
-        with told(f"{plan.path}.where"):
+        with errors_at(f"{plan.path}.where"):
             frame = frame.where(f"{REASON} IS NOT NULL OR ({plan.stage.where})")
     if plan.stage.each is not None:
         frame = _mapped(plan, frame)
@@ -120,7 +120,7 @@ def _parsed(plan: StagePlan, messages: "DataFrame") -> "DataFrame":
     if not schema:
         text = F.col("_value").cast("string").alias("value")
         return frame.select("*", text, F.lit(None).cast("string").alias(REASON))
-    with told(f"{plan.path}.schema"):
+    with errors_at(f"{plan.path}.schema"):
         parsed = F.expr(parsed_row(schema, "CAST(_value AS STRING)"))
         frame = frame.withColumn(ROW, parsed)
         columns = [F.col(f"{ROW}.{quoted(name)}").alias(name) for name in schema]
@@ -141,7 +141,7 @@ def _mapped(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
     schema = {name: Column(type=kind) for name, kind in gives.items()}
     row = F.when(F.col(REASON).isNull(), F.struct(*(F.col(quoted(one)) for one in given)))
     text = f"{_OUTCOME}.row"
-    with told(path):
+    with errors_at(path):
         done = frame.withColumn(_OUTCOME, row_outcome(function, row)).drop(*given)
         done = done.where(
             f"{REASON} IS NOT NULL OR {text} IS NOT NULL OR {_OUTCOME}.error IS NOT NULL"
@@ -161,11 +161,11 @@ def _transformed(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
     stage = plan.stage
     frame = frame.drop(REASON)
     if stage.watermark is not None:
-        with told(f"{plan.path}.watermark"):
+        with errors_at(f"{plan.path}.watermark"):
             frame = frame.withWatermark(*watermark_of(stage.watermark))
     if stage.python is not None:
         function = load_function(stage.python, plan.directory, f"{plan.path}.python")
-        with told(f"{plan.path}.python"):
+        with errors_at(f"{plan.path}.python"):
             given = function(frame)
         if not isinstance(given, type(frame)):
             raise InvalidRequest(
@@ -174,7 +174,7 @@ def _transformed(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
             )
         frame = given
     if stage.sql is not None:
-        with told(f"{plan.path}.sql"):
+        with errors_at(f"{plan.path}.sql"):
             frame.createOrReplaceTempView(INPUT_VIEW)
             frame = plan.spark.sql(stage.sql)
     return frame
@@ -190,7 +190,7 @@ def _finished(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
         if name not in frame.columns:
             frame = frame.withColumn(name, F.lit(None).cast(kind))
     if stage.select:
-        with told(f"{plan.path}.select"):
+        with errors_at(f"{plan.path}.select"):
             chosen = [
                 part
                 for one in stage.select
@@ -198,7 +198,7 @@ def _finished(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
             ]
             frame = frame.selectExpr(*chosen, *(name for name in wanted if name not in chosen))
     if stage.expect:
-        with told(f"{plan.path}.expect"):
+        with errors_at(f"{plan.path}.expect"):
             unmet = expectation(stage.expect)
             frame = frame.withColumn(REASON, F.expr(f"coalesce({REASON}, {unmet})"))
     if not columns_of(frame):
@@ -215,7 +215,7 @@ def _schema_of(before: "StructType | None") -> dict[str, Column]:
     return {one.name: Column(type=one.dataType.simpleString()) for one in before.fields}
 
 
-class told:  # noqa: N801 - it reads as a word of the language
+class errors_at:  # noqa: N801 - it reads as a function
     """Spark's own errors, as a sentence that says where in the declaration they are."""
 
     def __init__(self, path: str) -> None:
@@ -237,5 +237,5 @@ def _first_sentence(error: BaseException) -> str:
         if line.startswith(("== SQL", "'", "JVM stacktrace")):
             break
         lines.append(line.strip())
-    told = " ".join(lines).partition(" SQLSTATE")[0].strip()
-    return _CLASS.sub("", told)[:500] or type(error).__name__
+    sentence = " ".join(lines).partition(" SQLSTATE")[0].strip()
+    return _CLASS.sub("", sentence)[:500] or type(error).__name__

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.core import delivery_headers
-from penstock.spark.pipelines.frames import REASON, columns_of, told
+from penstock.spark.pipelines.frames import REASON, columns_of, errors_at
 from penstock.spark.pipelines.reasons import literal, quoted
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def messages_of(
     topic that was read, if a row does not know any more."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own habit
 
-    with told(f"{path}.key"):
+    with errors_at(f"{path}.key"):
         parts = [_written(one, topic, dead_letters, key, _death(group, source)) for one in frames]
     whole = parts[0]
     for part in parts[1:]:

@@ -35,7 +35,7 @@ from penstock.spark.pipelines.short_forms import write_out
 FILE_BYTES_MAX = 1 << 20
 SUFFIXES = (".toml", ".yaml", ".yml", ".py")
 
-_WHERE = re.compile(r"(?P<told>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
+_WHERE = re.compile(r"(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _KNOWN_BELOW: Mapping[type[Part], Mapping[str, type[Part]]] = {
     Written: {"stages": WrittenStage},
     WrittenStage: {"from": Source, "to": Target, "enrich": Table, "schema": Column},
@@ -130,11 +130,11 @@ def _plain(value: object) -> object:
 def _sentence(error: msgspec.ValidationError) -> str:
     matched = _WHERE.fullmatch(str(error))
     assert matched is not None, f"{error} is not written as msgspec writes"
-    where, told = matched["path"] or "the pipeline", matched["told"]
-    if "matching regex" in told:
-        told = "a name has letters, digits, dots, - and _, begins with one of the first two, and"
-        told += " is at most 100 characters long"
-    return f"{where}: {told[0].lower()}{told[1:]}"
+    where, problem = matched["path"] or "the pipeline", matched["problem"]
+    if "matching regex" in problem:
+        problem = "a name has letters, digits, dots, - and _, begins with one of the first two, and"
+        problem += " is at most 100 characters long"
+    return f"{where}: {problem[0].lower()}{problem[1:]}"
 
 
 def _yaml(text: str) -> object:

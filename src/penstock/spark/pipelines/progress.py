@@ -71,12 +71,12 @@ def brief(error: BaseException | str) -> str:
     ours = _OURS.findall(text)
     raised = _RAISED.findall(text)
     if ours:
-        told = ours[-1][1]
+        message = ours[-1][1]
     elif raised:
-        told = ": ".join(raised[-1])
+        message = ": ".join(raised[-1])
     else:
-        told = next((line.strip() for line in text.splitlines() if line.strip()), text)
-    return told.strip()[:ERROR_CHARACTERS_MAX] or type(error).__name__
+        message = next((line.strip() for line in text.splitlines() if line.strip()), text)
+    return message.strip()[:ERROR_CHARACTERS_MAX] or type(error).__name__
 
 
 def _said(source: Any, name: str) -> Any:

@@ -275,14 +275,14 @@ class _Runner:
     def _note_failure(self, one: _Running, error: BaseException) -> None:
         one.query = None
         one.failures += 1
-        told = brief(error)
+        problem = brief(error)
         if one.failures > self._declaration.restarts:
-            one.progress.change(state="failed", error=told)
+            one.progress.change(state="failed", error=problem)
             return
         pause = min(BACKOFF_SECONDS * 2 ** (one.failures - 1), BACKOFF_SECONDS_MAX)
         one.begins_at = time.monotonic() + pause
         restarts = one.progress.report.restarts + 1
-        one.progress.change(state="restarting", error=told, restarts=restarts)
+        one.progress.change(state="restarting", error=problem, restarts=restarts)
 
     def _stop_queries(self) -> None:
         """Let batches that are under way end, then stop; the next run would do them again."""

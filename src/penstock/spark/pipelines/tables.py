@@ -44,8 +44,8 @@ def enrich(
     if table.missing == "drop":
         joined = joined.where(f"{reason} IS NOT NULL OR {MATCHED}")
     elif table.missing == "dead":
-        told = literal(f"{table_name(table)} has no row for its {', '.join(table.keys)}")
-        verdict = f"CASE WHEN {MATCHED} IS NULL THEN {told} END"
+        problem = literal(f"{table_name(table)} has no row for its {', '.join(table.keys)}")
+        verdict = f"CASE WHEN {MATCHED} IS NULL THEN {problem} END"
         joined = joined.withColumn(reason, F.expr(f"coalesce({reason}, {verdict})"))
     return joined.drop(MATCHED)
 
