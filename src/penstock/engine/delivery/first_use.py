@@ -27,9 +27,8 @@ from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, TopicId
 from penstock.engine.delivery.requests import QueuePlace
 from penstock.engine.peers.forwarder import Forwarder
-from penstock.engine.topics.queue_upkeep import work_rules
+from penstock.engine.topics.queue_upkeep import opening, work_rules
 from penstock.engine.topics.topics import Topics
-from penstock.machines.queue_commands import OpenWork
 
 OPEN_SECONDS = 5.0
 """How long one partition may delay the others."""
@@ -109,7 +108,7 @@ class FirstUse:
     async def _open_one(
         self, partition: PartitionId, group: str, start: Offset, rules: WorkRules
     ) -> PenstockError | None:
-        command = OpenWork(partition=partition, group=group, start=start, rules=rules)
+        command = opening(partition, group, rules, start)
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 await self._forwarder.change(self._topics.shard_of(partition), command)

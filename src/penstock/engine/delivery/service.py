@@ -13,7 +13,7 @@ Long because every operation on a queue can be asked of any node, and is found h
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple, TypeVar
 
@@ -40,7 +40,7 @@ from penstock.core.receiver import worker_name
 from penstock.core.retries import LEADER, POLL
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, NO_NODE, NodeId, Offset, PartitionId
-from penstock.core.verdicts import Outcome, Verdict
+from penstock.core.verdicts import Outcome
 from penstock.engine.delivery.first_use import FindPlaces, FirstUse
 from penstock.engine.delivery.forwarded_requests import (
     QUEUE,
@@ -58,7 +58,6 @@ from penstock.engine.delivery.requests import (
     BrowsedMessage,
     Delivery,
     ImmediateReceive,
-    LeasedRange,
     QueueCounts,
     Receipt,
     Sent,
@@ -71,7 +70,7 @@ from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarder import Forwarder
 from penstock.engine.topics.partitioner import Partitioner
 from penstock.engine.topics.poll_time import parked
-from penstock.engine.topics.queue_upkeep import work_rules
+from penstock.engine.topics.queue_upkeep import opening, work_rules
 from penstock.engine.topics.topics import Topics
 from penstock.engine.topics.traffic import INTERNAL
 from penstock.machines.machine import Request
@@ -79,7 +78,6 @@ from penstock.machines.queue_commands import (
     Cancel,
     CloseWork,
     CopyPlace,
-    OpenWork,
     Purge,
     RemoveDead,
     RequeueDead,
@@ -131,6 +129,7 @@ class DeliveryService:
         self._partitioner = Partitioner()
         self._waits_elsewhere = 0
         self._returns = LeaseReturns(topics, forwarder)
+        self.give_back = self._returns.give_back
         self._first_use = FirstUse(topics, forwarder, places)
         self.open_at_first_use = self._first_use.open
         self._leader = leader = LeaderDelivery(topics, clock, self._returns, self._first_use)
@@ -365,12 +364,6 @@ class DeliveryService:
             start += one.messages_max
         return dealt
 
-    def give_back(
-        self, leased: Iterable[LeasedRange], verdict: Verdict = Verdict.RETURN
-    ) -> "asyncio.Task[None]":
-        """Give leases back, wherever their partitions are led; see `lease_returns`."""
-        return self._returns.give_back(leased, verdict)
-
     # Settling.
 
     async def settle(self, topic: Topic, verdicts: Verdicts) -> list[Outcome]:
@@ -511,9 +504,7 @@ class DeliveryService:
         chosen = rules or work_rules(self._topics.catalog, topic, group)
         await self._everywhere(
             topic,
-            lambda partition: OpenWork(
-                partition=partition, group=group, start=Offset(start), rules=chosen
-            ),
+            lambda partition: opening(partition, group, chosen, Offset(start)),
             index=index,
         )
 

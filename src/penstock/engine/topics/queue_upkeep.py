@@ -22,7 +22,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import OutcomeUnknown, PenstockError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, QueueRules, WorkRules
 from penstock.core.topic import Topic
-from penstock.core.types import EARLIEST, PartitionId, ShardId
+from penstock.core.types import EARLIEST, Offset, PartitionId, ShardId
 from penstock.engine.replica.batcher import Promise
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.recall import Recaller
@@ -181,11 +181,11 @@ def _steps(
     if (queues.rules(partition) or _PLAIN_RULES) != settings.queue_rules:
         yield ConfigureQueue(partition=partition, rules=settings.queue_rules)
     if settings.is_queue and DEFAULT_WORK_GROUP not in groups:
-        yield _open(partition, DEFAULT_WORK_GROUP, settings.work_rules)
+        yield opening(partition, DEFAULT_WORK_GROUP, settings.work_rules)
     for group, work in groups.items():
         wanted = work_rules(catalog, topic, group)
         if work.rules != wanted:
-            yield _open(partition, group, wanted)
+            yield opening(partition, group, wanted)
 
 
 def work_rules(catalog: Catalog, topic: Topic, group: str) -> WorkRules:
@@ -206,7 +206,7 @@ async def write_rules(
         )
         if settings.is_queue:
             rules = settings.work_rules
-            await _surely(change, shard, _open(partition, DEFAULT_WORK_GROUP, rules))
+            await _surely(change, shard, opening(partition, DEFAULT_WORK_GROUP, rules))
 
     _raise_unforeseen(await asyncio.gather(*map(write, partitions), return_exceptions=True))
 
@@ -219,7 +219,7 @@ async def write_work_rules(
         wanted = work_rules(catalog, topic, group)
         if work.rules != wanted:
             with suppress(PenstockError):  # The leader of the shard looks again.
-                await running.change(_open(partition, group, wanted))
+                await running.change(opening(partition, group, wanted))
 
 
 async def _surely(change: Change, shard: ShardId, request: Request) -> None:
@@ -230,9 +230,12 @@ async def _surely(change: Change, shard: ShardId, request: Request) -> None:
         await change(shard, request)
 
 
-def _open(partition: PartitionId, group: str, rules: WorkRules) -> OpenWork:
-    """A group that is open keeps its place and gets the rules."""
-    return OpenWork(partition=partition, group=group, start=EARLIEST, rules=rules)
+def opening(
+    partition: PartitionId, group: str, rules: WorkRules, start: Offset = EARLIEST
+) -> OpenWork:
+    """The command that opens a work group. A group that is open keeps its place, wherever `start`
+    is, and gets the rules."""
+    return OpenWork(partition=partition, group=group, start=start, rules=rules)
 
 
 def _raise_unforeseen(outcomes: Iterable[Reply | BaseException | None]) -> None:
