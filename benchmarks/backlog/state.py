@@ -272,7 +272,7 @@ def main() -> int:
         (finding,) = measure_state(
             home,
             quick=False,
-            progress=lambda text: print(text, file=sys.stderr, flush=True),
+            progress=Progress(lambda line: print(line, file=sys.stderr, flush=True)),
             state_bytes=options.state,
             queue_share=options.queues,
         )
