@@ -16,6 +16,7 @@ from penstock.cli.program import app
 from penstock.core import errors, limits
 from penstock.core.errors import PenstockError
 from penstock.server.reference import reference_page
+from tests.house.http_api import http_api_page, openapi_file
 from tests.house.kafka_apis import kafka_apis_page
 from tests.house.kafka_messages import messages_page
 from tests.house.metrics_page import metrics_page
@@ -117,9 +118,11 @@ PAGES: dict[Path, Callable[[], str]] = {
     Path("docs/reference/cli.md"): cli_page,
     Path("docs/reference/config.md"): config_page,
     Path("docs/reference/errors.md"): errors_page,
+    Path("docs/reference/http-api.md"): lambda: http_api_page(NOTICE),
     Path("docs/reference/kafka-apis.md"): kafka_apis_page,
     Path("docs/reference/limits.md"): limits_page,
     Path("docs/reference/metrics.md"): lambda: metrics_page(NOTICE),
+    Path("docs/reference/openapi.json"): openapi_file,
     Path("docs/reference/python.md"): lambda: python_page(NOTICE),
     Path("docs/reference/topic-configs.md"): lambda: topic_configs_page(NOTICE),
     Path("src/penstock/kafka/messages.txt"): messages_page,

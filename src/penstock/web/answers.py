@@ -21,6 +21,17 @@ SAFE_HEADERS = {
 """What no answer goes without: nothing is kept, framed, guessed at or loaded from elsewhere."""
 
 
+class HttpProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a request was not carried out."""
+
+    error: str
+    """The name of the error, for programs."""
+    message: str
+    """One sentence, for people."""
+    leader: int | None = None
+    """The node to ask instead, where that is known."""
+
+
 def json_answer(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
@@ -35,15 +46,14 @@ def json_answer(
 
 def error_answer(status: int, name: str, message: str) -> Response:
     """A refusal that is not one of ours, such as an unknown path."""
-    return json_answer({"error": name, "message": message}, status=status)
+    return json_answer(HttpProblem(error=name, message=message), status=status)
 
 
 def penstock_error_answer(error: PenstockError) -> Response:
     """One of our errors."""
-    document: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
     headers = {}
     if isinstance(error, Unavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after_ms / 1_000))
-    if isinstance(error, NotLeader) and error.leader:
-        document["leader"] = error.leader
+    leader = error.leader if isinstance(error, NotLeader) else None
+    document = HttpProblem(error=type(error).__name__, message=str(error), leader=leader or None)
     return json_answer(document, status=error.http_status, headers=headers)

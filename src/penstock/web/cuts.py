@@ -5,15 +5,24 @@ It changes nothing, but requests wait while the moment is marked (see `engine.cu
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from penstock.engine.cluster.backups.cut import Cut
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import ApiOperation
 from penstock.web.broker import Broker, node_of
 from penstock.web.requests import bounded
 
 
-def cut_routes(broker: Broker) -> list[Route]:
+def cut_routes(broker: Broker) -> list[ApiOperation]:
     async def cut(_request: Request) -> Response:
         return json_answer(await bounded(node_of(broker).cuts.cut()))
 
-    return [Route("/v1/backup/cut", cut, methods=["POST"])]
+    return [
+        ApiOperation(
+            "POST",
+            "/v1/backup/cut",
+            cut,
+            "Mark one moment of the whole cluster, for a copy of this node's files",
+            answers={200: Cut},
+        )
+    ]

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.move_filter import MoveFilter
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
@@ -28,7 +27,9 @@ from penstock.core.types import NO_TOPIC_ID, Offset
 from penstock.engine.cluster.node import Node
 from penstock.engine.engine import Engine
 from penstock.machines.moves import Move
+from penstock.web.answer_types import DeadDecided, Matching, MoveList
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import ApiOperation
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_lines import MoveLine
 from penstock.web.requests import bounded, read_body
@@ -78,16 +79,55 @@ class DeadMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Of a revival: only tell how many are meant."""
 
 
-def move_routes(broker: Broker) -> Sequence[Route]:
+def move_routes(broker: Broker) -> Sequence[ApiOperation]:
     moves = _Moves(broker)
     one = "/v1/queues/{name}"
     return [
-        Route(f"{one}/redrive", moves.redrive, methods=["POST"]),
-        Route(f"{one}/moves", moves.list),
-        Route(f"{one}/moves/{{id}}", moves.cancel, methods=["DELETE"]),
-        Route(f"{one}/dead/revive", moves.revive, methods=["POST"]),
-        Route(f"{one}/dead/discard", moves.discard, methods=["POST"]),
-        Route(f"{one}/dead/archive", moves.archive, methods=["POST"]),
+        ApiOperation(
+            "POST",
+            f"{one}/redrive",
+            moves.redrive,
+            "Move messages back to where they died, or to another queue; 200 for a dry run",
+            body=Redrive,
+            answers={202: MoveLine, 200: Matching},
+        ),
+        ApiOperation(
+            "GET",
+            f"{one}/moves",
+            moves.list,
+            "List the moves out of a queue, the latest first",
+            answers={200: MoveList},
+        ),
+        ApiOperation(
+            "DELETE",
+            f"{one}/moves/{{id}}",
+            moves.cancel,
+            "Stop a move; what was moved stays moved",
+            answers={200: MoveLine},
+        ),
+        ApiOperation(
+            "POST",
+            f"{one}/dead/revive",
+            moves.revive,
+            "Deliver dead messages anew, where they are",
+            body=DeadMessages,
+            answers={200: (DeadDecided, Matching)},
+        ),
+        ApiOperation(
+            "POST",
+            f"{one}/dead/discard",
+            moves.discard,
+            "Drop dead messages",
+            body=DeadMessages,
+            answers={200: DeadDecided},
+        ),
+        ApiOperation(
+            "POST",
+            f"{one}/dead/archive",
+            moves.archive,
+            "Move no dead message any more: they stay where they died",
+            answers={200: DeadDecided},
+        ),
     ]
 
 
@@ -108,12 +148,12 @@ class _Moves:
             )
         )
         if wanted.dry_run:
-            return json_answer({"matching": move.to_move})
+            return json_answer(Matching(move.to_move))
         return json_answer(move_line(node.engine, move), status=202)
 
     async def list(self, request: Request) -> Response:
         node, topic = self._asked(request)
-        return json_answer({"moves": await move_lines(node, topic)})
+        return json_answer(MoveList(await move_lines(node, topic)))
 
     async def cancel(self, request: Request) -> Response:
         node, topic = self._asked(request)
@@ -130,7 +170,7 @@ class _Moves:
                 dry_run=wanted.dry_run,
             )
         )
-        return json_answer({"matching": count} if wanted.dry_run else {"messages": count})
+        return json_answer(Matching(count) if wanted.dry_run else DeadDecided(count))
 
     async def discard(self, request: Request) -> Response:
         node, topic, wanted = await self._dead(request)
@@ -139,14 +179,14 @@ class _Moves:
                 topic, group=wanted.group, filter=wanted.filter.filter()
             )
         )
-        return json_answer({"messages": count})
+        return json_answer(DeadDecided(count))
 
     async def archive(self, request: Request) -> Response:
         node, topic = self._asked(request)
         changes = {"queue.dead.letter.policy": "archive"}
         topic = await bounded(node.engine.topics.configure_topic(topic.name, changes))
         counts = await node.delivery.counts(topic)
-        return json_answer({"messages": counts.dead})
+        return json_answer(DeadDecided(counts.dead))
 
     def _asked(self, request: Request) -> tuple[Node, Topic]:
         node = node_of(self._broker)

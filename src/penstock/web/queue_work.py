@@ -17,12 +17,11 @@ says), `reject` when it can never be done, `extend` to have it for another `leas
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.decoders import UNREADABLE, decode_json
 from penstock.core.errors import InvalidReceipt, InvalidRequest
@@ -39,7 +38,21 @@ from penstock.core.types import Offset
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import Receipt
+from penstock.web.answer_types import (
+    MessagePage,
+    MessagesCancelled,
+    ReceivedMessages,
+    SentMessage,
+    SentMessages,
+    SettleOutcomes,
+)
 from penstock.web.answers import error_answer, json_answer
+from penstock.web.api_operation import (
+    INDEX_MAX,
+    ApiOperation,
+    QueryParameter,
+    limit_parameter,
+)
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_browser import (
     BROWSE_MAX,
@@ -99,24 +112,71 @@ class SettleMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdicts: list[WorkerVerdict]
 
 
-class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message went, or, if it was a duplicate, where the first one is."""
-
-    partition: int
-    offset: int
-    duplicate: bool
-
-
-def work_routes(broker: Broker) -> Sequence[Route]:
+def work_routes(broker: Broker) -> Sequence[ApiOperation]:
     work = _Work(broker)
     messages = "/v1/queues/{name}/messages"
     return [
-        Route(messages, work.browse),
-        Route(messages, work.send, methods=["POST"]),
-        Route(f"{messages}/{{partition:whole}}/{{offset:whole}}", work.cancel, methods=["DELETE"]),
-        Route("/v1/queues/{name}/receive", work.receive, methods=["POST"]),
-        Route("/v1/queues/{name}/settle", work.settle, methods=["POST"]),
+        ApiOperation(
+            "GET",
+            messages,
+            work.browse,
+            "Look at messages; nothing is leased or counted",
+            query=_BROWSE_PARAMETERS,
+            answers={200: MessagePage},
+        ),
+        ApiOperation(
+            "POST",
+            messages,
+            work.send,
+            "Send one message or several, in order",
+            body=(OutgoingMessage, SendMessages),
+            answers={201: SentMessages},
+        ),
+        ApiOperation(
+            "DELETE",
+            f"{messages}/{{partition:whole}}/{{offset:whole}}",
+            work.cancel,
+            "Cancel a message that is ready or delayed",
+            query=[_GROUP],
+            answers={200: MessagesCancelled},
+        ),
+        ApiOperation(
+            "POST",
+            "/v1/queues/{name}/receive",
+            work.receive,
+            "Lease messages; each is settled by its receipt",
+            body=ReceiveMessages,
+            answers={200: ReceivedMessages},
+        ),
+        ApiOperation(
+            "POST",
+            "/v1/queues/{name}/settle",
+            work.settle,
+            "Ack, release, reject or extend leased messages",
+            body=SettleMessages,
+            answers={200: SettleOutcomes},
+        ),
     ]
+
+
+_GROUP = QueryParameter("group", str, f"A work group; by default {DEFAULT_WORK_GROUP}")
+_BROWSE_PARAMETERS = (
+    QueryParameter("state", str, f"Any of {', '.join(STATES)}, separated by commas"),
+    QueryParameter(
+        "partition", Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX)], "Only this partition"
+    ),
+    QueryParameter(
+        "from", str, "Where to begin: PARTITION:OFFSET, or an offset if `partition` is given"
+    ),
+    limit_parameter(BROWSE_STEP, BROWSE_MAX),
+    _GROUP,
+    QueryParameter("reason", str, "Part of the reason why it died"),
+    QueryParameter("topic", str, "The topic where it died"),
+    QueryParameter("key", str, "Part of the key"),
+    QueryParameter("body", str, "Part of the body"),
+    QueryParameter("header", str, "The name of a header that it has"),
+    QueryParameter("header_value", str, "Part of that header's value"),
+)
 
 
 class _Work:
@@ -142,7 +202,7 @@ class _Work:
                 filter=conditions(request).filter(),
             ),
         )
-        return json_answer({"messages": [browsed(one) for one in page.found], "next": page.next})
+        return json_answer(MessagePage([browsed(one) for one in page.found], page.next))
 
     async def send(self, request: Request) -> Response:
         wanted = await _outgoing(request)
@@ -155,7 +215,7 @@ class _Work:
             SentMessage(partition=one.index, offset=one.offset, duplicate=one.duplicate)
             for one in sent
         ]
-        return json_answer({"messages": lines}, status=201)
+        return json_answer(SentMessages(lines), status=201)
 
     async def cancel(self, request: Request) -> Response:
         node, topic = self._asked(request)
@@ -171,7 +231,7 @@ class _Work:
                 f"message {index}:{offset} of {topic.name} does not wait: it is leased, done, or"
                 " was never there",
             )
-        return json_answer({"cancelled": cancelled})
+        return json_answer(MessagesCancelled(cancelled))
 
     async def receive(self, request: Request) -> Response:
         wanted = await read_body(request, ReceiveMessages)
@@ -200,7 +260,7 @@ class _Work:
             node.engine.topics.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
         sign = node.delivery.sign
         return json_answer(
-            {"messages": [delivered(one, sign(one.receipt)) for one in deliveries or ()]}
+            ReceivedMessages([delivered(one, sign(one.receipt)) for one in deliveries or ()])
         )
 
     async def settle(self, request: Request) -> Response:
@@ -212,7 +272,7 @@ class _Work:
         outcomes: Sequence[Outcome] = ()
         if verdicts:
             outcomes = await bounded(node.delivery.settle(topic, verdicts))
-        return json_answer({"outcomes": [one.name.lower() for one in outcomes]})
+        return json_answer(SettleOutcomes([one.name.lower() for one in outcomes]))
 
     def _asked(self, request: Request) -> tuple[Node, Topic]:
         node = node_of(self._broker)

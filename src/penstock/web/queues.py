@@ -23,7 +23,6 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest, TopicExists, Unavailable, UnknownWork
 from penstock.core.queue_defaults import QUEUE_DEFAULTS
@@ -36,7 +35,17 @@ from penstock.engine.engine import Engine
 from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.moves.dead_letters import dead_letter_configs
 from penstock.engine.moves.letter_counts import count_letters, dead_letter_queue
+from penstock.web.answer_types import (
+    QueueDeleted,
+    QueueKept,
+    QueueList,
+    QueueMade,
+    QueuePurged,
+    QueueReset,
+    SettingsInForce,
+)
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import ApiOperation, QueryParameter, limit_parameter
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
 from penstock.web.queue_moves import move_lines
@@ -94,19 +103,88 @@ class ResetQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     dry_run: bool = False
 
 
-def queue_routes(broker: Broker) -> Sequence[Route]:
+def queue_routes(broker: Broker) -> Sequence[ApiOperation]:
     queues = _Queues(broker)
     one = "/v1/queues/{name}"
     return [
-        Route("/v1/queues", queues.list),
-        Route("/v1/queues", queues.create, methods=["POST"]),
-        Route(one, queues.describe),
-        Route(one, queues.configure, methods=["PATCH"]),
-        Route(one, queues.delete, methods=["DELETE"]),
-        Route(f"{one}/purge", queues.purge, methods=["POST"]),
-        Route(f"{one}/pause", queues.pause, methods=["POST"]),
-        Route(f"{one}/resume", queues.resume, methods=["POST"]),
-        Route(f"{one}/reset", queues.reset, methods=["POST"]),
+        ApiOperation(
+            "GET",
+            "/v1/queues",
+            queues.list,
+            "List the queues, with the counts of each work group",
+            query=[
+                QueryParameter("prefix", str, "Only names that begin so"),
+                QueryParameter("after", str, "Only names after this one: `next` of an answer"),
+                limit_parameter(LIST_MAX, LIST_MAX),
+            ],
+            answers={200: QueueList},
+        ),
+        ApiOperation(
+            "POST",
+            "/v1/queues",
+            queues.create,
+            "Create a queue, and its dead-letter queue if that is named and not there",
+            body=CreateQueue,
+            answers={201: QueueMade, 200: QueueKept},
+        ),
+        ApiOperation(
+            "GET",
+            one,
+            queues.describe,
+            "Describe a queue: settings, counts by work group, moves",
+            answers={200: QueueDetail},
+        ),
+        ApiOperation(
+            "PATCH",
+            one,
+            queues.configure,
+            "Change settings of a queue or of one of its work groups; null is back to the default",
+            body=ConfigureQueue,
+            answers={200: SettingsInForce},
+        ),
+        ApiOperation(
+            "DELETE",
+            one,
+            queues.delete,
+            "Delete a queue: the topic and all that is in it",
+            answers={200: QueueDeleted},
+        ),
+        *_order_routes(queues, one),
+    ]
+
+
+def _order_routes(queues: "_Queues", one: str) -> Sequence[ApiOperation]:
+    return [
+        ApiOperation(
+            "POST",
+            f"{one}/purge",
+            queues.purge,
+            "Drop all messages that are ready, leased, delayed or dead",
+            body=WorkGroup,
+            answers={200: QueuePurged},
+        ),
+        ApiOperation(
+            "POST",
+            f"{one}/pause",
+            queues.pause,
+            "Deliver nothing until the queue is resumed",
+            answers={200: SettingsInForce},
+        ),
+        ApiOperation(
+            "POST",
+            f"{one}/resume",
+            queues.resume,
+            "Deliver again",
+            answers={200: SettingsInForce},
+        ),
+        ApiOperation(
+            "POST",
+            f"{one}/reset",
+            queues.reset,
+            "Let a work group go on from another offset or time",
+            body=ResetQueue,
+            answers={200: QueueReset},
+        ),
     ]
 
 
@@ -136,10 +214,10 @@ class _Queues:
 
         lines = await asyncio.gather(*(line(*one) for one in chosen[:limit]))
         return json_answer(
-            {
-                "queues": [one for one in lines if one is not None],
-                "next": chosen[limit - 1][0] if len(chosen) > limit else None,
-            }
+            QueueList(
+                queues=[one for one in lines if one is not None],
+                next=chosen[limit - 1][0] if len(chosen) > limit else None,
+            )
         )
 
     async def create(self, request: Request) -> Response:
@@ -162,12 +240,12 @@ class _Queues:
         if letters and engine.topics.catalog.topic(letters) is None:
             await bounded(_make(engine, letters, wanted.partitions, dead_letter_configs(topic)))
             created.append(letters)
-        answer = {
-            "name": topic.name,
-            "partitions": len(topic.partitions),
-            "settings": queue_settings(topic.configs),
-            "created": created,
-        }
+        answer = QueueMade(
+            name=topic.name,
+            partitions=len(topic.partitions),
+            settings=queue_settings(topic.configs),
+            created=created,
+        )
         return json_answer(answer, status=201)
 
     async def describe(self, request: Request) -> Response:
@@ -199,13 +277,15 @@ class _Queues:
         topic = node.engine.topics.topic(request.path_params["name"])
         await bounded(node.groups.configure_work_group(topic, wanted.group, changes))
         settings = group_settings(node.groups.work_settings(topic, wanted.group))
-        return json_answer({"name": topic.name, "group": wanted.group, "settings": settings})
+        return json_answer(
+            SettingsInForce(name=topic.name, group=wanted.group, settings={**settings})
+        )
 
     async def delete(self, request: Request) -> Response:
         engine = node_of(self._broker).engine
         topic = engine.topics.topic(request.path_params["name"])
         await bounded(engine.topics.delete_topic(topic.name, topic.topic_id))
-        return json_answer({"name": topic.name, "deleted": True})
+        return json_answer(QueueDeleted(topic.name))
 
     async def purge(self, request: Request) -> Response:
         wanted = await read_body(request, WorkGroup)
@@ -213,7 +293,7 @@ class _Queues:
         topic = node.engine.topics.topic(request.path_params["name"])
         await node.survey.require(topic, wanted.group)
         count = await bounded(node.delivery.purge(topic, wanted.group))
-        return json_answer({"name": topic.name, "group": wanted.group, "purged": count})
+        return json_answer(QueuePurged(topic.name, wanted.group, count))
 
     async def pause(self, request: Request) -> Response:
         return await self._configure(request, {"queue.paused": "true"})
@@ -235,18 +315,20 @@ class _Queues:
                     )
                 )
         return json_answer(
-            {
-                "group": wanted.group,
-                "partitions": places,
-                "messages": sum(one.end - one.start for one in places),
-                "dry_run": wanted.dry_run,
-            }
+            QueueReset(
+                group=wanted.group,
+                partitions=places,
+                messages=sum(one.end - one.start for one in places),
+                dry_run=wanted.dry_run,
+            )
         )
 
     async def _configure(self, request: Request, changes: Mapping[str, str | None]) -> Response:
         engine = node_of(self._broker).engine
         topic = await bounded(engine.topics.configure_topic(request.path_params["name"], changes))
-        return json_answer({"name": topic.name, "settings": queue_settings(topic.configs)})
+        return json_answer(
+            SettingsInForce(name=topic.name, settings={**queue_settings(topic.configs)})
+        )
 
 
 async def _make(engine: Engine, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
@@ -255,19 +337,19 @@ async def _make(engine: Engine, name: str, partitions: int, configs: Mapping[str
     return topic
 
 
-def _as_it_is(topic: Topic, given: Mapping[str, str | None]) -> dict[str, object]:
+def _as_it_is(topic: Topic, given: Mapping[str, str | None]) -> QueueKept:
     """The answer about a queue that was there, with what was wanted otherwise."""
     settings = queue_settings(topic.configs)
     other = queue_settings(
         {**topic.configs, **{name: text for name, text in given.items() if text is not None}}
     )
-    return {
-        "name": topic.name,
-        "partitions": len(topic.partitions),
-        "settings": settings,
-        "created": [],
-        "differs": {name: other[name] for name in settings if other[name] != settings[name]},
-    }
+    return QueueKept(
+        name=topic.name,
+        partitions=len(topic.partitions),
+        settings=settings,
+        created=[],
+        differs={name: other[name] for name in settings if other[name] != settings[name]},
+    )
 
 
 def _groups(topic: Topic, groups: Mapping[PartitionId, Collection[str]]) -> list[str]:

@@ -11,10 +11,11 @@ Any node can be asked. Nothing here changes anything but the test, which sends o
 """
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownGroup, UnknownTopic
 from penstock.core.limits import EVENTS_MAX, HISTORY_STEP_MS, HISTORY_STEPS
@@ -28,13 +29,16 @@ from penstock.watch.history import (
     NODE_NAMES,
     QUEUE_NAMES,
     TOPIC_NAMES,
+    Curves,
     Key,
     queue_key,
 )
-from penstock.watch.readings import Readings
+from penstock.watch.readings import GroupReading, QueueReading, Readings
 from penstock.watch.rules import RULES
 from penstock.watch.watch import Watch
+from penstock.web.answer_types import AlertBoard, AlertTested, EventList, RuleLine
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import ApiOperation, QueryParameter, limit_parameter
 from penstock.web.broker import Broker, node_of
 from penstock.web.requests import bounded, whole_number
 
@@ -42,15 +46,71 @@ SINCE_SECONDS = HISTORY_STEP_MS * HISTORY_STEPS // 1_000
 EVENT_LINES = 200
 
 
-def watch_routes(broker: Broker) -> Sequence[Route]:
+def watch_routes(broker: Broker) -> Sequence[ApiOperation]:
     watching = _Watching(broker)
     return [
-        Route("/v1/readings", watching.readings),
-        Route("/v1/history", watching.history),
-        Route("/v1/alerts", watching.alerts),
-        Route("/v1/alerts/test", watching.test, methods=["POST"]),
-        Route("/v1/events", watching.events),
+        ApiOperation(
+            "GET",
+            "/v1/readings",
+            watching.readings,
+            "Read everything as of a few seconds ago, or one queue or consumer group",
+            query=[_QUEUE, _GROUP],
+            answers={200: (Readings, QueueReading, GroupReading)},
+        ),
+        ApiOperation(
+            "GET",
+            "/v1/history",
+            watching.history,
+            "Read curves for charts: of the cluster, or of one queue, group, topic or node",
+            query=[
+                _QUEUE,
+                _GROUP,
+                QueryParameter("topic", str, "The curves of this topic"),
+                QueryParameter("node", str, "The curves of this node"),
+                QueryParameter("names", str, "Which curves, separated by commas"),
+                QueryParameter(
+                    "since_s",
+                    Annotated[int, msgspec.Meta(ge=1, le=2 * SINCE_SECONDS)],
+                    "How far back",
+                ),
+            ],
+            answers={200: Curves},
+        ),
+        ApiOperation(
+            "GET",
+            "/v1/alerts",
+            watching.alerts,
+            "List what is wrong, what was, and the rules",
+            query=[
+                QueryParameter(
+                    "state", Literal["firing", "pending", "resolved"], "Only alerts in this state"
+                )
+            ],
+            answers={200: AlertBoard},
+        ),
+        ApiOperation(
+            "POST",
+            "/v1/alerts/test",
+            watching.test,
+            "Send a test to the webhook, and say how that went",
+            answers={200: AlertTested},
+        ),
+        ApiOperation(
+            "GET",
+            "/v1/events",
+            watching.events,
+            "List what happened on all nodes, the newest last",
+            query=[
+                limit_parameter(EVENT_LINES, EVENTS_MAX),
+                QueryParameter("kind", str, "Only events of this kind"),
+            ],
+            answers={200: EventList},
+        ),
     ]
+
+
+_QUEUE = QueryParameter("queue", str, "This queue")
+_GROUP = QueryParameter("group", str, "This consumer group; with `queue`, this work group")
 
 
 class _Watching:
@@ -94,34 +154,34 @@ class _Watching:
             raise InvalidRequest("state is firing, pending or resolved")
         active = [one for one in watch.alerts.active() if state in ("", one.state.value)]
         return json_answer(
-            {
-                "enabled": watch.settings.enabled,
-                "webhook": watch.webhook.shown,
-                "webhook_statistics": watch.webhook.statistics(),
-                "alerts": active,
-                "resolved": watch.alerts.resolved() if state in ("", "resolved") else (),
-                "rules": [
-                    {
-                        "rule": rule.name,
-                        "title": rule.title,
-                        "about": rule.about,
-                        "unit": rule.unit.value,
-                        "below": rule.below,
-                        "target": rule.target,
-                        "levels": watch.settings.levels[rule.name],
-                        "meaning": rule.meaning,
-                        "advice": rule.advice,
-                        "runbook": rule.runbook,
-                    }
+            AlertBoard(
+                enabled=watch.settings.enabled,
+                webhook=watch.webhook.shown,
+                webhook_statistics=watch.webhook.statistics(),
+                alerts=active,
+                resolved=watch.alerts.resolved() if state in ("", "resolved") else (),
+                rules=[
+                    RuleLine(
+                        rule=rule.name,
+                        title=rule.title,
+                        about=rule.about,
+                        unit=rule.unit.value,
+                        below=rule.below,
+                        target=rule.target,
+                        levels=watch.settings.levels[rule.name],
+                        meaning=rule.meaning,
+                        advice=rule.advice,
+                        runbook=rule.runbook,
+                    )
                     for rule in RULES.values()
                 ],
-            }
+            )
         )
 
     async def test(self, _request: Request) -> Response:
         watch = self._watch()
         await bounded(watch.test())
-        return json_answer({"sent": True, "webhook": watch.webhook.shown})
+        return json_answer(AlertTested(sent=True, webhook=watch.webhook.shown))
 
     async def events(self, request: Request) -> Response:
         limit = whole_number(request, "limit", EVENT_LINES, least=1, most=EVENTS_MAX)
@@ -129,7 +189,7 @@ class _Watching:
         events = node_of(self._broker).events
         found = await events.everywhere(EVENTS_MAX if kind else limit)
         chosen = [one for one in found if kind in ("", one.kind)]
-        return json_answer({"events": chosen[-limit:]})
+        return json_answer(EventList(chosen[-limit:]))
 
     def _watch(self) -> Watch:
         if self._broker.watch is None:

@@ -25,11 +25,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import islice
+from typing import Annotated, Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest, Overloaded, Unavailable
 from penstock.core.limits import KIB
@@ -54,6 +54,12 @@ from penstock.engine.inspection.partition_places import NO_TIME
 from penstock.engine.topics.poll_time import parked
 from penstock.engine.topics.topics import partition_of
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import (
+    INDEX_MAX,
+    ApiOperation,
+    QueryParameter,
+    limit_parameter,
+)
 from penstock.web.broker import Broker, node_of
 from penstock.web.queue_messages import header_texts, text
 from penstock.web.requests import unless_gone, whole_number
@@ -91,6 +97,26 @@ class LookWanted(msgspec.Struct, frozen=True, kw_only=True):
         return self.order == NEWEST
 
 
+def _number(most: int) -> object:
+    return Annotated[int, msgspec.Meta(ge=0, le=most)]
+
+
+_PARAMETERS = (
+    QueryParameter("from", str, "start, end, an offset, -10, +5, @TIME, or `next` of an answer"),
+    QueryParameter(
+        "order", Literal["newest", "oldest"], "newest (the default): back from there; oldest: on"
+    ),
+    QueryParameter("partition", _number(INDEX_MAX), "Only this partition"),
+    QueryParameter("text", str, "Part of the key, the body or a header"),
+    QueryParameter("key", str, "Part of the key"),
+    QueryParameter("body", str, "Part of the body"),
+    QueryParameter("header", str, "NAME, or NAME=PART of its value"),
+    limit_parameter(LIMIT, LIMIT_MAX),
+    QueryParameter("body_bytes", _number(VALUE_BYTES_MAX), "Longer bodies are cut"),
+    QueryParameter("wait_ms", _number(WAIT_MS_MAX), "How long to wait for a first message"),
+)
+
+
 class MessageBrowser:
     """Looks into topics for one HTTP port."""
 
@@ -98,8 +124,17 @@ class MessageBrowser:
         self._broker = broker
         self._waiting = 0
 
-    def routes(self) -> Sequence[Route]:
-        return [Route("/v1/topics/{name}/messages", self.answer)]
+    def routes(self) -> Sequence[ApiOperation]:
+        return [
+            ApiOperation(
+                "GET",
+                "/v1/topics/{name}/messages",
+                self.answer,
+                "Look at the messages of a topic, any place, any filter",
+                query=_PARAMETERS,
+                answers={200: LogPage},
+            )
+        ]
 
     async def answer(self, request: Request) -> Response:
         """One look, as JSON."""

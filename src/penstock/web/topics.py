@@ -12,11 +12,11 @@ nothing; a group with members is refused, as with Kafka.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest
 from penstock.core.internal_topics import is_internal
@@ -25,7 +25,14 @@ from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.topic_survey import LogPlace, TopicReader
+from penstock.web.answer_types import GroupDeleted, GroupReset, TopicList
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import (
+    INDEX_MAX,
+    ApiOperation,
+    QueryParameter,
+    limit_parameter,
+)
 from penstock.web.broker import Broker, node_of
 from penstock.web.requests import bounded, read_body, whole_number
 from penstock.web.setting_names import is_queue
@@ -49,15 +56,54 @@ class ResetGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     dry_run: bool = False
 
 
-def topic_routes(broker: Broker) -> Sequence[Route]:
+def topic_routes(broker: Broker) -> Sequence[ApiOperation]:
     """The paths of this module; they go before `/v1/groups/{group}`, which takes all that is
     left."""
     topics = _Topics(broker)
     return [
-        Route("/v1/topics", topics.list),
-        Route("/v1/topics/{name}", topics.describe),
-        Route("/v1/groups/{group:path}/reset", topics.reset_group, methods=["POST"]),
-        Route("/v1/groups/{group:path}", topics.delete_group, methods=["DELETE"]),
+        ApiOperation(
+            "GET",
+            "/v1/topics",
+            topics.list,
+            "List the topics",
+            query=[
+                QueryParameter("prefix", str, "Only names that begin so"),
+                QueryParameter("contains", str, "Only names with this in them"),
+                QueryParameter("after", str, "Only names after this one: `next` of an answer"),
+                QueryParameter("internal", str, "1, true or yes: internal topics, too"),
+                limit_parameter(LIST_MAX, LIST_MAX),
+            ],
+            answers={200: TopicList},
+        ),
+        ApiOperation(
+            "GET",
+            "/v1/topics/{name}",
+            topics.describe,
+            "Describe a topic: partitions, configs, and the consumer groups that read it",
+            query=[
+                QueryParameter(
+                    "after_partition",
+                    Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX)],
+                    "Only partitions after this one: `next_partition` of an answer",
+                )
+            ],
+            answers={200: TopicDetail},
+        ),
+        ApiOperation(
+            "POST",
+            "/v1/groups/{group:path}/reset",
+            topics.reset_group,
+            "Let a consumer group without members go on from another place",
+            body=ResetGroup,
+            answers={200: GroupReset},
+        ),
+        ApiOperation(
+            "DELETE",
+            "/v1/groups/{group:path}",
+            topics.delete_group,
+            "Forget a consumer group without members",
+            answers={200: GroupDeleted},
+        ),
     ]
 
 
@@ -76,7 +122,7 @@ class _Topics:
             internal=asked.get("internal", "") in ("1", "true", "yes"),
             limit=limit,
         )
-        return json_answer({"topics": lines, "next": after})
+        return json_answer(TopicList(lines, after))
 
     async def describe(self, request: Request) -> Response:
         node = node_of(self._broker)
@@ -103,18 +149,18 @@ class _Topics:
         if not wanted.dry_run:
             await bounded(resets.carry_out(group, changes))
         return json_answer(
-            {
-                "group": group,
-                "changes": changes,
-                "lag": sum(one.end - one.after for one in changes),
-                "dry_run": wanted.dry_run,
-            }
+            GroupReset(
+                group=group,
+                changes=changes,
+                lag=sum(one.end - one.after for one in changes),
+                dry_run=wanted.dry_run,
+            )
         )
 
     async def delete_group(self, request: Request) -> Response:
         group = request.path_params["group"]
         await bounded(node_of(self._broker).log_queries.resets.forget(group))
-        return json_answer({"group": group, "deleted": True})
+        return json_answer(GroupDeleted(group))
 
 
 def read_place(written: str, now_ms: int) -> Place:

@@ -11,19 +11,21 @@ from collections.abc import Sequence
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.web.answers import error_answer, json_answer
+from penstock.web.api_operation import ApiOperation, QueryParameter
 from penstock.web.broker import Broker, node_of
 from penstock.wire.trace_requests import Sighting, TraceInfo
 
 
 class TraceDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A message at each place where it is or was, the first one first."""
+
     message: str
     sightings: Sequence[Sighting]
 
 
-def trace_routes(broker: Broker) -> Sequence[Route]:
+def trace_routes(broker: Broker) -> Sequence[ApiOperation]:
     """The path of this module."""
 
     async def trace(request: Request) -> Response:
@@ -34,7 +36,16 @@ def trace_routes(broker: Broker) -> Sequence[Route]:
             return error_answer(404, "UnknownMessage", why_not_found(found))
         return json_answer(TraceDocument(message=found.message, sightings=found.sightings))
 
-    return [Route("/v1/trace/{message:path}", trace)]
+    return [
+        ApiOperation(
+            "GET",
+            "/v1/trace/{message:path}",
+            trace,
+            "Trace a message, by its id or its place (topic:partition:offset)",
+            query=[QueryParameter("in", str, "A topic to look in", repeats=True)],
+            answers={200: TraceDocument},
+        )
+    ]
 
 
 async def find_trace(broker: Broker, message: str, within: Sequence[str] = ()) -> TraceInfo:

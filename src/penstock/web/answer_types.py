@@ -1,0 +1,267 @@
+"""What the HTTP API answers, where no other component reads the document: one type for each answer.
+
+They are what the endpoints build, and what the reference of the API is made from.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.core.alert_levels import Levels
+from penstock.core.configs import ConfigValue
+from penstock.core.pipeline_report import PipelineReport
+from penstock.engine.groups.lag import GroupLine
+from penstock.engine.inspection.audit import AuditLine
+from penstock.engine.inspection.events import Event
+from penstock.engine.inspection.offset_resets import OffsetChange
+from penstock.watch.alert import Alert
+from penstock.watch.webhook import WebhookStatistics
+from penstock.web.broker import SettingRow
+from penstock.web.queue_lines import GroupSettingLine, MoveLine, QueueLine, ResetPlace
+from penstock.web.queue_messages import StoredMessage
+from penstock.web.topic_lines import TopicLine
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """Queues by name."""
+
+    queues: Sequence[QueueLine]
+    next: str | None
+    """What to give as `after` to see more of them; None at the end."""
+
+
+class QueueMade(msgspec.Struct, frozen=True):
+    """A queue that was made, with the settings it has, defaults included."""
+
+    name: str
+    partitions: int
+    settings: dict[str, ConfigValue]
+    created: list[str]
+    """Its name, and that of its dead-letter queue if there was none."""
+
+
+class QueueKept(QueueMade, frozen=True):
+    """A queue that was there already, and is left as it is."""
+
+    differs: dict[str, ConfigValue]
+    """Settings that were wanted otherwise, as they were wanted."""
+
+
+class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue or a work group with its settings as they are now."""
+
+    name: str
+    group: str | UnsetType = UNSET
+    """The work group, if it is the group's settings that changed."""
+    settings: dict[str, ConfigValue | GroupSettingLine]
+
+
+class QueueDeleted(msgspec.Struct, frozen=True):
+    """A queue that is gone."""
+
+    name: str
+    deleted: bool = True
+
+
+class QueuePurged(msgspec.Struct, frozen=True):
+    """What a purge has dropped."""
+
+    name: str
+    group: str
+    purged: int
+
+
+class QueueReset(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a work group goes on."""
+
+    group: str
+    partitions: Sequence[ResetPlace]
+    messages: int
+    """That it will be given, from there to the end."""
+    dry_run: bool
+
+
+class MessagePage(msgspec.Struct, frozen=True):
+    """Messages of a queue."""
+
+    messages: Sequence[StoredMessage]
+    next: str | None
+    """What to give as `from` to go on; None at the end."""
+
+
+class ReceivedMessages(msgspec.Struct, frozen=True):
+    """Messages that are leased now."""
+
+    messages: Sequence[StoredMessage]
+
+
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message went, or, if it was a duplicate, where the first one is."""
+
+    partition: int
+    offset: int
+    duplicate: bool
+
+
+class SentMessages(msgspec.Struct, frozen=True):
+    """A line for each message, in order."""
+
+    messages: Sequence[SentMessage]
+
+
+class MessagesCancelled(msgspec.Struct, frozen=True):
+    """How many messages will not be delivered."""
+
+    cancelled: int
+
+
+class SettleOutcomes(msgspec.Struct, frozen=True):
+    """What came of each verdict, in order: done, stale or gone."""
+
+    outcomes: list[str]
+
+
+class MoveList(msgspec.Struct, frozen=True):
+    """Moves out of a queue, the latest first."""
+
+    moves: Sequence[MoveLine]
+
+
+class Matching(msgspec.Struct, frozen=True):
+    """Of a dry run: how many messages are meant."""
+
+    matching: int
+
+
+class DeadDecided(msgspec.Struct, frozen=True):
+    """How many dead messages it was about."""
+
+    messages: int
+
+
+class TopicList(msgspec.Struct, frozen=True):
+    """Topics by name."""
+
+    topics: Sequence[TopicLine]
+    next: str | None
+    """What to give as `after` to see more of them; None at the end."""
+
+
+class GroupList(msgspec.Struct, frozen=True):
+    """Consumer groups of the whole cluster."""
+
+    groups: Sequence[GroupLine]
+
+
+class GroupReset(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a consumer group goes on."""
+
+    group: str
+    changes: Sequence[OffsetChange]
+    lag: int
+    """Of all partitions, once it is reset."""
+    dry_run: bool
+
+
+class GroupDeleted(msgspec.Struct, frozen=True):
+    """A consumer group that is forgotten."""
+
+    group: str
+    deleted: bool = True
+
+
+class PipelineList(msgspec.Struct, frozen=True):
+    """The last report of every pipeline."""
+
+    pipelines: Sequence[PipelineReport]
+
+
+class SettingList(msgspec.Struct, frozen=True):
+    """The settings of the node that answers."""
+
+    settings: Sequence[SettingRow]
+
+
+class AuditTrail(msgspec.Struct, frozen=True):
+    """What operators ordered, the newest first."""
+
+    orders: Sequence[AuditLine]
+
+
+class EventList(msgspec.Struct, frozen=True):
+    """What happened on all nodes, the newest last."""
+
+    events: Sequence[Event]
+
+
+class StopVerdict(msgspec.Struct, frozen=True):
+    """Whether the node that answers may be stopped."""
+
+    safe_to_stop: bool
+    problems: list[str]
+    """A sentence for each shard that needs it."""
+
+
+class ReplicaVerdict(msgspec.Struct, frozen=True):
+    """Whether every shard has all its replicas."""
+
+    replicated: bool
+    problems: list[str]
+
+
+class MemberAdded(msgspec.Struct, frozen=True):
+    """A node that joins."""
+
+    node: int
+    peer: str
+
+
+class MemberRemoved(msgspec.Struct, frozen=True):
+    """A node that leaves."""
+
+    node: int
+    gone: bool
+    """False while its shards are still moving; ask again."""
+
+
+class LeadershipMoved(msgspec.Struct, frozen=True):
+    """A shard with a new leader."""
+
+    shard: int
+    target: int
+
+
+class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert rule, as it is set."""
+
+    rule: str
+    title: str
+    about: str
+    unit: str
+    below: bool
+    """It alerts below its numbers, not above."""
+    target: float | None
+    levels: Levels
+    meaning: str
+    advice: str
+    runbook: str
+
+
+class AlertBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong, what was, and the rules."""
+
+    enabled: bool
+    webhook: str
+    webhook_statistics: WebhookStatistics
+    alerts: Collection[Alert]
+    """Pending and firing."""
+    resolved: Collection[Alert]
+    rules: Sequence[RuleLine]
+
+
+class AlertTested(msgspec.Struct, frozen=True):
+    """A test that was sent."""
+
+    sent: bool
+    webhook: str

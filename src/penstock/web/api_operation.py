@@ -1,0 +1,66 @@
+"""Operations of the HTTP API: routes that say what they take and what they answer.
+
+Every path below `/v1` is an `ApiOperation`. Nothing else describes the API: `openapi` makes
+`/v1/openapi.json` and the reference page from the same objects that requests are routed by.
+
+A body and an answer are given as types. The status codes of refusals follow from the method:
+`READ_REFUSALS` or `CHANGE_REFUSALS`; an operation names those that it has besides.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+INDEX_MAX = (1 << 31) - 1
+"""Of a partition in its topic."""
+READ_REFUSALS = (400, 404, 421, 503, 504)
+CHANGE_REFUSALS = (*READ_REFUSALS, 403, 408, 409, 413, 415, 507)
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class QueryParameter(NamedTuple):
+    """What may follow the question mark in a path: one name and its type."""
+
+    name: str
+    kind: object
+    """A type, with the bounds it has."""
+    about: str
+    repeats: bool = False
+
+
+def limit_parameter(default: int, most: int) -> QueryParameter:
+    """The parameter that bounds how many lines an answer has."""
+    kind = Annotated[int, msgspec.Meta(ge=1, le=most)]
+    return QueryParameter("limit", kind, f"At most so many; by default {default}")
+
+
+class ApiOperation(Route):
+    """A method of a path."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        endpoint: Endpoint,
+        summary: str,
+        *,
+        answers: Mapping[int, object],
+        body: object = None,
+        query: Sequence[QueryParameter] = (),
+        refusals: Sequence[int] = (),
+    ) -> None:
+        """`answers` has the type of the document for each status; a tuple of types is any of them,
+        here and in `body`."""
+        super().__init__(path, endpoint, methods=[method])
+        self.method = method
+        self.summary = summary
+        self.answers = dict(answers)
+        self.body = body
+        self.query = tuple(query)
+        usual = READ_REFUSALS if method == "GET" else CHANGE_REFUSALS
+        self.refusals = sorted({*usual, *refusals})
