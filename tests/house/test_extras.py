@@ -153,6 +153,9 @@ def test_a_client_runs_the_engine_itself(tmp_path: object, url: str) -> None:
 def test_the_command_line_needs_no_server() -> None:
     done = run(IMPORTING, "cli", packages=["penstock.cli"], but=())
     assert done.returncode == 0, done.stderr
+    done = run("from penstock.cli.assistant.command import mcp\nmcp()", "cli")
+    assert done.returncode == 1
+    assert "needs penstock[mcp]" in done.stderr
     done = run(RUNNING, "cli", arguments=["work", "--help"])
     assert done.returncode == 0, done.stderr
 

@@ -58,6 +58,7 @@ __all__ = [
     "chosen_context",
     "context_url",
     "fill_in_addresses",
+    "forget_addresses",
 ]
 
 
@@ -134,6 +135,11 @@ def _remark_variable(http: str) -> None:
         f" set {URL_VARIABLE} to say which broker to ask",
         file=sys.stderr,
     )
+
+
+def forget_addresses() -> None:
+    """Look for the broker's HTTP port anew at the next request: the node may be gone."""
+    _found.cache_clear()
 
 
 @lru_cache

@@ -73,6 +73,11 @@ COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ),
         ("top", "penstock.cli.cluster.top:top", "Watch depth, lag and rates."),
         ("alert", "penstock.cli.cluster.alert:app", "Look at what is wrong, and try the webhook."),
+        (
+            "mcp",
+            "penstock.cli.assistant.command:mcp",
+            "Let an assistant look at queues, by MCP.",
+        ),
         ("doctor", "penstock.cli.doctor.command:doctor", "Check this machine and a broker."),
         ("backup", "penstock.cli.cluster.backup:backup", "Copy a node's data, while it runs."),
         ("restore", "penstock.cli.cluster.backup:restore", "Make a new cluster from a backup."),

@@ -3,6 +3,7 @@
     penstock            a client, workers, patterns, and the engine of `file:` and `memory:`
     penstock[cli]       the command line
     penstock[server]    a broker, and the command line
+    penstock[mcp]       `penstock mcp`, and the command line
     penstock[otel]      spans and metrics of a client
     penstock[spark]     the source, the sink and the jobs of Spark, and the command line
 
