@@ -33,6 +33,8 @@ def run_example(*arguments: str) -> str:
         ("ledger", "1 snapshot"),
         ("burst", "600 orders sent, 600 done"),
         ("traced", "one trace of 6 spans"),
+        ("fastapi_orders", "10 orders came by HTTP and were packed"),
+        ("django_orders", "10 orders were committed and packed"),
     ],
 )
 def test_an_example_ends_well(name: str, last_line: str) -> None:
@@ -51,6 +53,9 @@ def test_an_example_on_files_can_be_run_again(tmp_path: Path) -> None:
 def test_every_example_is_in_the_readme() -> None:
     readme = (ROOT / "examples" / "README.md").read_text("utf-8")
     names = {path.parent.name for path in (ROOT / "examples").glob("*/__main__.py")}
-    assert names == {"burst", "images", "ledger", "order_stream", "orders", "traced"}
+    assert names == {
+        "burst", "django_orders", "fastapi_orders", "images", "ledger", "order_stream", "orders",
+        "traced",
+    }  # fmt: skip
     for name in names:
         assert f"`python -m examples.{name}`" in readme

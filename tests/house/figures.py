@@ -472,7 +472,7 @@ FIGURES = (
     Figure("modules named by gerunds or participles", gerund_modules, 66, 0, 0),
     Figure("docstrings that repeat a name", empty_docstrings, 118, 65),
     Figure("comment lines per 1,000 lines of code", comment_share, 8, 8, more_is_better=True),
-    Figure("lines written by hand", lines, 119_430, 142_000, 105_000),
+    Figure("lines written by hand", lines, 119_430, 140_000, 105_000),
 )
 
 

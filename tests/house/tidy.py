@@ -299,11 +299,16 @@ def markdown_has_one_title(source: Source) -> Complaints:
         yield f"1: a page has one title, on its first line; found on: {where}"
 
 
+FOR_USERS = ("src/penstock/integrations", "src/penstock/testing")
+DJANGO = "src/penstock/integrations/django"
+
+
 def no_module_is_dead(sources: Sequence[Source]) -> Complaints:
     """Every module is imported by another one, or is run.
 
-    A module of the package counts as alive only if the package itself uses it; `testing` is there
-    for tests, so theirs count. A module that is run says so with `__main__`, or is named in
+    A module of the package counts as alive only if the package itself uses it; `testing` and
+    `integrations` are there for users, so tests and examples count. Django finds some by their
+    names. A module that is run says so with `__main__`, or is named in
     pyproject.toml or as the target of a lazy import (`"penstock.cli.broker.log:app"`).
     """
     users: dict[str, set[str]] = {}
@@ -323,7 +328,9 @@ def no_module_is_dead(sources: Sequence[Source]) -> Complaints:
         if not source.is_python or name.startswith(("test_", "conftest", "__")):
             continue
         by = users.get(source.module, set()) - {source.path}
-        if source.within("src") and not source.within("src/penstock/testing"):
+        if source.within(DJANGO) and re.search(r"/apps\.py$|/commands/", source.path):
+            continue
+        if source.within("src") and not source.within(*FOR_USERS):
             by = {path for path in by if path.startswith("src/")}
         runs = 'if __name__ == "__main__"' in source.text
         if not by and not runs and not re.search(rf"\b{re.escape(source.module)}\b", named):

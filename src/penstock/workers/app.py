@@ -121,6 +121,11 @@ class App:
     def url(self, url: str) -> None:
         self._url = url
 
+    @property
+    def has_url(self) -> bool:
+        """An address was given, or has been looked up."""
+        return self._url is not None
+
     # Declaring.
 
     def worker(

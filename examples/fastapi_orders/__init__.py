@@ -1,0 +1,1 @@
+"""Orders by FastAPI, packed by a worker in the same process."""

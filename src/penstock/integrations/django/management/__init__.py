@@ -1,0 +1,1 @@
+"""The commands that `manage.py` gets from this application."""

@@ -1,0 +1,1 @@
+"""One module for each command; its name is that of the module."""
