@@ -8,12 +8,15 @@ A body and an answer are given as types. The status codes of refusals follow fro
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
 from typing import Annotated, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from penstock.core.errors import InvalidRequest
 
 INDEX_MAX = (1 << 31) - 1
 """Of a partition in its topic."""
@@ -56,7 +59,7 @@ class ApiOperation(Route):
     ) -> None:
         """`answers` has the type of the document for each status; a tuple of types is any of them,
         here and in `body`."""
-        super().__init__(path, endpoint, methods=[method])
+        super().__init__(path, _given_once(endpoint, query), methods=[method])
         self.method = method
         self.summary = summary
         self.answers = dict(answers)
@@ -64,3 +67,19 @@ class ApiOperation(Route):
         self.query = tuple(query)
         usual = READ_REFUSALS if method == "GET" else CHANGE_REFUSALS
         self.refusals = sorted({*usual, *refusals})
+
+
+def _given_once(endpoint: Endpoint, query: Sequence[QueryParameter]) -> Endpoint:
+    """The endpoint, which is not asked if a parameter is given twice: which one is meant?"""
+    single = [one.name for one in query if not one.repeats]
+    if not single:
+        return endpoint
+
+    @wraps(endpoint)
+    async def checked(request: Request) -> Response:
+        for name in single:
+            if len(request.query_params.getlist(name)) > 1:
+                raise InvalidRequest(f"{name} is given more than once")
+        return await endpoint(request)
+
+    return checked

@@ -83,7 +83,9 @@ def watch_routes(broker: Broker) -> Sequence[ApiOperation]:
             "List what is wrong, what was, and the rules",
             query=[
                 QueryParameter(
-                    "state", Literal["firing", "pending", "resolved"], "Only alerts in this state"
+                    "state",
+                    Literal["", "firing", "pending", "resolved"],
+                    "Only alerts in this state",
                 )
             ],
             answers={200: AlertBoard},

@@ -101,12 +101,15 @@ def _number(most: int) -> object:
     return Annotated[int, msgspec.Meta(ge=0, le=most)]
 
 
+_PARTITION = Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX)] | Literal[""]
 _PARAMETERS = (
     QueryParameter("from", str, "start, end, an offset, -10, +5, @TIME, or `next` of an answer"),
     QueryParameter(
-        "order", Literal["newest", "oldest"], "newest (the default): back from there; oldest: on"
+        "order",
+        Literal["", "newest", "oldest"],
+        "newest (the default): back from there; oldest: on",
     ),
-    QueryParameter("partition", _number(INDEX_MAX), "Only this partition"),
+    QueryParameter("partition", _PARTITION, "Only this partition"),
     QueryParameter("text", str, "Part of the key, the body or a header"),
     QueryParameter("key", str, "Part of the key"),
     QueryParameter("body", str, "Part of the body"),

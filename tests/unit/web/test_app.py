@@ -129,6 +129,12 @@ def test_bad_requests(method: str, path: str, body: bytes, status: int, name: st
     assert answer.json()["message"]
 
 
+def test_a_parameter_that_is_given_twice_is_refused() -> None:
+    answer = call(make_app(FakeBroker()), "GET", "/v1/audit?limit=1&limit=2")
+    assert (answer.status, answer.json()["error"]) == (400, "InvalidRequest")
+    assert answer.json()["message"] == "limit is given more than once"
+
+
 def test_our_errors_keep_their_names() -> None:
     broker = FakeBroker()
     assert broker.node is not None
