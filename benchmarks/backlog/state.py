@@ -143,10 +143,11 @@ def _measure_snapshot(broker: Broker, figures: Figures) -> None:
         threading.Thread(target=lambda: asyncio.run(_load(_address(broker), over))),
         threading.Thread(target=lambda: asyncio.run(_probe(_address(broker), over, appends))),
     ]
-    before = set(_snapshots(broker))
     for thread in others:
         thread.start()
     try:
+        # One may still be under way: the next begins only after it.
+        before = set(_wait_for(broker, bool))
         # It lasts from when its file appears until the one before is deleted.
         with Pulse(broker.web) as calm:
             _wait_for(broker, lambda found: bool(set(found) - before))
@@ -276,7 +277,7 @@ def main() -> int:
             state_bytes=options.state,
             queue_share=options.queues,
         )
-    show(Console(), finding)
+    show(Console(width=120), finding)
     (numbers,) = finding.numbers
     return int(number(numbers, "worst_seconds") > STALL_AIM_SECONDS)
 
