@@ -216,7 +216,10 @@ def test_closing_takes_no_time(broker: ThreadedBroker) -> None:
 
 
 def test_two_consumers_share_one_partition(broker: ThreadedBroker) -> None:
-    values = prepare(broker, "shared", 200)
+    configure(broker, "shared")
+    create(broker, "shared")
+    values = [f"shared {number}" for number in range(200)]
+    produce(broker, "shared", values, **{"batch.num.messages": 10})  # A batch goes to one of them.
     few = {"max.poll.records": 10}
     with (
         share_consumer(broker, "shared", "shared", **few) as one,
