@@ -117,7 +117,7 @@ def test_a_queue_is_sent_to_paused_set_and_purged(page: Page, broker: PenstockSe
     page.get_by_role("link", name="Settings", exact=True).last.click()
     row = page.locator("#setting-lease_ms")
     row.get_by_text("Change").click()
-    row.get_by_label("lease_ms").fill("45000")
+    row.get_by_label("lease_ms").fill("45s")
     row.get_by_role("button", name="Set").click()
     expect(row.locator("td").nth(1)).to_contain_text("45 s")
     row.get_by_text("Change").click()
@@ -134,11 +134,24 @@ def test_a_queue_is_sent_to_paused_set_and_purged(page: Page, broker: PenstockSe
 
 def test_a_queue_is_made_and_deleted(page: Page, broker: PenstockServer) -> None:
     visit(page, broker.http_url + "/queues")
-    page.get_by_text("Make a queue").click()
+    page.get_by_text("Create a queue").click()
     page.get_by_label("Name", exact=True).fill("made")
-    page.get_by_label("Dead letters go to").fill("made-dead")
-    page.get_by_role("button", name="Make it").click()
+    expect(page.get_by_label("Dead letters go to")).to_have_value("made-dlq")
+    page.get_by_role("button", name="Create", exact=True).click()
     page.wait_for_url("**/queues/made?tab=send")
+    settings = ask(broker.places.http, "GET", "/v1/queues/made")[1]["settings"]
+    assert settings["dead_letter_topic"] == "made-dlq"
+    assert (settings["deliveries_max"], settings["retry_policy"]) == (5, "jittered")
+    assert (settings["retry_delay_ms"], settings["lease_ms"]) == (5_000, 30_000)
+
+    page.get_by_label("Body").fill("later")
+    page.get_by_label("Group", exact=True).fill("g")
+    page.get_by_label("Deliver after").fill("5")
+    page.get_by_role("button", name="Send to made").click()
+    expect(page.locator("#toasts")).to_contain_text("Deliver after: write a number with its unit")
+    page.get_by_label("Deliver after").fill("5m")
+    page.get_by_role("button", name="Send to made").click()
+    expect(page.locator(".stat", has_text="Delayed").locator(".stat-value")).to_have_text("1")
     page.get_by_role("link", name="Settings", exact=True).last.click()
     page.get_by_role("button", name="Delete this queue").click()
     page.get_by_role("dialog").get_by_role("textbox").fill("made")

@@ -23,3 +23,11 @@ def read_duration_ms(written: str) -> int:
     if found is None:
         raise ValueError("no duration")
     return int(found[1]) * DURATION_UNITS_MS[found[2]]
+
+
+def format_duration_ms(duration_ms: int) -> str:
+    """In the largest unit that divides it: 90000 as "90s", 120000 as "2m"."""
+    for unit, factor in DURATION_UNITS_MS.items():
+        if duration_ms and duration_ms % factor == 0:
+            return f"{duration_ms // factor}{unit}"
+    return "0s"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.core.alert_levels import NO_LEVELS, OFF, Levels
-from penstock.core.durations import read_duration_ms
-from penstock.server.notation import Notation, format_duration_ms
+from penstock.core.durations import format_duration_ms, read_duration_ms
+from penstock.server.notation import Notation
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

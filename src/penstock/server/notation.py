@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.core.durations import DURATION_UNITS_MS, read_duration_ms
+from penstock.core.durations import format_duration_ms, read_duration_ms
 from penstock.core.limits import GIB, KIB, MIB
 from penstock.core.types import NodeId
 
@@ -171,14 +171,6 @@ def format_size(size_bytes: int) -> str:
 def parse_duration_ms(value: object) -> int:
     """Milliseconds from "250ms", "30s", "5m", "12h" or "7d"."""
     return read_duration_ms(_text_of(value))
-
-
-def format_duration_ms(duration_ms: int) -> str:
-    """In the largest unit that divides it: "30s"."""
-    for unit, factor in DURATION_UNITS_MS.items():
-        if duration_ms and duration_ms % factor == 0:
-            return f"{duration_ms // factor}{unit}"
-    return "0s"
 
 
 def _parse_integer(value: object) -> int:

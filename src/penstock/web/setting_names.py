@@ -3,12 +3,15 @@
 A short name is a config's name without `queue.` and with underscores; the full names are taken as
 well, and so are all other topic configs. There is no list here: the one list is the table of topic
 configs, and what is new there has a short name at once.
+
+A time may be written as a duration: "45s" for `lease_ms` is 45000.
 """
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 
 from penstock.core.configs import ConfigValue
+from penstock.core.durations import read_duration_ms
 from penstock.core.errors import InvalidConfig
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.work_settings import WORK_CONFIGS
@@ -43,7 +46,7 @@ def topic_configs(settings: Mapping[str, SettingValue]) -> dict[str, str | None]
         config = _config(name)
         if config in configs:
             raise InvalidConfig(f"{config} is given twice")
-        configs[config] = _text(value)
+        configs[config] = _text(config, value)
     return configs
 
 
@@ -93,7 +96,17 @@ def _config(name: str) -> str:
     raise InvalidConfig(f"a queue has no setting {name[:60]}{hint}")
 
 
-def _text(value: SettingValue) -> str | None:
+def _text(config: str, value: SettingValue) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str) and config.endswith(".ms"):
+        return ",".join(map(_milliseconds, value.split(",")))
     return value if value is None else str(value)
+
+
+def _milliseconds(text: str) -> str:
+    """A duration in milliseconds; any other text stays, and is judged by the table."""
+    try:
+        return str(read_duration_ms(text))
+    except ValueError:
+        return text

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.durations import format_duration_ms
 from penstock.core.limits import GIB, KIB, MIB
 from penstock.core.types import NodeId
 from penstock.server import notation
@@ -71,7 +72,7 @@ def test_what_is_refused(kind: Notation[Any], written: object) -> None:
 @given(st.integers(0, 10**15))
 def test_sizes_and_durations_survive_being_written(amount: int) -> None:
     assert notation.parse_size(notation.format_size(amount)) == amount
-    assert notation.parse_duration_ms(notation.format_duration_ms(amount)) == amount
+    assert notation.parse_duration_ms(format_duration_ms(amount)) == amount
 
 
 @given(st.text(max_size=30))

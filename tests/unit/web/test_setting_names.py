@@ -19,8 +19,14 @@ def test_every_config_has_a_short_name_of_its_own() -> None:
 
 
 def test_values_become_text() -> None:
-    given = {"lease_ms": 5, "paused": True, "queue.ttl.ms": None, "retention_ms": "7"}
+    given = {
+        "lease_ms": 5, "paused": True, "queue.ttl.ms": None, "retention_ms": "7",
+        "delay_ms": "5m", "alert_no_consumers_ms": "off,1m,5m", "dead_letter_topic": "5m",
+    }  # fmt: skip
     assert topic_configs(given) == {
+        "queue.delay.ms": "300000",
+        "alert.no.consumers.ms": "off,60000,300000",
+        "queue.dead.letter.topic": "5m",
         "queue.lease.ms": "5",
         "queue.paused": "true",
         "queue.ttl.ms": None,

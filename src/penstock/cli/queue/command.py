@@ -18,9 +18,9 @@ from penstock.cli.queue.flags import takes_queue_settings
 from penstock.cli.queue.messages import Group, Name, parse_time_ms, queue_path, with_query
 from penstock.cli.table import Tone, counted, format_age, print_table
 from penstock.core.configs import ConfigValue
+from penstock.core.durations import format_duration_ms
 from penstock.core.errors import LocalError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
-from penstock.server.notation import format_duration_ms
 from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
 
 app = App(name="queue", help="Make and run queues, and look at the messages in them.")

@@ -270,7 +270,8 @@ def test_the_settings_of_a_work_group_say_what_is_inherited(web: WebBroker) -> N
     assert 'data-group="emails"' in own
     rows = dict(re.findall(r'<tr id="group-setting-(\w+)">(.*?)</tr>', own, re.DOTALL))
     assert "inherited from the queue" in rows["lease_ms"]
-    assert "7000" in rows["lease_ms"]
+    assert "7 s" in rows["lease_ms"]
+    assert 'value="7s"' in rows["lease_ms"]
     assert "set for this group" in rows["deliveries_max"]
     assert "data-reset" in rows["deliveries_max"]
     assert "data-reset" not in rows["lease_ms"]

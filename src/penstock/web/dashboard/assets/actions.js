@@ -5,8 +5,8 @@
 //   data-say       what is said afterwards; {field} is taken from the answer
 //   data-go        where to go then
 //
-// In a form, `data-type` of a field says what it is in JSON: number, json or flag; a field that is
-// empty is left out, unless it has `data-type="text"`.
+// In a form, `data-type` of a field says what it is in JSON: number, json, flag or duration (5m
+// becomes 300000); a field that is empty is left out, unless it has `data-type="text"`.
 "use strict";
 {
   const { refresh, say, token } = window.penstock;
@@ -25,6 +25,14 @@
     try { document_ = JSON.parse(text); } catch { /* Not ours, then. */ }
     if (!answer.ok) throw new Error(document_.message || `${answer.status} ${answer.statusText}`);
     return document_;
+  }
+
+  const UNITS_MS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000 };
+
+  function milliseconds(text, label) {
+    const [, count, unit] = /^(\d{1,15})\s*(ms|s|m|h|d)$/.exec(text.trim()) || [];
+    if (!unit) throw new Error(`${label}: write a number with its unit, as 30s, 5m, 12h or 7d`);
+    return Number(count) * UNITS_MS[unit];
   }
 
   const fill = (text, from) => text.replace(/\{(\w+)\}/g, (_, name) => from[name] ?? "–");
@@ -116,6 +124,7 @@
       else if (field.value === "" && kind !== "text") continue;
       else if (kind === "number") body[field.name] = Number(field.value);
       else if (kind === "flag") body[field.name] = field.value === "true";
+      else if (kind === "duration") body[field.name] = milliseconds(field.value, field.labels[0].firstChild.data.trim());
       else if (kind === "json") {
         try { body[field.name] = JSON.parse(field.value); }
         catch (error) { throw new Error(`${field.name} is no JSON: ${error.message}`); }

@@ -132,9 +132,18 @@
     } catch (error) { say(error.message, "bad"); }
   }
 
+  // The dead-letter queue is named after the queue until its name is changed by hand.
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-new-queue]");
+    if (!form) return;
+    const { name, dead_letter_topic: letters } = form.elements;
+    if (event.target === letters) letters.dataset.own = "";
+    else if (event.target === name && !("own" in letters.dataset)) letters.value = name.value && name.value + letters.dataset.suffix;
+  });
+
   async function make(form) {
     const { name, partitions, ...rest } = Object.fromEntries(new FormData(form));
-    const settings = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
+    const settings = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, value.trim()]).filter(([, value]) => value));
     try {
       await send("/v1/queues", "POST", { name, partitions: Number(partitions) || 1, settings });
       location.assign(`/queues/${encodeURIComponent(name)}?tab=send`);

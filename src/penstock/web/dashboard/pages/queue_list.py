@@ -11,6 +11,15 @@ from penstock.web.dashboard.widgets.pagination import part_of
 from penstock.web.dashboard.widgets.trouble import QueueRow, by_trouble
 
 ROWS = 100
+NEW_QUEUE: Mapping[str, str] = {
+    "suffix": "-dlq",
+    "deliveries_max": "5",
+    "retry_policy": "jittered",
+    "retry_delay_ms": "5s",
+    "lease_ms": "30s",
+}
+"""What the form for a new queue is filled in with: failures wait longer and longer, and end in a
+dead-letter queue."""
 _KEYS: Mapping[str, Callable[[QueueRow], float | str]] = {
     "name": lambda row: row.reading.queue,
     "ready": lambda row: row.reading.ready,
@@ -45,6 +54,7 @@ async def queue_list(broker: Broker, request: Request) -> View:
         data={
             "known": seen.readings is not None,
             "q": wanted,
+            "new": NEW_QUEUE,
             "sort": sort if key is not None else "",
             "total": total,
             "found": len(rows),

@@ -12,19 +12,20 @@ is right after every change; rates come from the watch, which looks every few se
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 
-import msgspec
 from starlette.requests import Request
 
-from penstock.core.configs import ConfigKind
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.message_states import ALL_STATES, STATES, current_state
-from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Priorities
+from penstock.core.queue_rules import (
+    DEFAULT_PRIORITY,
+    DEFAULT_WORK_GROUP,
+    Deduplication,
+    Priorities,
+)
 from penstock.core.topic import Topic
-from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import Offset
-from penstock.core.work_settings import WORK_CONFIGS
 from penstock.engine.cluster.node import Node
 from penstock.engine.delivery.requests import QueueCounts
 from penstock.engine.moves.letter_counts import count_letters, dead_letter_queue
@@ -35,7 +36,7 @@ from penstock.web.dashboard.live.recent_readings import alerts_by_queue, lately
 from penstock.web.dashboard.view import View
 from penstock.web.dashboard.widgets.dead_letters import HERE, LETTERS, OWN, letter_box, one_letter
 from penstock.web.dashboard.widgets.drafts import draft_of
-from penstock.web.dashboard.widgets.filters import age, segment, size
+from penstock.web.dashboard.widgets.filters import segment
 from penstock.web.dashboard.widgets.messages import (
     ShownMessage,
     parse_message_place,
@@ -43,16 +44,10 @@ from penstock.web.dashboard.widgets.messages import (
     queue_row,
 )
 from penstock.web.dashboard.widgets.payloads import AUTO, FORMS
+from penstock.web.dashboard.widgets.setting_lines import group_setting_lines, setting_lines
 from penstock.web.dashboard.widgets.trouble import Trouble, troubles
 from penstock.web.queue_browser import BrowseWanted, browse
-from penstock.web.setting_names import (
-    BESIDES,
-    HIDDEN,
-    PREFIX,
-    queue_kind,
-    queue_settings,
-    short_name,
-)
+from penstock.web.setting_names import queue_kind, queue_settings
 
 ROWS = 25
 PATIENCE_SECONDS = 2.0
@@ -61,29 +56,6 @@ SLOW = "Some partitions cannot be reached now: what is here is what was known la
 POINTS = ("ready", "leased", "ack_rate")
 TABS = ("messages", "dead", "workers", "send", "settings")
 WORKERS_SHOWN = 100
-
-
-_SOURCES: Mapping[str, str] = {
-    "own": "set for this group",
-    "group": "set for this group on all topics",
-    "queue": "inherited from the queue",
-    "default": "Kafka's default: the topic is no queue",
-}
-
-
-class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of a queue."""
-
-    name: str
-    value: str
-    meaning: str
-    """The same for people, where that is another text: 30 s for 30000."""
-    is_set: bool
-    about: str
-    allowed: str
-    choices: tuple[str, ...]
-    source: str = ""
-    """Where the setting of a work group comes from, in words."""
 
 
 async def queue_page(broker: Broker, request: Request) -> View:
@@ -101,6 +73,7 @@ async def queue_page(broker: Broker, request: Request) -> View:
     if tab not in TABS:
         tab = "dead" if own else "messages"
     settings = queue_settings(topic.configs)
+    rules = topic.settings.queue.queue_rules
     data: dict[str, object] = {
         "name": topic.name,
         "kind": queue_kind(settings),
@@ -129,8 +102,11 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "problem": problem,
         "form": _form(request),
         "chosen": None,
-        "priorities": topic.settings.queue.queue_rules.priorities is not Priorities.OFF,
-        "cards": topic.settings.queue.queue_rules.delivery_headers,
+        "fifo": rules.fifo,
+        "priorities": rules.priorities is not Priorities.OFF,
+        "default_priority": DEFAULT_PRIORITY,
+        "deduplicates": rules.deduplication is not Deduplication.OFF,
+        "cards": rules.delivery_headers,
     }
     if not problem and tab in ("messages", "dead"):
         data |= await _in_time(
@@ -262,49 +238,6 @@ def _policy(node: Node, topic: Topic, group: str) -> str:
     if group == DEFAULT_WORK_GROUP:
         return str(queue_settings(topic.configs)["dead_letter_policy"])
     return node.groups.work_settings(topic, group)["queue.dead.letter.policy"].value
-
-
-def setting_lines(topic: Topic) -> list[SettingLine]:
-    """Everything a queue is set to; what was set comes first."""
-    lines = [
-        SettingLine(
-            name=short_name(name),
-            value=topic.configs.get(name, one.default),
-            meaning=_meaning(name, topic.configs.get(name, one.default)),
-            is_set=name in topic.configs,
-            about=one.documentation,
-            allowed=one.allowed,
-            choices=("true", "false") if one.kind is ConfigKind.BOOLEAN else one.choices,
-        )
-        for name, one in TOPIC_CONFIGS.items()
-        if (name.startswith(PREFIX) and name != HIDDEN) or name in BESIDES
-    ]
-    return sorted(lines, key=lambda one: (not one.is_set, one.name))
-
-
-def group_setting_lines(node: Node, topic: Topic, group: str) -> list[SettingLine]:
-    """The settings of a work group; those of the default one are the queue's."""
-    if group == DEFAULT_WORK_GROUP:
-        return []
-    return [
-        SettingLine(
-            name=short_name(name),
-            value=value,
-            meaning=_meaning(name, value),
-            is_set=source == "own",
-            about=WORK_CONFIGS[name].documentation,
-            allowed=WORK_CONFIGS[name].allowed,
-            choices=WORK_CONFIGS[name].choices,
-            source=_SOURCES[source],
-        )
-        for name, (value, source) in node.groups.work_settings(topic, group).items()
-    ]
-
-
-def _meaning(name: str, value: str) -> str:
-    if not value.isdecimal() or int(value) < 1_000:
-        return ""
-    return age(int(value)) if name.endswith(".ms") else size(int(value)) if "bytes" in name else ""
 
 
 def _group(request: Request, groups: list[str]) -> str:
