@@ -6,7 +6,7 @@ A topic's own thresholds (`alert.*`) take precedence over the broker's (`[alerts
     lag               each consumer group, topic by topic
     depth             ready messages of each queue, but not of dead-letter queues
     dead_letters      dead letters where they lie: in the dead-letter queue, or aside in the queue
-    error_rate        the last minute of each queue
+    error_rate        the last minute of each queue in which enough deliveries ended
     no_consumers      queues and groups that have something to do, and are not paused
     processing_rate   queues that have something to do, are not paused, and have a usual rate
     disk              each node
@@ -90,7 +90,7 @@ def _of_queue(
             one.dead,
             lambda: f"{_named(one)} keeps {one.dead:,} messages that failed for good",
         )
-    if one.error_rate:
+    if one.error_rate and one.minute_ended >= RULES["error_rate"].counted_min:
         yield from judged.by(
             "error_rate",
             one.error_rate,

@@ -67,6 +67,7 @@ EXPRESSIONS = (
     Expression(
         "error_rate",
         f"{_FAILED} / ({_FAILED} + {_ACKED})",
+        f"60 * ({_FAILED} + {_ACKED}) > {RULES['error_rate'].counted_min - 1}",
         described="{{ $value | humanizePercentage }} of the deliveries of"
         " {{ $labels.destination }} fail",
     ),

@@ -59,6 +59,8 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     dead_rate: float = 0.0
     error_rate: float = 0.0
     """Of the deliveries that came to an end in the last minute, the share that failed: 0 to 1."""
+    minute_ended: int = 0
+    """How many deliveries came to an end in the last minute."""
     minute_ack_rate: float = 0.0
     """`ack_rate` over a minute: what alerts look at."""
     expected_rate: float | None = None

@@ -9,9 +9,10 @@ its settings, the rules for Prometheus, and the reference pages.
     critical    messages are not processed, or soon will not be
 
 A threshold must be exceeded: a depth of exactly 10,000 does not alert. Only the processing rate
-works the other way round. How long a condition must hold before its alert fires, and how long it
-must be over before the alert ends, are settings. `no_consumers` is a duration itself and has no
-hold time.
+works the other way round. A share is judged only where enough was counted (`counted_min`): one
+failure of one delivery is no rate. How long a condition must hold before its alert fires, and how
+long it must be over before the alert ends, are settings. `no_consumers` is a duration itself and
+has no hold time.
 """
 
 from collections.abc import Mapping
@@ -48,6 +49,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A healthy cluster stays below. It is displayed and never alerts."""
     waits: bool = True
     """The condition must hold for a while before the alert fires."""
+    counted_min: int = 0
+    """A share of fewer than this many is not judged."""
     meaning: str
     advice: str
     """The first thing an operator should do."""
@@ -89,7 +92,7 @@ _TABLE = (
         title="Dead letters",
         about="queue",
         unit=Unit.MESSAGES,
-        levels=Levels(critical=1_000),
+        levels=Levels(attention=0, warning=100, critical=1_000),
         target=100,
         meaning="This many messages failed for good and wait for an operator.",
         advice="Read why they died, repair the cause, then redrive them.",
@@ -101,7 +104,8 @@ _TABLE = (
         unit=Unit.SHARE,
         levels=Levels(attention=0.01, warning=0.01),
         target=0.001,
-        meaning="This share of the deliveries that ended in the last minute failed.",
+        counted_min=20,
+        meaning="This share of the deliveries that ended in the last minute failed, of 20 or more.",
         advice="Read the workers' logs, and look for what the failing messages have in common.",
     ),
     Rule(

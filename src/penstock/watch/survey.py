@@ -201,6 +201,7 @@ class Survey:
             redelivery_rate=redelivery_rate,
             dead_rate=dead_rate,
             error_rate=failed / ended if ended else 0.0,
+            minute_ended=round(ended),
             minute_ack_rate=1_000 * acked / took_ms if took_ms else 0.0,
             expected_rate=self._expected(topic.name, key[1]),
             consumers=len(workers) or int(counts.leased > 0),

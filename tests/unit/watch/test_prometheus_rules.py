@@ -90,6 +90,8 @@ ABOVE: list[tuple[str, Callable[[float], World], float]] = [
     ("PenstockLagCritical", lag, 10_000),
     ("PenstockDepthAttention", depth, 10_000),
     ("PenstockDepthWarning", depth, 50_000),
+    ("PenstockDeadLettersAttention", dead_letters, 0),
+    ("PenstockDeadLettersWarning", dead_letters, 100),
     ("PenstockDeadLettersCritical", dead_letters, 1_000),
     ("PenstockErrorRateAttention", error_rate, 0.01),
     ("PenstockErrorRateWarning", error_rate, 0.01),
@@ -105,9 +107,20 @@ def test_a_rule_fires_above_its_number(
     alert: str, make: Callable[[float], World], number: float
 ) -> None:
     assert not fires(alert, make(0.999 * number))
-    assert fires(alert, make(1.001 * number))
+    assert fires(alert, make(1.001 * number or 1))
     if number >= 1:
         assert not fires(alert, make(number))
+
+
+def test_a_rate_of_a_few_deliveries_is_not_judged() -> None:
+    def world(failed_a_minute: float) -> World:
+        one = World()
+        one.put("rate penstock_messages_failed_total", failed_a_minute / 60, destination="jobs")
+        one.put("rate penstock_messages_acked_total", 0, destination="jobs")
+        return one
+
+    assert not fires("PenstockErrorRateWarning", world(19))
+    assert fires("PenstockErrorRateWarning", world(20))
 
 
 def test_a_rate_fires_below_its_number() -> None:

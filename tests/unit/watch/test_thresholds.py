@@ -45,7 +45,7 @@ def archived(value: float) -> Readings:
 
 
 def error_rate(value: float) -> Readings:
-    return readings(queue(error_rate=value, leased=1))
+    return readings(queue(error_rate=value, leased=1, minute_ended=1_000))
 
 
 def no_consumers(value: float) -> Readings:
@@ -73,8 +73,11 @@ TABLE: list[tuple[str, Callable[[float], Readings], float, Level | None, Level]]
     ("lag", lag, 10_000, ATTENTION, CRITICAL),
     ("depth", depth, 10_000, None, ATTENTION),
     ("depth", depth, 50_000, ATTENTION, WARNING),
-    ("dead_letters", dead_letters, 1_000, None, CRITICAL),
-    ("dead_letters", archived, 1_000, None, CRITICAL),
+    ("dead_letters", dead_letters, 0, None, ATTENTION),
+    ("dead_letters", dead_letters, 100, ATTENTION, WARNING),
+    ("dead_letters", dead_letters, 1_000, WARNING, CRITICAL),
+    ("dead_letters", archived, 0, None, ATTENTION),
+    ("dead_letters", archived, 1_000, WARNING, CRITICAL),
     ("error_rate", error_rate, 0.01, None, WARNING),
     ("no_consumers", no_consumers, 300_000, None, CRITICAL),
     ("no_consumers", no_members, 300_000, None, CRITICAL),
@@ -92,8 +95,8 @@ def test_a_number_counts_when_it_is_exceeded(
     before: Level | None,
     after: Level,
 ) -> None:
-    step = 0.000_001 if number < 1 else 1
-    assert level(make(number - step), rule) is before
+    step = 0.000_001 if 0 < number < 1 else 1
+    assert level(make(max(0, number - step)), rule) is before
     assert level(make(number), rule) is before
     assert level(make(number + step), rule) is after
 
@@ -108,6 +111,15 @@ def test_an_error_rate_of_exactly_one_percent_is_none_however_it_is_counted() ->
     for ended in (100, 200, 300, 700, 1_000, 12_300):
         assert level(error_rate((ended // 100) / ended), "error_rate") is None
         assert level(error_rate((ended // 100 + 1) / ended), "error_rate") is WARNING
+
+
+def test_a_rate_of_a_few_deliveries_is_not_judged() -> None:
+    def one(failed: int, ended: int) -> Readings:
+        return readings(queue(error_rate=failed / ended, delayed=1, minute_ended=ended))
+
+    assert level(one(1, 1), "error_rate") is None
+    assert level(one(19, 19), "error_rate") is None
+    assert level(one(1, 20), "error_rate") is WARNING
 
 
 def test_no_rule_is_without_a_test() -> None:

@@ -205,9 +205,9 @@ async def test_errors_of_the_last_minute() -> None:
         await one.settle(topic, some[100:], Verdict.RELEASE)
         await one.after(2)
         assert one.firing == [("error_rate", Level.WARNING)]
-        await one.after(58)
+        await one.after(54)
         assert one.firing == [("error_rate", Level.WARNING)]
-        await one.after(2)
+        await one.after(6)
         assert one.firing == []
 
 

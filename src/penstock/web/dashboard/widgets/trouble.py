@@ -1,7 +1,8 @@
 """What is wrong with a queue, in words, and which of several queues is the most urgent.
 
 Dead letters come first, for they wait for a person; then what alerts say; then what looks stuck.
-Among equals, the queue with more waiting and with the older message.
+How bad dead letters are is what their alert says. One fact has one badge: what an alert says is not
+said again. Among equals, the queue with more waiting and with the older message.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.watch.alert import Alert
+from penstock.watch.inspection import judge
 from penstock.watch.readings import QueueReading
+from penstock.watch.rules import RULES
 
+_DEAD = RULES["dead_letters"]
+_IDLE = RULES["no_consumers"]
 TONES = ("attention", "warning", "critical")
 """From the least to the worst; the levels of alerts are called the same."""
 SILENT_MS = 30_000
@@ -44,19 +49,24 @@ def troubles(reading: QueueReading, alerts: Iterable[Alert] = ()) -> list[Troubl
     """What is wrong with a queue, the worst first."""
     found = []
     if reading.dead_letters and not reading.dead_letters_of:
-        found.append(Trouble("critical", f"{reading.dead_letters:,} dead"))
+        reached = judge(_DEAD.levels, reading.dead_letters)
+        tone = TONES[0] if reached is None else reached[0].value
+        found.append(Trouble(tone, f"{reading.dead_letters:,} dead"))
     elif reading.dead_letters_of and reading.ready + reading.dead:
         found.append(Trouble("attention", "dead letters"))
+    alerts = [one for one in alerts if one.rule != _DEAD.name or not found]
     found += [
         Trouble(alert.level.value, alert.title.lower())
         for alert in sorted(alerts, key=lambda one: -one.level.rank)
     ]
+    unattended = any(one.rule == _IDLE.name for one in alerts)
     waiting = reading.ready + reading.delayed
     if reading.paused:
         found.append(Trouble("attention" if waiting else "", "paused"))
     elif reading.ready and not reading.consumers and not reading.dead_letters_of:
-        if reading.silent_ms is None or reading.silent_ms >= SILENT_MS:
-            found.append(Trouble("attention", "no receivers"))
+        long = reading.silent_ms is None or reading.silent_ms >= SILENT_MS
+        if long and not unattended:
+            found.append(Trouble("attention", _IDLE.title.lower()))
     if not reading.complete:
         found.append(Trouble("warning", "partly unknown"))
     return [one for one in found if one.tone or one.text == "paused"]

@@ -46,7 +46,7 @@ def test_the_queue_that_fails_comes_first(tmp_path: Path) -> None:
         order = re.findall(r'<tr id="queue-([\w-]+)-queue">', text)
         assert order == ["c-fails", "b-waits", "a-fine"]
         assert "1 queue of 3 needs a look" in text
-        assert '<span class="badge critical">1 dead</span>' in text
+        assert '<span class="badge attention">1 dead</span>' in text
         assert '<td class="number">1,000</td>' in text
         told = broker.expect(200, "GET", "/?format=json")
         assert told["queues"][0]["reading"]["queue"] == "c-fails"
