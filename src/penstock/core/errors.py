@@ -455,6 +455,12 @@ class UnknownMove(LocalError):
     http_status = 404
 
 
+class UnknownAlert(LocalError):
+    """No alert with this key is active, or no silence with this id is in force."""
+
+    http_status = 404
+
+
 class MoveRunning(LocalError):
     """The queue's messages are being moved already, by another move."""
 

@@ -11,7 +11,9 @@ STAGING_TOPIC: Final = "__staging"
 """Where messages wait that are to be published."""
 AUDIT_TOPIC: Final = "__audit"
 """What operators have ordered."""
-PROTECTED_TOPICS: Final = frozenset((AUDIT_TOPIC, STAGING_TOPIC))
+SILENCES_TOPIC: Final = "__silences"
+"""Which alerts are acknowledged or silenced."""
+PROTECTED_TOPICS: Final = frozenset((AUDIT_TOPIC, SILENCES_TOPIC, STAGING_TOPIC))
 """The cluster writes them itself; clients can only read them."""
 
 

@@ -413,6 +413,12 @@ ALERTS_MAX = 10_000
 """How many alerts there may be at once."""
 ALERTS_RESOLVED_MAX = 500
 """How many that are over are still shown."""
+SILENCES_MAX = 200
+"""How many acknowledgements and silences of alerts may be in force at once."""
+SILENCE_MS_MAX = 30 * 86_400_000
+"""How long each may last."""
+SILENCE_CHARACTERS_MAX = 300
+"""Of each text in one."""
 WEBHOOK_PAUSE_SECONDS = 1.0
 WEBHOOK_PAUSE_SECONDS_MAX = 16.0
 """Before a notice that was not taken is sent again."""

@@ -90,6 +90,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     resolved_ms: int | None = None
     raised_ms: int | None = None
     """When its level last went up or down while it fired."""
+    silence: str = ""
+    """In lists: the id of the acknowledgement or silence that covers it."""
 
     @property
     def sentence(self) -> str:

@@ -14,6 +14,7 @@ when this node knows better.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -34,6 +35,7 @@ from penstock.watch.inspection import inspect, unknown_keys
 from penstock.watch.readings import Readings
 from penstock.watch.rules import RULES
 from penstock.watch.settings import AlertSettings
+from penstock.watch.silences import Silences
 from penstock.watch.survey import Survey
 from penstock.watch.webhook import Notice, Webhook
 
@@ -62,6 +64,7 @@ class Watch:
         """The latest; None until the first survey is done."""
         self.history = History()
         self.alerts = Alerts(self.settings)
+        self.silences = Silences(node)
         self.webhook = Webhook(self.settings.webhook)
         self._expected = ExpectedRates()
         self._slices = TimeSlices()
@@ -71,6 +74,8 @@ class Watch:
         self._looking = asyncio.Lock()
         self._listeners: list[Callable[[Readings], None]] = []
         self._led = False
+        self._announced: dict[str, Level] = {}
+        """The alerts that this node or a former leader has announced, and at which level."""
         self._late: list[tuple[int, Alert]] = []
         node.notices[ALERTS_NOTICE] = self._take_announced
 
@@ -138,7 +143,9 @@ class Watch:
             for _ in self.history.steps(readings):
                 await self._slices.let_others()
             if self.settings.enabled:
-                self._tell(await self._inspect(readings))
+                changes = await self._inspect(readings)
+                await self._read_silences()
+                await self._tell(self._audible(changes))
             self._slices.end()
             took_ms = self._took_ms()
             self.readings = readings = msgspec.structs.replace(
@@ -185,7 +192,27 @@ class Watch:
 
     # Telling.
 
-    def _tell(self, changes: list[Alert]) -> None:
+    def firing(self) -> list[Alert]:
+        """The alerts that fire and are neither acknowledged nor silenced, the worst first."""
+        return self.silences.audible(self.alerts.firing())
+
+    async def _read_silences(self) -> None:
+        """What cannot be read now stays as it was."""
+        with contextlib.suppress(PenstockError, TimeoutError):
+            await self.silences.read()
+
+    def _audible(self, changes: list[Alert]) -> list[Alert]:
+        """The changes to announce: none of an alert that is silenced, and its firing when that
+        ends. An alert is announced as over if it was announced before."""
+        over = [one for one in changes if one.state is AlertState.RESOLVED]
+        found = [one for one in over if self._announced.pop(one.key, None) is not None]
+        for alert in self.firing():
+            if self._announced.get(alert.key) is not alert.level:
+                self._announced[alert.key] = alert.level
+                found.append(alert)
+        return found
+
+    async def _tell(self, changes: list[Alert]) -> None:
         """The leader of the catalog speaks for all nodes."""
         leader = self._node.engine.topics.leader(CATALOG_SHARD).node
         now_ms = self._clock.monotonic_ms()
@@ -207,6 +234,8 @@ class Watch:
             log = logger.info if alert.state is AlertState.RESOLVED else logger.warning
             log("alert %s", alert.sentence)
             self.webhook.send(self._notice(alert))
+        if over := [one.key for one in changes if one.state is AlertState.RESOLVED]:
+            await self.silences.end_acks(over)
 
     def _take_announced(self, body: bytes) -> None:
         """The leader announces these; its webhook may not have been reached if it dies now."""
@@ -214,6 +243,7 @@ class Watch:
         now_ms = self._clock.monotonic_ms()
         if self.settings.enabled:
             self._late += [(now_ms, one) for one in announced if self.alerts.adopt(one, now_ms)]
+            self._announced |= {one.key: one.level for one in announced}
 
     async def test(self) -> None:
         """Send a notice that says it is none, and raise what goes wrong."""

@@ -77,6 +77,7 @@ from penstock.web.queues import queue_routes
 from penstock.web.readings import watch_routes
 from penstock.web.request_timer import Timing
 from penstock.web.requests import bounded, read_body, whole_number
+from penstock.web.silences import silence_routes
 from penstock.web.tokens import is_token
 from penstock.web.topic_messages import MessageBrowser
 from penstock.web.topics import topic_routes
@@ -177,6 +178,7 @@ def api_routes(broker: Broker) -> list[BaseRoute]:
         ),
         *cut_routes(broker),
         *watch_routes(broker),
+        *silence_routes(broker),
         *queue_routes(broker),
         *work_routes(broker),
         *move_routes(broker),

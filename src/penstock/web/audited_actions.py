@@ -59,7 +59,10 @@ ORDERS = (
     _order("DELETE", "/v1/cluster/members/{}", "remove node"),
     _order("POST", "/v1/cluster/transfer", "transfer leadership"),
     _order("POST", "/v1/cluster/key/rotate", "replace cluster key"),
-    _order("POST", "/v1/alerts/.+", "test alerts"),
+    _order("POST", "/v1/alerts/test", "test alerts"),
+    _order("POST", "/v1/alerts/ack", "acknowledge alert"),
+    _order("POST", "/v1/alerts/silences", "silence alerts"),
+    _order("DELETE", "/v1/alerts/silences/{}", "end silence"),
     _order("POST", "/v1/backup/.+", "back up"),
 )
 
@@ -68,6 +71,9 @@ class _Body(msgspec.Struct, frozen=True):
     """What of a body says what is meant."""
 
     name: str = ""
+    key: str = ""
+    rule: str = ""
+    subject: str = ""
     dry_run: bool = False
 
 
@@ -109,7 +115,7 @@ class OrderNotes:
         node.audit.note(
             who(scope),
             action,
-            target or told.name,
+            target or told.name or told.key or f"{told.rule} {told.subject}".strip(),
             body[:DETAIL_BYTES_MAX].decode("utf-8", "replace").strip().removeprefix("{}"),
             "done" if status < 300 else f"refused: {status}",
         )

@@ -21,6 +21,7 @@ from penstock.core.errors import InvalidRequest, Unavailable, UnknownGroup, Unkn
 from penstock.core.limits import EVENTS_MAX, HISTORY_STEP_MS, HISTORY_STEPS
 from penstock.core.message_states import current_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
+from penstock.watch.alert import Alert
 from penstock.watch.history import (
     CLUSTER,
     CLUSTER_NAMES,
@@ -154,7 +155,11 @@ class _Watching:
         state = request.query_params.get("state", "")
         if state not in ("", "firing", "pending", "resolved"):
             raise InvalidRequest("state is firing, pending or resolved")
-        active = [one for one in watch.alerts.active() if state in ("", one.state.value)]
+        active = [
+            _with_silence(watch, one)
+            for one in watch.alerts.active()
+            if state in ("", one.state.value)
+        ]
         return json_answer(
             AlertBoard(
                 enabled=watch.settings.enabled,
@@ -203,6 +208,12 @@ class _Watching:
         if readings is None:
             raise Unavailable("the first survey is under way; ask again", retry_after_ms=1_000)
         return readings
+
+
+def _with_silence(watch: Watch, alert: Alert) -> Alert:
+    """The alert, with what covers it."""
+    found = watch.silences.of(alert)
+    return alert if found is None else msgspec.structs.replace(alert, silence=found.id)
 
 
 def _asked(request: Request) -> tuple[Key, tuple[str, ...]]:

@@ -1,7 +1,11 @@
-"""`penstock alert …`: what is wrong with the cluster, and whether the webhook hears of it."""
+"""`penstock alert …`: what is wrong with the cluster, what of it is acknowledged or silenced, and
+whether the webhook hears of it."""
 
+import getpass
 import time
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 import msgspec
 from cyclopts import App, Parameter
@@ -11,8 +15,10 @@ from penstock.cli.admin import Json, print_json
 from penstock.cli.table import format_age, print_table
 from penstock.core.decoders import decode_json
 from penstock.watch.alert import Alert, AlertState
+from penstock.watch.alert_groups import group_alerts
+from penstock.watch.silences import Silence
 
-app = App(name="alert", help="List alerts, and test the webhook.")
+app = App(name="alert", help="List, acknowledge and silence alerts, and test the webhook.")
 
 States = Literal["firing", "pending", "resolved"]
 
@@ -22,6 +28,17 @@ class _Listed(msgspec.Struct):
     webhook: str
     alerts: list[Alert]
     resolved: list[Alert]
+    silences: list[Silence] = []
+
+
+class _Silences(msgspec.Struct):
+    silences: list[Silence]
+
+
+Comment = Annotated[str, Parameter(help="Why; shown with it.")]
+Person = Annotated[
+    str | None, Parameter(name="--by", show_default=False, help="Who; your user name if not given.")
+]
 
 
 class _Tested(msgspec.Struct):
@@ -37,7 +54,10 @@ def list_alerts(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> int:
-    """List the alerts, the worst first. The exit code is 1 if one of them fires.
+    """List the alerts, the worst first. The exit code is 1 if one of them fires and is neither
+    acknowledged nor silenced.
+
+    More than three of one rule and level are one line; --json has each, with its key.
 
     Examples
     --------
@@ -48,7 +68,7 @@ def list_alerts(
     path = "/v1/alerts" + (f"?state={state}" if state else "")
     answer = broker.ask("GET", path)
     found = decode_json(answer, _Listed)
-    fires = any(one.state is AlertState.FIRING for one in found.alerts)
+    fires = any(one.state is AlertState.FIRING and not one.silence for one in found.alerts)
     if json:
         print_json(msgspec.json.decode(answer))
         return int(fires)
@@ -59,15 +79,104 @@ def list_alerts(
         print("nothing is wrong" if state is None else f"no alert is {state}")
     else:
         heads = ("LEVEL", "STATE", "SINCE", "RULE", "WHAT", "RUNBOOK")
+        rows = _rows(shown, found.silences, time.time() * 1_000)
+        tones = [row[0] if row[1] == AlertState.FIRING.value else "" for row in rows]
+        print_table(heads, rows, tones=tones, spare=("SINCE", "RULE"))
+    return int(fires)
+
+
+@app.command
+def ack(
+    key: Annotated[str, Parameter(help="The alert's key: `penstock alert list --json`.")],
+    /,
+    *,
+    lasting: Annotated[str, Parameter(name="--for", help="For how long at most.")] = "1d",
+    comment: Comment = "",
+    by: Person = None,
+    broker: BrokerAddress = HERE,
+    json: Json = False,
+) -> None:
+    """Acknowledge an alert: it is not announced again until it is over or gets worse.
+
+    Examples
+    --------
+    penstock alert ack depth:queue/jobs/queue
+    penstock alert ack depth:queue/jobs/queue --for 4h --comment "import is running"
+    """
+    body = {"key": key, "for": lasting, "comment": comment, "who": _name(by)}
+    _print_begun(broker.ask_for("POST", "/v1/alerts/ack", Silence, body), json)
+
+
+@app.command
+def silence(
+    *,
+    lasting: Annotated[str, Parameter(name="--for", help="For how long, such as 2h.")],
+    rule: Annotated[str, Parameter(help="Only this rule, such as no_consumers.")] = "",
+    subject: Annotated[
+        str, Parameter(help='A pattern for queues, groups, topics or nodes: "shop-*", "*".')
+    ] = "",
+    comment: Comment = "",
+    by: Person = None,
+    broker: BrokerAddress = HERE,
+    json: Json = False,
+) -> None:
+    """Announce no alerts of a rule, about a subject, or both, for a while.
+
+    Examples
+    --------
+    penstock alert silence --subject "shop-*" --for 2h --comment "maintenance"
+    penstock alert silence --rule no_consumers --for 30m
+    """
+    body = {
+        "rule": rule, "subject": subject, "for": lasting, "comment": comment, "who": _name(by),
+    }  # fmt: skip
+    _print_begun(broker.ask_for("POST", "/v1/alerts/silences", Silence, body), json)
+
+
+@app.command
+def silences(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
+    """List the acknowledgements and silences that are in force.
+
+    Examples
+    --------
+    penstock alert silences
+    """
+    found = broker.ask_for("GET", "/v1/alerts/silences", _Silences).silences
+    if json:
+        print_json(found)
+    elif not found:
+        print("nothing is acknowledged or silenced")
+    else:
+        heads = ("ID", "KIND", "WHAT", "ENDS IN", "BY", "COMMENT")
+        now_ms = time.time() * 1_000
         print_table(
             heads,
-            [_row(alert, time.time() * 1_000) for alert in shown],
-            tones=[
-                alert.level.value if alert.state is AlertState.FIRING else "" for alert in shown
+            [
+                (one.id, one.kind, _what(one), _left(one, now_ms), one.who, one.comment or "-")
+                for one in found
             ],
-            spare=("SINCE", "RULE"),
         )
-    return int(fires)
+
+
+@app.command
+def unsilence(
+    name: Annotated[str, Parameter(help="Its id: `penstock alert silences`.")],
+    /,
+    *,
+    broker: BrokerAddress = HERE,
+    json: Json = False,
+) -> None:
+    """End an acknowledgement or a silence before its time.
+
+    Examples
+    --------
+    penstock alert unsilence 5c0a91fe
+    """
+    ended = broker.ask_for("DELETE", f"/v1/alerts/silences/{quote(name, safe='')}", Silence)
+    if json:
+        print_json(ended)
+    else:
+        print(f"{_what(ended)} is announced again")
 
 
 @app.command(name="test")
@@ -86,13 +195,58 @@ def try_webhook(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
         print(f"{found.webhook} has taken a test")
 
 
-def _row(alert: Alert, now_ms: float) -> tuple[str, ...]:
-    age = format_age(max(0, int(now_ms - alert.since_ms)))
-    return (
-        alert.level.value,
-        alert.state.value,
-        age,
-        alert.rule,
-        alert.message,
-        alert.runbook,
-    )
+def _rows(
+    alerts: Iterable[Alert], silences: Sequence[Silence], now_ms: float
+) -> list[tuple[str, ...]]:
+    """A line for each group of alerts that are in the same state."""
+    kinds: dict[str, list[Alert]] = {}
+    covers = {one.id: one for one in silences}
+    for alert in alerts:
+        kinds.setdefault(_state(alert, covers.get(alert.silence)), []).append(alert)
+    return [
+        (
+            group.level.value,
+            state,
+            format_age(max(0, int(now_ms - group.alerts[0].since_ms))),
+            group.rule,
+            group.message,
+            group.alerts[0].runbook,
+        )
+        for state, some in kinds.items()
+        for group in group_alerts(some)
+    ]
+
+
+def _state(alert: Alert, silence: Silence | None) -> str:
+    if silence is None:
+        return alert.state.value
+    return f"acked by {silence.who}" if silence.kind == "ack" else f"silenced by {silence.who}"
+
+
+def _print_begun(one: Silence, json: bool) -> None:
+    if json:
+        print_json(one)
+        return
+    if one.kind == "ack":
+        print(f"{one.key} is acknowledged until it is over or gets worse, for {_left(one)} at most")
+    else:
+        print(f"{_what(one)} is silenced for {_left(one)}; end it with: "
+              f"penstock alert unsilence {one.id}")  # fmt: skip
+
+
+def _what(one: Silence) -> str:
+    return one.key or f"{one.rule or 'every rule'} of {one.subject}"
+
+
+def _left(one: Silence, now_ms: float | None = None) -> str:
+    begin = one.at_ms if now_ms is None else now_ms
+    return format_age(max(0, int(one.until_ms - begin)))
+
+
+def _name(given: str | None) -> str:
+    if given is not None:
+        return given
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container whose user has no name.
+        return ""

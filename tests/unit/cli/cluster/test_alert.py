@@ -47,6 +47,34 @@ def test_alerts_are_listed(broker: WebBroker, capsys: Captured) -> None:
     assert run(["alert", "list", "--json"]) == 1
     document = msgspec.json.decode(capsys.readouterr().out)
     assert document["alerts"][0]["rule"] == "no_consumers"
+    key = document["alerts"][0]["key"]
+    assert run(["alert", "ack", key, "--by", "mira", "--comment", "I look"]) == 0
+    assert capsys.readouterr().out == (
+        f"{key} is acknowledged until it is over or gets worse, for 1d at most\n"
+    )
+    assert run(["alert", "list"]) == 0, "what is acknowledged is known"
+    assert "acked by mira" in capsys.readouterr().out
+    assert run(["alert", "silence", "--subject", "jo*", "--for", "2h", "--by", "mira"]) == 0
+    assert "every rule of jo* is silenced for 2h" in capsys.readouterr().out
+    assert run(["alert", "silences"]) == 0
+    _, silence, ack = capsys.readouterr().out.splitlines()
+    assert "I look" in ack
+    for row in (ack, silence):
+        assert run(["alert", "unsilence", row.split()[0]]) == 0
+        assert "is announced again" in capsys.readouterr().out
+    assert run(["alert", "list"]) == 1
+    capsys.readouterr()
+    assert run(["alert", "ack", "none"]) == 1
+    assert "no alert none is active" in capsys.readouterr().err
+    assert run(["alert", "silence", "--for", "2h"]) == 1
+    assert "name a rule or a subject" in capsys.readouterr().err
+    assert run(["alert", "silence", "--rule", "depth", "--for", "soon"]) == 1
+    assert "is a duration" in capsys.readouterr().err
+    wanted = {"acknowledge alert", "silence alerts", "end silence"}
+    while True:  # A record follows its action after a moment.
+        orders = broker.expect(200, "GET", "/v1/audit")["orders"]
+        if wanted <= {one["action"] for one in orders}:
+            break
     assert run(["alert", "list", "--state", "resolved"]) == 0
     assert capsys.readouterr().out == "no alert is resolved\n"
 

@@ -50,7 +50,7 @@ class Shared:
     def _look(self) -> tuple[object, ...]:
         broker, watch = self._broker, self._broker.watch
         readings = None if watch is None else watch.readings
-        alerts = () if watch is None else watch.alerts.firing()
+        alerts = () if watch is None else (watch.alerts.firing(), watch.silences.current())
         return broker.phase, readings, alerts, (*broker.problems(), *broker.warnings())
 
 

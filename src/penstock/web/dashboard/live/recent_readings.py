@@ -42,7 +42,7 @@ class Lately:
     watch: "Watch | None"
     readings: Readings | None
     alerts: list[Alert]
-    """Those that fire, the worst first."""
+    """Those that fire and are neither acknowledged nor silenced, the worst first."""
 
     def points(self, key: Key, name: str) -> list[float]:
         """How a curve went in the last minutes; nothing if that is not known."""
@@ -66,7 +66,7 @@ def lately(broker: Broker) -> Lately:
     watch = broker.watch
     if watch is None:
         return Lately(watch=None, readings=None, alerts=[])
-    return Lately(watch=watch, readings=watch.readings, alerts=list(watch.alerts.firing()))
+    return Lately(watch=watch, readings=watch.readings, alerts=watch.firing())
 
 
 def alerts_by_queue(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:

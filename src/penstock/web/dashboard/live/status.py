@@ -68,7 +68,7 @@ class Pulse:
     def _alert_news(self) -> list[str]:
         """What fires now and did not, and the other way round; of many, only how many."""
         watch = self._broker.watch
-        firing = {} if watch is None else {one.key: one.message for one in watch.alerts.firing()}
+        firing = {} if watch is None else {one.key: one.message for one in watch.firing()}
         before, self._firing = self._firing, firing
         if before is None:
             return []
@@ -90,9 +90,9 @@ class Pulse:
 
 
 def alert_counts(broker: Broker) -> dict[str, int]:
-    """How many alerts are firing, by level, the worst first."""
+    """How many alerts fire and are not silenced, by level, the worst first."""
     counts = dict.fromkeys(LEVELS, 0)
-    for alert in () if broker.watch is None else broker.watch.alerts.firing():
+    for alert in () if broker.watch is None else broker.watch.firing():
         counts[alert.level.value] += 1
     return counts
 

@@ -94,18 +94,15 @@ def test_where_the_same_page_is() -> None:
 
 
 def test_alerts_that_begin_and_end_are_told_once() -> None:
-    class FakeAlerts:
+    class FakeWatch:
         active: tuple[Alert, ...] = ()
 
         def firing(self) -> tuple[Alert, ...]:
             return self.active
 
-    class FakeWatch:
-        alerts = FakeAlerts()
-
     broker = FakeBroker()
-    broker.watch = cast(Watch, FakeWatch())
-    alerts = FakeWatch.alerts
+    alerts = FakeWatch()
+    broker.watch = cast(Watch, alerts)
     pulse = Pulse(broker)
     alerts.active = (alert("old", Level.WARNING),)
     first = pulse.beat()
