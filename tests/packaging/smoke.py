@@ -57,6 +57,13 @@ def with_a_broker() -> None:
     assert "Traceback" not in rest, rest
 
 
+def runbooks() -> None:
+    text = subprocess.run(
+        [COMMAND, "alert", "runbook", "depth"], capture_output=True, text=True, check=True
+    ).stdout
+    assert text.startswith("# Runbook: queue depth"), text
+
+
 def addresses(broker: "subprocess.Popen[str]") -> tuple[str, str]:
     """Of the native port and of the HTTP port, as the broker prints them."""
     native = http = ""
@@ -73,6 +80,7 @@ def addresses(broker: "subprocess.Popen[str]") -> tuple[str, str]:
 
 def main() -> None:
     asyncio.run(in_memory())
+    runbooks()
     with_a_broker()
     done = subprocess.run([COMMAND, "version"], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == penstock.__version__, done.stdout

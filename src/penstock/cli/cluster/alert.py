@@ -14,8 +14,11 @@ from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, print_json
 from penstock.cli.table import format_age, print_table
 from penstock.core.decoders import decode_json
+from penstock.core.errors import InvalidRequest
 from penstock.watch.alert import Alert, AlertState
 from penstock.watch.alert_groups import group_alerts
+from penstock.watch.rules import RULES
+from penstock.watch.runbooks import rule_of, runbook, runbook_path
 from penstock.watch.silences import Silence
 
 app = App(name="alert", help="List, acknowledge and silence alerts, and test the webhook.")
@@ -79,7 +82,8 @@ def list_alerts(
         print("nothing is wrong" if state is None else f"no alert is {state}")
     else:
         heads = ("LEVEL", "STATE", "SINCE", "RULE", "WHAT", "RUNBOOK")
-        rows = _rows(shown, found.silences, time.time() * 1_000)
+        base = f"http://{broker.address()}"
+        rows = _rows(shown, found.silences, time.time() * 1_000, base)
         tones = [row[0] if row[1] == AlertState.FIRING.value else "" for row in rows]
         print_table(heads, rows, tones=tones, spare=("SINCE", "RULE"))
     return int(fires)
@@ -179,6 +183,23 @@ def unsilence(
         print(f"{_what(ended)} is announced again")
 
 
+@app.command(name="runbook")
+def print_runbook(
+    rule: Annotated[str, Parameter(help="The rule, such as no_consumers.")], /
+) -> None:
+    """Print what to do about an alert. No broker is asked.
+
+    Examples
+    --------
+    penstock alert runbook no_consumers
+    """
+    name = rule_of(rule)
+    text = None if name is None else runbook(name)
+    if text is None:
+        raise InvalidRequest(f"there is no runbook {rule}; there are {', '.join(RULES)}")
+    print(text, end="")
+
+
 @app.command(name="test")
 def try_webhook(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
     """Let the broker send a test to its webhook (alerts.webhook), and say how that went.
@@ -196,7 +217,7 @@ def try_webhook(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
 
 
 def _rows(
-    alerts: Iterable[Alert], silences: Sequence[Silence], now_ms: float
+    alerts: Iterable[Alert], silences: Sequence[Silence], now_ms: float, base: str
 ) -> list[tuple[str, ...]]:
     """A line for each group of alerts that are in the same state."""
     kinds: dict[str, list[Alert]] = {}
@@ -210,11 +231,18 @@ def _rows(
             format_age(max(0, int(now_ms - group.alerts[0].since_ms))),
             group.rule,
             group.message,
-            group.alerts[0].runbook,
+            _runbook(group.alerts[0], base),
         )
         for state, some in kinds.items()
         for group in group_alerts(some)
     ]
+
+
+def _runbook(alert: Alert, base: str) -> str:
+    """Where to read on: as the broker says, or at its own pages."""
+    if "://" in alert.runbook or rule_of(alert.rule) is None:
+        return alert.runbook
+    return f"{base}{runbook_path(alert.rule)}"
 
 
 def _state(alert: Alert, silence: Silence | None) -> str:

@@ -132,7 +132,11 @@ def _errors(facts: Facts) -> tuple[Verdict, str, str]:
     failing = [one.queue for one in facts.readings.queues if one.error_rate > ERROR_SHARE_MAX]
     if failing:
         found = f"more than 1 % of deliveries fail: {_some(failing)}"
-        return "warn", found, "read why: `penstock peek NAME-dead`, docs/runbooks/error-rate.md"
+        return (
+            "warn",
+            found,
+            "read why: `penstock peek NAME-dead`, `penstock alert runbook error_rate`",
+        )
     return "ok", "less than 1 % of deliveries fail, in every queue", ""
 
 
@@ -248,7 +252,10 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
     ("timeouts", _timeouts),
     (
         "runbooks",
-        _ask("does the person on call know where they are?", "docs/runbooks, one an alert"),
+        _ask(
+            "does the person on call know where they are?",
+            "`penstock alert runbook`, or /runbooks of the dashboard",
+        ),
     ),
     (
         "migration",

@@ -24,6 +24,9 @@ from starlette.responses import Response
 
 from penstock.core.errors import PenstockError
 from penstock.core.version import __version__
+from penstock.watch.alert import Alert
+from penstock.watch.rules import RULES
+from penstock.watch.runbooks import runbook_path
 from penstock.web.answers import SAFE_HEADERS, json_answer
 from penstock.web.broker import Broker
 from penstock.web.dashboard.assets import asset_address, assets
@@ -157,8 +160,19 @@ def environment() -> "Environment":
         "cell": marks.cell,
         "spark": marks.spark,
     }
-    made.globals |= {"asset": asset_address, "count_of": words.count_of}
+    made.globals |= {
+        "asset": asset_address,
+        "count_of": words.count_of,
+        "runbook_of": runbook_address,
+    }
     return made
+
+
+def runbook_address(alert: Alert) -> str:
+    """Where the runbook of an alert is: at the address of the setting, or in this broker."""
+    if alert.runbook.startswith(("http://", "https://")) or alert.rule not in RULES:
+        return alert.runbook
+    return runbook_path(alert.rule)
 
 
 def address(request: Request, **changes: object) -> str:
@@ -195,4 +209,5 @@ def _frame(broker: Broker, request: Request, view: View) -> Mapping[str, object]
 def _current(path: str) -> str:
     """Which entry of the navigation a page belongs to."""
     first = "/" + path.strip("/").partition("/")[0]
+    first = "/alerts" if first == "/runbooks" else first
     return first if any(place.path == first for place in NAVIGATION) else ""

@@ -25,6 +25,7 @@ from penstock.web.dashboard.pages.overview import overview
 from penstock.web.dashboard.pages.pipelines import pipelines
 from penstock.web.dashboard.pages.queue_list import queue_list
 from penstock.web.dashboard.pages.queue_page import queue_page
+from penstock.web.dashboard.pages.runbook_page import runbook_list, runbook_page
 from penstock.web.dashboard.pages.search import search
 from penstock.web.dashboard.pages.settings import settings
 from penstock.web.dashboard.pages.topic_list import topic_list
@@ -46,6 +47,8 @@ PAGES: dict[str, Page] = {
     "/trace": trace_page,
     "/cluster": cluster,
     "/alerts": alerts,
+    "/runbooks": runbook_list,
+    "/runbooks/{name}": runbook_page,
     "/pipelines": pipelines,
     "/settings": settings,
     "/audit": audit,

@@ -43,7 +43,7 @@ def test_alerts_are_listed(broker: WebBroker, capsys: Captured) -> None:
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["LEVEL", "STATE", "SINCE", "RULE", "WHAT", "RUNBOOK"]
     assert row.split()[:2] == ["critical", "firing"]
-    assert row.split()[-1] == "docs/runbooks/no-consumers.md"
+    assert row.split()[-1] == f"http://{broker.http}/runbooks/no-consumers"
     assert run(["alert", "list", "--json"]) == 1
     document = msgspec.json.decode(capsys.readouterr().out)
     assert document["alerts"][0]["rule"] == "no_consumers"
@@ -77,6 +77,16 @@ def test_alerts_are_listed(broker: WebBroker, capsys: Captured) -> None:
             break
     assert run(["alert", "list", "--state", "resolved"]) == 0
     assert capsys.readouterr().out == "no alert is resolved\n"
+
+
+def test_a_runbook_is_printed(capsys: Captured) -> None:
+    assert run(["alert", "runbook", "no_consumers"]) == 0
+    assert run(["alert", "runbook", "no-consumers"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("# Runbook: no consumers") == 2
+    assert "<!--" not in text
+    assert run(["alert", "runbook", "nothing"]) == 1
+    assert "there are lag, depth" in capsys.readouterr().err
 
 
 def test_the_webhook_is_tried(broker: WebBroker, capsys: Captured) -> None:

@@ -119,6 +119,7 @@ def page(web: WebBroker, path: str, status: int = 200) -> str:
         "/topics?internal=1&sort=size", "/topics/log", "/topics/log?tab=tail",
         "/topics/log?tab=partitions", "/topics/log?tab=groups", "/topics/log?tab=configs",
         "/topics/log?message=0:1&view=text", "/topics/log?order=oldest&partition=0&text=script",
+        "/alerts", "/runbooks", "/runbooks/no-consumers", "/runbooks/state",
         "/groups", "/trace", "/trace?message=work:0:0", "/trace?message=nonsense",
         "/queues/work?message=x&from=y&view=z&tab=w", "/topics/log?message=99:99&from=soon",
     ],
@@ -142,7 +143,7 @@ def test_names_and_payloads_are_text(web: WebBroker) -> None:
 
 
 def test_what_is_not_there_has_a_page_that_says_so(web: WebBroker) -> None:
-    for path in ("/queues/nowhere", "/topics/nowhere", "/groups/nobody"):
+    for path in ("/queues/nowhere", "/topics/nowhere", "/groups/nobody", "/runbooks/none"):
         assert "there is no" in page(web, path, status=404)
 
 
