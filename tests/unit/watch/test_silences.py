@@ -27,7 +27,7 @@ class Posted:
         self._watch = watch
         self.lines: list[str] = []
         watch._notice = self._note  # type: ignore[method-assign, assignment]
-        watch.webhook.send = lambda _: None  # type: ignore[method-assign]
+        watch.webhook.send = lambda _: None  # type: ignore[method-assign, assignment]
 
     def _note(self, one: Alert) -> None:
         self.lines.append(f"{one.state.value} {one.level.value}")
