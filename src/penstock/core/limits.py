@@ -409,6 +409,14 @@ HISTORY_STEPS = 720
 """How many points are kept: an hour of them."""
 HISTORY_SERIES_MAX = 12_000
 """How many curves; each takes 3 KB, and one that was never anything but 0 takes nothing."""
+HISTORY_LONG_STEP_MS = 300_000
+"""The time between two points of a chart that goes back days."""
+HISTORY_LONG_STEPS = 2_016
+"""How many of them are kept: a week."""
+HISTORY_LONG_SERIES_MAX = 3_000
+"""How many curves; each takes 8 KB, and one that was never anything but 0 takes nothing."""
+HISTORY_FILE_BYTES_MAX = 16 * MIB
+"""Of each of the two files in which a node keeps them."""
 ALERTS_MAX = 10_000
 """How many alerts there may be at once."""
 ALERTS_RESOLVED_MAX = 500

@@ -20,6 +20,7 @@ from penstock.sqs.http.middleware import SqsMiddleware
 from penstock.sqs.http.server import NoSqs, SqsHttpServer
 from penstock.sqs.reply import Reply
 from penstock.sqs.service import Service, SqsSettings
+from penstock.storage import Disk
 from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import Watch
 from penstock.web.app import make_app
@@ -101,9 +102,10 @@ class HttpFront:
             held_bytes=self._memory.held_by("http"),
         )
 
-    def start_watch(self, node: Node, settings: AlertSettings) -> Watch:
-        """Look at the cluster from now on, again and again, for what is shown here."""
-        watch = Watch(node, settings)
+    def start_watch(self, node: Node, settings: AlertSettings, disk: Disk, folder: str) -> Watch:
+        """Look at the cluster from now on, again and again, for what is shown here; charts are kept
+        in the folder."""
+        watch = Watch(node, settings, disk=disk, folder=folder)
         watch.start()
         return watch
 

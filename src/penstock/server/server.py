@@ -61,7 +61,7 @@ from penstock.server.ready_file import (
     write_ready_file,
 )
 from penstock.server.sources import LoadedConfig
-from penstock.storage import Disk, LogSettings
+from penstock.storage import Disk, LogSettings, RealDisk
 from penstock.watch.rules import RULES
 from penstock.watch.settings import AlertSettings
 from penstock.web.broker import Phase, SettingRow
@@ -74,6 +74,8 @@ FILES_BESIDES_CONNECTIONS = 512
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CLOSE_SECONDS_MAX = 30.0
 """Besides the grace for requests: to hand over, to finish writing, to snapshot."""
+WATCH_FOLDER = "watch"
+"""Below the data directory: what the charts go back to."""
 
 logger = logging.getLogger("penstock.server")
 
@@ -380,7 +382,12 @@ class Server:
         if self._http is None or self._node is None:
             return
         if self._watch is None:
-            self._watch = self._http.start_watch(self._node, alert_settings(self._config))
+            self._watch = self._http.start_watch(
+                self._node,
+                alert_settings(self._config),
+                RealDisk() if self._disk is None else self._disk,
+                os.path.join(self._data, WATCH_FOLDER),
+            )
         if self._serving:
             self._http.serve_sqs(self._node.engine)
 

@@ -16,7 +16,7 @@ hour, and if there are none, new ones are not kept.
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 import msgspec
@@ -114,6 +114,25 @@ class History:
                 },
             )
         self._put(CLUSTER, _cluster_values(readings))
+
+    def begin(self, at_ms: int) -> None:
+        """A new column, of which nothing is known yet."""
+        self._begin(at_ms)
+
+    def put(self, key: Key, name: str, value: float) -> bool:
+        """A value of the newest column; False if there is no room for its curve."""
+        self._put(key, {name: value})
+        return name in self._series.get(key, ())
+
+    def means(self, since_ms: int, names: Container[str]) -> Iterator[tuple[Key, str, float]]:
+        """The mean of each curve from a time on, those of the cluster first."""
+        columns = self._columns_since(since_ms)
+        for key in [CLUSTER, *(one for one in self._series if one != CLUSTER)]:
+            for name, curve in list(self._series.get(key, {}).items()):
+                values = [curve[column] for column in columns] if name in names else []
+                known = [value for value in values if not math.isnan(value)]
+                if known:
+                    yield key, name, sum(known) / len(known)
 
     def curves(self, key: Key, names: Sequence[str], since_ms: int = 0) -> Curves:
         """Curves of one thing, from a wall time on. One that is not kept is 0 throughout.

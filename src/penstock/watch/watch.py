@@ -1,4 +1,4 @@
-"""The watch of one node: it looks at the whole cluster every few seconds, remembers an hour of it,
+"""The watch of one node: it looks at the whole cluster every few seconds, remembers a week of it,
 and says when something is wrong.
 
 Every node keeps such a watch, and all of them look at the same things by the same rules: any node
@@ -27,11 +27,13 @@ from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.types import CATALOG_SHARD, NO_NODE, ShardId
 from penstock.engine.cluster.node import Node
 from penstock.engine.replica.time_slices import TimeSlices
+from penstock.storage import Disk
 from penstock.watch.alert import Alert, AlertState, Subject
 from penstock.watch.alerts import Alerts, Finding
 from penstock.watch.expected_rate import ExpectedRates
 from penstock.watch.history import History
 from penstock.watch.inspection import inspect, unknown_keys
+from penstock.watch.long_history import LongHistory
 from penstock.watch.readings import Readings
 from penstock.watch.rules import RULES
 from penstock.watch.settings import AlertSettings
@@ -56,13 +58,22 @@ logger = logging.getLogger(__name__)
 class Watch:
     """One per node."""
 
-    def __init__(self, node: Node, settings: AlertSettings | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        settings: AlertSettings | None = None,
+        *,
+        disk: Disk | None = None,
+        folder: str = "",
+    ) -> None:
+        """The history of days is kept in the folder of the disk, if they are given."""
         self._node = node
         self._clock = node.engine.topics.clock
         self.settings = settings or AlertSettings()
         self.readings: Readings | None = None
         """The latest; None until the first survey is done."""
         self.history = History()
+        self.long_history = LongHistory(self.history, disk, folder)
         self.alerts = Alerts(self.settings)
         self.silences = Silences(node)
         self.webhook = Webhook(self.settings.webhook)
@@ -92,6 +103,7 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        self.long_history.close()
         await self.webhook.close()
 
     def listen(self, listener: Callable[[Readings], None]) -> Callable[[], None]:
@@ -105,6 +117,7 @@ class Watch:
         return end
 
     async def _run(self) -> None:
+        await self.long_history.load()
         while True:
             try:
                 readings = await self.look()
@@ -142,6 +155,11 @@ class Watch:
             self._slices.begin()
             for _ in self.history.steps(readings):
                 await self._slices.let_others()
+            for values in self.long_history.steps(readings.at_ms):
+                if values is None:
+                    await self._slices.let_others()
+                else:
+                    await self.long_history.write(readings.at_ms, values)
             if self.settings.enabled:
                 changes = await self._inspect(readings)
                 await self._read_silences()

@@ -18,7 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownGroup, UnknownTopic
-from penstock.core.limits import EVENTS_MAX, HISTORY_STEP_MS, HISTORY_STEPS
+from penstock.core.limits import (
+    EVENTS_MAX,
+    HISTORY_LONG_STEP_MS,
+    HISTORY_LONG_STEPS,
+    HISTORY_STEP_MS,
+    HISTORY_STEPS,
+)
 from penstock.core.message_states import current_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.watch.alert import Alert
@@ -44,6 +50,7 @@ from penstock.web.broker import Broker, node_of
 from penstock.web.requests import bounded, whole_number
 
 SINCE_SECONDS = HISTORY_STEP_MS * HISTORY_STEPS // 1_000
+SINCE_SECONDS_MAX = HISTORY_LONG_STEP_MS * HISTORY_LONG_STEPS // 1_000
 EVENT_LINES = 200
 
 
@@ -138,7 +145,7 @@ class _Watching:
     async def history(self, request: Request) -> Response:
         """What is not known is 0 throughout: a queue that has just been made has no past."""
         watch = self._watch()
-        since_s = whole_number(request, "since_s", SINCE_SECONDS, least=1, most=2 * SINCE_SECONDS)
+        since_s = whole_number(request, "since_s", SINCE_SECONDS, least=1, most=SINCE_SECONDS_MAX)
         key, known = _asked(request)
         text = request.query_params.get("names", "")
         names = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -148,7 +155,8 @@ class _Watching:
             if current_state(name) not in known:
                 raise InvalidRequest(f"there is no curve {name[:60]}; there are {', '.join(known)}")
         at_ms = 0 if watch.readings is None else watch.readings.at_ms
-        return json_answer(watch.history.curves(key, names, at_ms - 1_000 * since_s))
+        since_ms = at_ms - 1_000 * since_s
+        return json_answer(watch.long_history.curves(key, names, since_ms, at_ms))
 
     async def alerts(self, request: Request) -> Response:
         watch = self._watch()

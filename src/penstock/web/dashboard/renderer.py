@@ -34,6 +34,7 @@ from penstock.web.dashboard.live.status import alert_counts, other_nodes
 from penstock.web.dashboard.view import View
 from penstock.web.dashboard.widgets import badges as marks
 from penstock.web.dashboard.widgets import filters as words
+from penstock.web.dashboard.widgets.chart_range import chart_range
 from penstock.web.tokens import page_token
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ def _frame(broker: Broker, request: Request, view: View) -> Mapping[str, object]
         "fragment": FRAGMENT in request.headers,
         "navigation": NAVIGATION,
         "current": _current(request.url.path),
+        "range": chart_range(request),
         "with_query": lambda **changes: address(request, **changes),
         "json_address": view.json or address(request, format="json"),
         "token": page_token(broker),

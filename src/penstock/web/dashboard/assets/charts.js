@@ -29,7 +29,9 @@
   }
 
   // In UTC, as everything else on a page.
-  const at = (time, seconds) => new Date(time * 1000).toISOString().slice(11, seconds ? 19 : 16);
+  const iso = (time) => new Date(time * 1000).toISOString();
+  const at = (time, seconds) => iso(time).slice(11, seconds ? 19 : 16);
+  const day = (time) => iso(time).slice(5, 16).replace("T", " ");
 
   function options(figure, series, width) {
     const unit = figure.dataset.unit;
@@ -41,11 +43,11 @@
       cursor: { drag: { x: false, y: false }, points: { size: 7 } },
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.15 : 1] } },
       axes: [
-        { ...axis, space: 90, size: 28, values: (_, times, __, ___, step) => times.map((time) => at(time, step < 60)) },
+        { ...axis, space: 90, size: 28, values: (_, times, __, ___, step) => times.map((time) => times.at(-1) - times[0] > 86400 ? day(time) : at(time, step < 60)) },
         { ...axis, size: 62, values: (_, values) => values.map((value) => written(value, unit)) },
       ],
       series: [
-        { label: "At", value: (_, time) => time == null ? "now" : at(time, true) },
+        { label: "At", value: (_, time) => time == null ? "now" : Date.now() / 1000 - time > 86400 ? day(time) : at(time, true) },
         ...series.map(([, label, tone]) => ({
           label, stroke: colour(tone || "chart"), width: 1.6, points: { show: false }, spanGaps: false,
           value: (plot, value, index, place) => written(place == null ? plot.data[index]?.findLast((one) => one != null) : value, unit),
@@ -66,6 +68,7 @@
     const data = [times, ...series.map(([name]) => told.series[name] ?? times.map(() => null))];
     const body = figure.querySelector(".chart-body");
     figure.classList.toggle("waiting", times.length < 2);
+    if (times.length < 2) return;
     const before = drawn.get(figure);
     if (before && !anew) { before.setData(data); return; }
     before?.destroy();

@@ -1,0 +1,25 @@
+"""How far back the charts of a page go: `?range=6h` in the address."""
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.requests import Request
+
+DEFAULT_RANGE = "15m"
+RANGES: Mapping[str, int] = {"15m": 900, "1h": 3_600, "6h": 21_600, "1d": 86_400, "7d": 604_800}
+"""In seconds."""
+
+
+class ChartRange(msgspec.Struct, frozen=True):
+    """The chosen one, and all of them."""
+
+    name: str
+    seconds: int
+    names: tuple[str, ...] = tuple(RANGES)
+
+
+def chart_range(request: Request) -> ChartRange:
+    """What the address asks for."""
+    name = request.query_params.get("range", DEFAULT_RANGE)
+    name = name if name in RANGES else DEFAULT_RANGE
+    return ChartRange(name, RANGES[name])
