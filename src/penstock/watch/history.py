@@ -29,8 +29,8 @@ Key = tuple[str, ...]
 """Whose curve it is: ("queue", name, group), ("group", name), ("node", "1"), ("cluster",)."""
 
 CLUSTER: Key = ("cluster",)
-QUEUE_NAMES = ("ready", "leased", "delayed", "dead", "oldest_age_s", "in_rate", "out_rate",
-               "ack_rate", "redelivery_rate", "error_rate", "consumers")  # fmt: skip
+QUEUE_NAMES = ("ready", "leased", "delayed", "dead", "dead_letters", "oldest_age_s", "in_rate",
+               "out_rate", "ack_rate", "redelivery_rate", "error_rate", "consumers")  # fmt: skip
 GROUP_NAMES = ("lag", "commit_rate", "members")
 TOPIC_NAMES = ("in_rate",)
 NODE_NAMES = ("disk_used_share", "memory_bytes")
@@ -247,7 +247,7 @@ def _values(curve: "array[float] | None", columns: Iterable[int]) -> list[float 
 def _is_idle(one: QueueReading) -> bool:
     """All of its values are 0."""
     return not (
-        one.ready or one.leased or one.delayed or one.dead or one.in_rate or one.consumers
+        one.ready or one.leased or one.delayed or one.dead_letters or one.in_rate or one.consumers
         or one.out_rate or one.ack_rate
     )  # fmt: skip
 
@@ -258,6 +258,7 @@ def _queue_values(one: QueueReading) -> dict[str, float]:
         "leased": one.leased,
         "delayed": one.delayed,
         "dead": one.dead,
+        "dead_letters": one.dead_letters,
         "oldest_age_s": (one.oldest_age_ms or 0) / 1_000,
         "in_rate": one.in_rate,
         "out_rate": one.out_rate,

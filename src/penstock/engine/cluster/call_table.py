@@ -42,6 +42,7 @@ Inspection:
     events           None               list[Event]                      members        3
     audit            int                list[AuditLine]                  members        3
     pipelines        None               list[PipelineReport]             members        3
+    workers          WorkersRequest     list[WorkerActivity]             members        3
 
 `callers`: members of the cluster, or anyone who holds the cluster key, such as a node that is about
 to join. Each row is declared in the module of its types and joined here to the local function that
@@ -67,6 +68,7 @@ from penstock.engine.inspection.topic_survey import TOPIC_PLACES, TOPIC_READERS
 from penstock.engine.inspection.traces.message_facts import TRACE_PLACE
 from penstock.engine.inspection.traces.message_search import TRACE_COPIES
 from penstock.engine.inspection.traces.trace import Traces
+from penstock.engine.inspection.worker_survey import WORKERS, WorkerSurvey
 from penstock.engine.moves.moves import MOVES, Moves
 from penstock.engine.peers.calls import RemoteCalls
 from penstock.engine.peers.forwarder import CHANGE, PARTITIONS, Forwarder
@@ -92,6 +94,7 @@ def serve_calls(
     events: Events,
     audit: Audit,
     pipeline_reports: PipelineReports,
+    workers: WorkerSurvey,
     keys: KeyDistribution,
 ) -> None:
     """Serve every row but `introduce`, which a node serves before it belongs to a cluster."""
@@ -128,3 +131,4 @@ def serve_calls(
     serve(EVENTS, events.events_here)
     serve(AUDIT, audit.recent_here)
     serve(PIPELINES, pipeline_reports.reports_here)
+    serve(WORKERS, workers.workers_here)

@@ -75,6 +75,7 @@ from penstock.engine.inspection.pipeline_reports import PipelineReports
 from penstock.engine.inspection.queue_survey import QueueSurvey
 from penstock.engine.inspection.sampler import Sampler
 from penstock.engine.inspection.traces.trace import Traces
+from penstock.engine.inspection.worker_survey import WorkerSurvey
 from penstock.engine.moves.dead_letters import DeadLetters
 from penstock.engine.moves.message_copier import MessageCopier
 from penstock.engine.moves.moves import Moves
@@ -385,6 +386,7 @@ class Node:
             events=self.events,
             audit=self.audit,
             pipeline_reports=self.pipeline_reports,
+            workers=self.workers,
             keys=self.keys,
         )
 
@@ -414,6 +416,7 @@ class Node:
         self.log_queries = LogQueries(topics, shards, calls, self.lag, forwarder)
         self.sampler = Sampler(topics, self.groups, shards, calls, self.delivery, self.lag)
         self.pipeline_reports = PipelineReports(topics, shards, calls)
+        self.workers = WorkerSurvey(topics, shards, calls)
         self.audit = Audit(topics, self.delivery, shards, calls, self._spawn)
         copier = MessageCopier(topics, self.delivery, forwarder.change)
         self._dead_letters = DeadLetters(topics, shards, self.delivery, copier, self._announce)

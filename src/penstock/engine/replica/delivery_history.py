@@ -140,10 +140,11 @@ class DeliveryHistory:
 
     # Reading.
 
-    def pages(self) -> Iterator[list[Line]]:
-        """All lines, a page at a time, oldest first; as of the moment of the call, also if lines
-        are written meanwhile."""
+    def pages(self, *, latest: int | None = None) -> Iterator[list[Line]]:
+        """All lines, or those of the latest pages, a page at a time, oldest first; as of the moment
+        of the call, also if lines are written meanwhile."""
         kept = [(page, len(page.ends)) for page in self._pages]
+        kept = kept if latest is None else kept[-latest:]
         return (_read(page, count) for page, count in kept)
 
 

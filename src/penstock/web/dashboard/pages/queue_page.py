@@ -14,6 +14,7 @@ is right after every change; rates come from the watch, which looks every few se
 import asyncio
 from collections.abc import Awaitable
 
+import msgspec
 from starlette.requests import Request
 
 from penstock.core.errors import PenstockError, Unavailable
@@ -46,6 +47,7 @@ from penstock.web.dashboard.widgets.messages import (
 from penstock.web.dashboard.widgets.payloads import AUTO, FORMS
 from penstock.web.dashboard.widgets.setting_lines import group_setting_lines, setting_lines
 from penstock.web.dashboard.widgets.trouble import Trouble, troubles
+from penstock.web.dashboard.widgets.worker_lines import SHOWN, worker_lines
 from penstock.web.queue_browser import BrowseWanted, browse
 from penstock.web.setting_names import queue_kind, queue_settings
 
@@ -55,7 +57,6 @@ PATIENCE_SECONDS = 2.0
 SLOW = "Some partitions cannot be reached now: what is here is what was known last."
 POINTS = ("ready", "leased", "ack_rate")
 TABS = ("messages", "dead", "workers", "send", "settings")
-WORKERS_SHOWN = 100
 
 
 async def queue_page(broker: Broker, request: Request) -> View:
@@ -92,9 +93,10 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "oldest_age_ms": _oldest(node, counts),
         "acked": counts.acked,
         "reading": reading,
-        "troubles": _troubles(broker, topic, reading),
+        "troubles": _troubles(broker, topic, reading, counts.dead + lying),
         "points": _points(broker, topic, group),
-        "workers": [] if reading is None else list(reading.workers[:WORKERS_SHOWN]),
+        "workers": [],
+        "workers_more": 0,
         "tab": tab,
         "path": f"/v1/queues/{segment(topic.name)}",
         "here_address": _here(topic, group),
@@ -114,6 +116,10 @@ async def queue_page(broker: Broker, request: Request) -> View:
             if tab == "messages"
             else _dead(node, topic, letters, group, request, counts, own=own, lying=lying)
         )
+    if tab == "workers":
+        lines = await worker_lines(node, topic, group, reading.workers if reading else ())
+        data["workers"] = lines[:SHOWN]
+        data["workers_more"] = len(lines) - len(lines[:SHOWN])
     if tab == "settings":
         data["settings"] = setting_lines(topic)
         data["group_settings"] = group_setting_lines(node, topic, group)
@@ -252,9 +258,14 @@ def _reading(broker: Broker, topic: Topic, group: str) -> QueueReading | None:
     return None if readings is None else readings.queue(topic.name, group)
 
 
-def _troubles(broker: Broker, topic: Topic, reading: QueueReading | None) -> list[Trouble]:
+def _troubles(
+    broker: Broker, topic: Topic, reading: QueueReading | None, dead_letters: int
+) -> list[Trouble]:
+    """With the same number of dead letters as everywhere on the page."""
     if reading is None:
         return []
+    if not reading.dead_letters_of:
+        reading = msgspec.structs.replace(reading, dead_letters=dead_letters)
     alerts = alerts_by_queue(lately(broker).alerts).get(topic.name, ())
     return troubles(reading, alerts)
 

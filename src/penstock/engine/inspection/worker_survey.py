@@ -1,0 +1,232 @@
+"""The workers of a queue, one by one: what each holds, how fast it is, how it failed last.
+
+Nothing is counted for this while messages are delivered. The leader of a partition reads its
+delivery history (`engine.replica.delivery_history`), the latest part of it, when a person asks.
+So `since` is the first delivery that is still known, not the start of a program; and the counts are
+those of that time.
+
+    leased       messages of leases that are open
+    acked        settled with success; `minute_acked` in the last minute
+    failed       given back, rejected, or the lease ran out
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.core.receiver import worker_name
+from penstock.core.topic import Topic
+from penstock.core.types import NO_NODE, NodeId, PartitionId
+from penstock.core.verdicts import Outcome, Verdict
+from penstock.engine.peers.calls import RemoteCall, RemoteCalls
+from penstock.engine.replica.delivery_history import Line
+from penstock.engine.replica.local_shards import LocalShards
+from penstock.engine.topics.topics import Topics
+from penstock.machines.queue_commands import Acquire, Settle, decode_queue_command
+from penstock.machines.shard_machine import command_tag
+
+PAGES_MAX = 16
+"""How much of a shard's history is read: about a mebibyte."""
+PARTITIONS_MAX = 1_000
+WORKERS_MAX = 1_000
+ERROR_CHARACTERS_MAX = 200
+MINUTE_MS = 60_000
+LAPSED = "the lease ended without an answer"
+_STORE = "store_offsets"
+_DONE = (Verdict.ACK, Verdict.FINISH)
+_FAILED = (Verdict.RELEASE, Verdict.REJECT)
+
+
+class WorkersRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Whose workers."""
+
+    partitions: tuple[PartitionId, ...]
+    group: str
+
+
+class WorkerActivity(msgspec.Struct, frozen=True, array_like=True):
+    """What one worker did, as far as is known."""
+
+    name: str
+    leased: int = 0
+    delivered: int = 0
+    acked: int = 0
+    failed: int = 0
+    minute_acked: int = 0
+    since_ms: int = 0
+    """Of its first delivery that is known; wall time."""
+    last_ms: int = 0
+    """Of its last delivery or answer."""
+    error: str = ""
+    """Why a message failed last."""
+    error_ms: int = 0
+
+
+WORKERS = RemoteCall("workers", WorkersRequest, list[WorkerActivity])
+
+
+class WorkerSurvey:
+    """Of the partitions that this node leads, and of all others by asking."""
+
+    def __init__(self, topics: Topics, shards: LocalShards, calls: RemoteCalls) -> None:
+        self._topics = topics
+        self._shards = shards
+        self._calls = calls
+
+    async def workers(self, topic: Topic, group: str) -> list[WorkerActivity]:
+        """The workers of a work group, by name; what cannot be asked is left out."""
+        by_leader: dict[NodeId, list[PartitionId]] = {}
+        for partition in topic.partitions[:PARTITIONS_MAX]:
+            leader = self._topics.leader(self._topics.shard_of(partition)).node
+            if leader != NO_NODE:
+                by_leader.setdefault(leader, []).append(partition)
+        asked = {leader: WorkersRequest(tuple(some), group) for leader, some in by_leader.items()}
+        answers = await self._calls.ask_each(WORKERS, asked)
+        found: dict[str, WorkerActivity] = {}
+        for one in (each for reply in answers.replies.values() for each in reply):
+            known = found.get(one.name)
+            found[one.name] = one if known is None else _together(known, one)
+        return [found[name] for name in sorted(found)]
+
+    async def workers_here(self, asked: WorkersRequest) -> list[WorkerActivity]:
+        """Of the partitions that this node leads."""
+        wanted: dict[int, set[PartitionId]] = {}
+        for partition in asked.partitions[:PARTITIONS_MAX]:
+            wanted.setdefault(self._topics.shard_of(partition), set()).add(partition)
+        found = _Workers(asked.group, self._topics.clock.wall_ms())
+        for shard, partitions in wanted.items():
+            running = self._shards.get(shard)
+            if running is None or not running.replica.leads:
+                continue
+            for lines in running.history.pages(latest=PAGES_MAX):
+                found.read(lines, partitions)
+                await asyncio.sleep(0)
+        return found.told()
+
+
+class _Lease:
+    """What is open of one lease."""
+
+    __slots__ = ("count", "until_ms", "worker")
+
+    def __init__(self, worker: str, count: int, until_ms: int) -> None:
+        self.worker = worker
+        self.count = count
+        self.until_ms = until_ms
+
+
+class _Workers:
+    """Goes through lines in their order."""
+
+    def __init__(self, group: str, now_ms: int) -> None:
+        self._group = group
+        self._now_ms = now_ms
+        self._leases: dict[tuple[PartitionId, int], _Lease] = {}
+        self._found: dict[str, WorkerActivity] = {}
+
+    def read(self, lines: Iterable[Line], partitions: set[PartitionId]) -> None:
+        for line in lines:
+            if command_tag(line.payload) == _STORE:
+                continue
+            match decode_queue_command(line.payload):
+                case Acquire(partition=partition, group=group, offsets=()) as command if (
+                    partition in partitions and group == self._group
+                ):
+                    self._leased(line, command)
+                case Settle(partition=partition, group=group) as command if (
+                    partition in partitions and group == self._group
+                ):
+                    self._settled(line, command)
+                case _:
+                    pass
+
+    def told(self) -> list[WorkerActivity]:
+        for lease in self._leases.values():
+            if not lease.count:
+                continue
+            if lease.until_ms > self._now_ms:
+                self._add(lease.worker, leased=lease.count)
+            else:
+                self._failed(lease.worker, lease.count, LAPSED, lease.until_ms)
+        return list(self._found.values())
+
+    def _leased(self, line: Line, command: Acquire) -> None:
+        worker = worker_name(command.receiver)
+        if worker not in self._found and len(self._found) >= WORKERS_MAX:
+            return
+        count = sum(run.end - run.first for run in line.runs)
+        known = self._leases.get((command.partition, line.epoch))
+        if known is None:
+            lease = _Lease(worker, count, line.until_ms)
+            self._leases[command.partition, line.epoch] = lease
+        else:
+            known.count += count
+        self._add(worker, delivered=count, at_ms=command.stamp_ms)
+
+    def _settled(self, line: Line, command: Settle) -> None:
+        for one, outcome in zip(command.settlements, line.outcomes, strict=False):
+            lease = self._leases.get((command.partition, one.epoch))
+            if lease is None or outcome is not Outcome.DONE:
+                continue
+            if one.verdict is Verdict.EXTEND:
+                lease.until_ms = max(lease.until_ms, command.stamp_ms + one.delay_ms)
+                continue
+            count = min(one.end - one.first, lease.count)
+            lease.count -= count
+            if one.verdict in _DONE:
+                late = self._now_ms - command.stamp_ms <= MINUTE_MS
+                self._add(
+                    lease.worker,
+                    acked=count,
+                    minute_acked=count if late else 0,
+                    at_ms=command.stamp_ms,
+                )
+            elif one.verdict in _FAILED:
+                self._failed(lease.worker, count, one.reason, command.stamp_ms)
+
+    def _failed(self, worker: str, count: int, reason: str, at_ms: int) -> None:
+        self._add(worker, failed=count, at_ms=at_ms)
+        known = self._found[worker]
+        self._found[worker] = msgspec.structs.replace(
+            known, error=(reason or "no reason was given")[:ERROR_CHARACTERS_MAX], error_ms=at_ms
+        )
+
+    def _add(
+        self,
+        worker: str,
+        *,
+        leased: int = 0,
+        delivered: int = 0,
+        acked: int = 0,
+        minute_acked: int = 0,
+        failed: int = 0,
+        at_ms: int = 0,
+    ) -> None:
+        known = self._found.get(worker) or WorkerActivity(worker, since_ms=at_ms)
+        self._found[worker] = msgspec.structs.replace(
+            known,
+            leased=known.leased + leased,
+            delivered=known.delivered + delivered,
+            acked=known.acked + acked,
+            minute_acked=known.minute_acked + minute_acked,
+            failed=known.failed + failed,
+            last_ms=max(known.last_ms, at_ms),
+        )
+
+
+def _together(one: WorkerActivity, other: WorkerActivity) -> WorkerActivity:
+    """A worker that takes from several nodes."""
+    later = max(one, other, key=lambda each: each.error_ms)
+    return WorkerActivity(
+        one.name,
+        one.leased + other.leased,
+        one.delivered + other.delivered,
+        one.acked + other.acked,
+        one.failed + other.failed,
+        one.minute_acked + other.minute_acked,
+        min(one.since_ms, other.since_ms),
+        max(one.last_ms, other.last_ms),
+        later.error,
+        later.error_ms,
+    )
