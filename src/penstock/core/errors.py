@@ -54,6 +54,7 @@
     │   ├── FencedInstance         another process has taken this static member's place
     │   ├── OffsetMetadataTooLarge
     │   ├── UnknownMove            no such move of messages, or one that is over
+    │   ├── UnknownAlert           no such alert, or no such silence in force
     │   ├── MoveRunning            a queue's messages are moved by one move at a time
     │   ├── PublicationConflict    a batch that another owner of the application has published
     │   ├── StagingExpired         what is to be published was staged too long ago

@@ -36,7 +36,7 @@ _BATCH = 1_000
 _VALUE_BYTES = 16 * SILENCE_CHARACTERS_MAX
 
 
-class Silence(msgspec.Struct, frozen=True, kw_only=True):
+class AlertSilence(msgspec.Struct, frozen=True, kw_only=True):
     """One acknowledgement or silence."""
 
     id: str
@@ -72,17 +72,17 @@ class Silences:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._clock = node.engine.topics.clock
-        self._known: dict[str, Silence] = {}
+        self._known: dict[str, AlertSilence] = {}
         self._topic: TopicId | None = None
         self._next = Offset(0)
 
-    def current(self) -> tuple[Silence, ...]:
+    def current(self) -> tuple[AlertSilence, ...]:
         """Those in force, the latest first."""
         now_ms = self._clock.wall_ms()
         some = [one for one in self._known.values() if one.until_ms > now_ms and not one.ended]
         return tuple(sorted(some, key=lambda one: (-one.at_ms, one.id)))
 
-    def of(self, alert: Alert) -> Silence | None:
+    def of(self, alert: Alert) -> AlertSilence | None:
         """Why an alert is not announced; None if it is."""
         return next((one for one in self.current() if one.covers(alert)), None)
 
@@ -101,7 +101,7 @@ class Silences:
         alert: Alert | None = None,
         who: str,
         comment: str = "",
-    ) -> Silence:
+    ) -> AlertSilence:
         """Begin one; it is known everywhere with the next surveys."""
         if not 0 < for_ms <= SILENCE_MS_MAX:
             raise InvalidRequest("it lasts for up to 30 days, such as 30m, 2h or 7d")
@@ -112,7 +112,7 @@ class Silences:
         if len(self.current()) >= SILENCES_MAX:
             raise InvalidRequest(f"{SILENCES_MAX} silences are in force already; end some first")
         now_ms = self._clock.wall_ms()
-        one = Silence(
+        one = AlertSilence(
             id=secrets.token_hex(4),
             kind=kind,
             rule=rule,
@@ -127,7 +127,7 @@ class Silences:
         await self._write(one)
         return one
 
-    async def end(self, name: str) -> Silence:
+    async def end(self, name: str) -> AlertSilence:
         """End one before its time."""
         with contextlib.suppress(PenstockError):
             await self.read()
@@ -169,13 +169,13 @@ class Silences:
         part = seen.parts[0]
         for one in part.messages:
             with contextlib.suppress(*UNREADABLE):
-                found = decode_json(one.message.value or b"", Silence)
+                found = decode_json(one.message.value or b"", AlertSilence)
                 self._known[found.id] = found
         progressed = part.next > self._next
         self._next = part.next
         return part.is_over or not progressed
 
-    async def _write(self, one: Silence) -> None:
+    async def _write(self, one: AlertSilence) -> None:
         message = NewMessage(msgspec.json.encode(one), one.id.encode())
         await self._node.delivery.send(await self._made(), [message], index=0)
         self._known[one.id] = one

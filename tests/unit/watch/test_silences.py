@@ -11,7 +11,7 @@ from penstock.core.message import NewMessage
 from penstock.core.topic import Topic
 from penstock.core.verdicts import Verdict
 from penstock.watch.alert import Alert
-from penstock.watch.silences import Silence, Silences
+from penstock.watch.silences import AlertSilence, Silences
 from penstock.watch.watch import Watch
 from tests.unit.watch.looped import on_a_loop
 from tests.unit.watch.test_watch import Watched, watched
@@ -148,5 +148,5 @@ async def test_a_record_that_is_none_is_skipped() -> None:
     ],
 )  # fmt: skip
 def test_what_a_silence_covers(rule: str, subject: str, covers: bool) -> None:
-    one = Silence(id="1", kind="silence", rule=rule, subject=subject, at_ms=0, until_ms=1)
+    one = AlertSilence(id="1", kind="silence", rule=rule, subject=subject, at_ms=0, until_ms=1)
     assert one.covers(alert("jobs", Level.CRITICAL)) is covers

@@ -19,7 +19,7 @@ from penstock.watch.alert import Alert, AlertState
 from penstock.watch.alert_groups import group_alerts
 from penstock.watch.rules import RULES
 from penstock.watch.runbooks import rule_of, runbook, runbook_path
-from penstock.watch.silences import Silence
+from penstock.watch.silences import AlertSilence
 
 app = App(name="alert", help="List, acknowledge and silence alerts, and test the webhook.")
 
@@ -31,11 +31,11 @@ class _Listed(msgspec.Struct):
     webhook: str
     alerts: list[Alert]
     resolved: list[Alert]
-    silences: list[Silence] = []
+    silences: list[AlertSilence] = []
 
 
 class _Silences(msgspec.Struct):
-    silences: list[Silence]
+    silences: list[AlertSilence]
 
 
 Comment = Annotated[str, Parameter(help="Why; shown with it.")]
@@ -108,7 +108,7 @@ def ack(
     penstock alert ack depth:queue/jobs/queue --for 4h --comment "import is running"
     """
     body = {"key": key, "for": lasting, "comment": comment, "who": _name(by)}
-    _print_begun(broker.ask_for("POST", "/v1/alerts/ack", Silence, body), json)
+    _print_begun(broker.ask_for("POST", "/v1/alerts/ack", AlertSilence, body), json)
 
 
 @app.command
@@ -134,7 +134,7 @@ def silence(
     body = {
         "rule": rule, "subject": subject, "for": lasting, "comment": comment, "who": _name(by),
     }  # fmt: skip
-    _print_begun(broker.ask_for("POST", "/v1/alerts/silences", Silence, body), json)
+    _print_begun(broker.ask_for("POST", "/v1/alerts/silences", AlertSilence, body), json)
 
 
 @app.command
@@ -176,7 +176,7 @@ def unsilence(
     --------
     penstock alert unsilence 5c0a91fe
     """
-    ended = broker.ask_for("DELETE", f"/v1/alerts/silences/{quote(name, safe='')}", Silence)
+    ended = broker.ask_for("DELETE", f"/v1/alerts/silences/{quote(name, safe='')}", AlertSilence)
     if json:
         print_json(ended)
     else:
@@ -217,7 +217,7 @@ def try_webhook(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
 
 
 def _rows(
-    alerts: Iterable[Alert], silences: Sequence[Silence], now_ms: float, base: str
+    alerts: Iterable[Alert], silences: Sequence[AlertSilence], now_ms: float, base: str
 ) -> list[tuple[str, ...]]:
     """A line for each group of alerts that are in the same state."""
     kinds: dict[str, list[Alert]] = {}
@@ -245,13 +245,13 @@ def _runbook(alert: Alert, base: str) -> str:
     return f"{base}{runbook_path(alert.rule)}"
 
 
-def _state(alert: Alert, silence: Silence | None) -> str:
+def _state(alert: Alert, silence: AlertSilence | None) -> str:
     if silence is None:
         return alert.state.value
     return f"acked by {silence.who}" if silence.kind == "ack" else f"silenced by {silence.who}"
 
 
-def _print_begun(one: Silence, json: bool) -> None:
+def _print_begun(one: AlertSilence, json: bool) -> None:
     if json:
         print_json(one)
         return
@@ -262,11 +262,11 @@ def _print_begun(one: Silence, json: bool) -> None:
               f"penstock alert unsilence {one.id}")  # fmt: skip
 
 
-def _what(one: Silence) -> str:
+def _what(one: AlertSilence) -> str:
     return one.key or f"{one.rule or 'every rule'} of {one.subject}"
 
 
-def _left(one: Silence, now_ms: float | None = None) -> str:
+def _left(one: AlertSilence, now_ms: float | None = None) -> str:
     begin = one.at_ms if now_ms is None else now_ms
     return format_age(max(0, int(one.until_ms - begin)))
 

@@ -1,6 +1,6 @@
 """The workers of a queue, one by one: what each holds, how fast it is, how it failed last.
 
-Nothing is counted for this while messages are delivered. The leader of a partition reads its
+Nothing is counted for this while messages are delivered. A replica of a partition reads its
 delivery history (`engine.replica.delivery_history`), the latest part of it, when a person asks.
 So `since` is the first delivery that is still known, not the start of a program; and the counts are
 those of that time.
@@ -90,14 +90,14 @@ class WorkerSurvey:
         return [found[name] for name in sorted(found)]
 
     async def workers_here(self, asked: WorkersRequest) -> list[WorkerActivity]:
-        """Of the partitions that this node leads."""
+        """Of partitions of which this node has a replica: its history is the leader's."""
         wanted: dict[int, set[PartitionId]] = {}
         for partition in asked.partitions[:PARTITIONS_MAX]:
             wanted.setdefault(self._topics.shard_of(partition), set()).add(partition)
         found = _Workers(asked.group, self._topics.clock.wall_ms())
         for shard, partitions in wanted.items():
             running = self._shards.get(shard)
-            if running is None or not running.replica.leads:
+            if running is None:
                 continue
             for lines in running.history.pages(latest=PAGES_MAX):
                 found.read(lines, partitions)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from penstock.watch.alert import Alert, AlertState
 from penstock.watch.alert_groups import group_alerts
 from penstock.watch.rules import RULES, Unit
-from penstock.watch.silences import Silence
+from penstock.watch.silences import AlertSilence
 from penstock.web.broker import Broker
 from penstock.web.dashboard.live.recent_readings import lately
 from penstock.web.dashboard.view import View
@@ -42,7 +42,7 @@ async def alerts(broker: Broker, _request: Request) -> View:
     )
 
 
-def _covered(active: Iterable[Alert], silence: Silence) -> list[Alert]:
+def _covered(active: Iterable[Alert], silence: AlertSilence) -> list[Alert]:
     """What would be announced without it."""
     return [one for one in active if one.state is AlertState.FIRING and silence.covers(one)]
 

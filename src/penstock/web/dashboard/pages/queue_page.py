@@ -24,6 +24,7 @@ from penstock.core.queue_rules import (
     DEFAULT_WORK_GROUP,
     Deduplication,
     Priorities,
+    QueueRules,
 )
 from penstock.core.topic import Topic
 from penstock.core.types import Offset
@@ -74,7 +75,6 @@ async def queue_page(broker: Broker, request: Request) -> View:
     if tab not in TABS:
         tab = "dead" if own else "messages"
     settings = queue_settings(topic.configs)
-    rules = topic.settings.queue.queue_rules
     data: dict[str, object] = {
         "name": topic.name,
         "kind": queue_kind(settings),
@@ -95,8 +95,6 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "reading": reading,
         "troubles": _troubles(broker, topic, reading, counts.dead + lying),
         "points": _points(broker, topic, group),
-        "workers": [],
-        "workers_more": 0,
         "tab": tab,
         "path": f"/v1/queues/{segment(topic.name)}",
         "here_address": _here(topic, group),
@@ -104,11 +102,6 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "problem": problem,
         "form": _form(request),
         "chosen": None,
-        "fifo": rules.fifo,
-        "priorities": rules.priorities is not Priorities.OFF,
-        "default_priority": DEFAULT_PRIORITY,
-        "deduplicates": rules.deduplication is not Deduplication.OFF,
-        "cards": rules.delivery_headers,
     }
     if not problem and tab in ("messages", "dead"):
         data |= await _in_time(
@@ -118,12 +111,12 @@ async def queue_page(broker: Broker, request: Request) -> View:
         )
     if tab == "workers":
         lines = await worker_lines(node, topic, group, reading.workers if reading else ())
-        data["workers"] = lines[:SHOWN]
-        data["workers_more"] = len(lines) - len(lines[:SHOWN])
+        data |= {"workers": lines[:SHOWN], "workers_more": max(0, len(lines) - SHOWN)}
     if tab == "settings":
         data["settings"] = setting_lines(topic)
         data["group_settings"] = group_setting_lines(node, topic, group)
     if tab == "send":
+        data |= _fields(topic.settings.queue.queue_rules)
         data["draft"] = await draft_of(node, request.query_params.get("copy", ""))
     if data["chosen"] is None and parse_message_place(request.query_params.get("message", "")):
         where = letters if tab == "dead" and letters is not None else topic
@@ -244,6 +237,17 @@ def _policy(node: Node, topic: Topic, group: str) -> str:
     if group == DEFAULT_WORK_GROUP:
         return str(queue_settings(topic.configs)["dead_letter_policy"])
     return node.groups.work_settings(topic, group)["queue.dead.letter.policy"].value
+
+
+def _fields(rules: QueueRules) -> dict[str, object]:
+    """Which fields of a message have an effect on this queue."""
+    return {
+        "fifo": rules.fifo,
+        "priorities": rules.priorities is not Priorities.OFF,
+        "default_priority": DEFAULT_PRIORITY,
+        "deduplicates": rules.deduplication is not Deduplication.OFF,
+        "cards": rules.delivery_headers,
+    }
 
 
 def _group(request: Request, groups: list[str]) -> str:

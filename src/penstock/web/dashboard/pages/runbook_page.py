@@ -13,7 +13,7 @@ from penstock.web.dashboard.widgets.markdown import to_html
 
 
 async def runbook_list(_broker: Broker, _request: Request) -> View:
-    """All of them."""
+    """The index: a line for each alert rule."""
     pages = [
         {"rule": rule.name, "title": rule.title, "meaning": rule.meaning,
          "path": runbook_path(rule.name)}

@@ -17,7 +17,7 @@ RECENT_MS = 15 * MINUTE_MS
 
 
 class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker."""
+    """A worker, as a row of the table; None where its deliveries are not known any more."""
 
     name: str
     is_present: bool
