@@ -78,6 +78,7 @@ async def test_a_restart_forgets_nothing_and_leaves_a_gap() -> None:
 async def test_a_week_is_kept() -> None:
     kept = Kept(MemoryDisk())
     long = kept.long
+    at_ms = WALL_MS
     for number in range(2_500):
         at_ms = WALL_MS + number * HISTORY_LONG_STEP_MS
         kept._fine.note(readings(queue(ready=1), at_ms=at_ms))

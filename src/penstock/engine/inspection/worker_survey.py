@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.core.receiver import worker_name
 from penstock.core.topic import Topic
-from penstock.core.types import NO_NODE, NodeId, PartitionId
+from penstock.core.types import NO_NODE, NodeId, PartitionId, ShardId
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.delivery_history import Line
@@ -91,7 +91,7 @@ class WorkerSurvey:
 
     async def workers_here(self, asked: WorkersRequest) -> list[WorkerActivity]:
         """Of partitions of which this node has a replica: its history is the leader's."""
-        wanted: dict[int, set[PartitionId]] = {}
+        wanted: dict[ShardId, set[PartitionId]] = {}
         for partition in asked.partitions[:PARTITIONS_MAX]:
             wanted.setdefault(self._topics.shard_of(partition), set()).add(partition)
         found = _Workers(asked.group, self._topics.clock.wall_ms())
