@@ -74,7 +74,7 @@ def test_the_list_of_a_thousand_queues(page: Page, broker: PenstockServer) -> No
     expect(page.locator(".pager")).to_contain_text("1 of 10")
     page.get_by_role("link", name="Queue", exact=True).click()
     expect(rows.first).to_contain_text("queue-0000")
-    page.get_by_role("link", name="After").click()
+    page.get_by_role("link", name="Next", exact=True).click()
     expect(page.locator(".pager")).to_contain_text("2 of 10")
     expect(rows.first).to_contain_text("queue-0100")
     page.reload()

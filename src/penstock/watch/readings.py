@@ -71,6 +71,8 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     """What they call themselves; some of them, if there are very many."""
     silent_ms: int | None = None
     """Since a worker was last heard of, as far as this node knows; 0 while one holds messages."""
+    silent_known: bool = True
+    """If not, it is at least so long: this watch began then, and no worker was heard of since."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "in_flight", self.leased)

@@ -60,6 +60,8 @@ class Survey:
         self._topic_meters: dict[TopicId, Meter] = {}
         self._heard_ms: dict[_QueueKey, int] = {}
         self._acked: dict[_QueueKey, int] = {}
+        self._guessed: set[_QueueKey] = set()
+        """Of these no worker was heard of since this watch began."""
         self._peopled_ms: dict[str, int] = {}
         self._last: dict[NodeId, tuple[int, NodeSample]] = {}
         self._letters_known: tuple[int, dict[str, tuple[str, ...]]] = (-1, {})
@@ -141,6 +143,7 @@ class Survey:
         if self._is_complete(samples):
             _keep(self._heard_ms, parts.keys())
             _keep(self._acked, parts.keys())
+            self._guessed &= parts.keys()
         found.sort(key=lambda one: (one.queue, one.group))
         return tuple(_with_dead_letters(found))
 
@@ -207,6 +210,7 @@ class Survey:
             consumers=len(workers) or int(counts.leased > 0),
             workers=tuple(sorted(workers)),
             silent_ms=self._silent_ms(key, samples, total, now_ms),
+            silent_known=key not in self._guessed,
         )
 
     def _queue_rates(
@@ -244,6 +248,11 @@ class Survey:
         heard_ms = max(said, default=now_ms)
         if counts.leased or counts.acked > self._acked.get(key, counts.acked):
             heard_ms = now_ms
+            self._guessed.discard(key)
+        elif any(one.silent_ms >= 0 for one in parts):
+            self._guessed.discard(key)
+        elif key not in self._heard_ms:
+            self._guessed.add(key)
         self._heard_ms[key] = heard_ms
         self._acked[key] = counts.acked
         return now_ms - heard_ms

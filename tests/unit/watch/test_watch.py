@@ -152,6 +152,20 @@ async def test_nobody_asks_for_five_minutes() -> None:
 
 
 @on_a_loop
+async def test_silence_from_before_the_watch_is_not_known() -> None:
+    async with watched() as one:
+        topic = await one.make()
+        await one.send(topic, 1)
+        await one.after(0)
+        reading = await one.after(60)
+        assert (reading.silent_ms, reading.silent_known) == (60_000, False)
+        await one.receive(topic, 1)
+        await one.after(0)
+        reading = await one.after(40)
+        assert reading.silent_known
+
+
+@on_a_loop
 async def test_a_worker_that_holds_a_message_for_long_is_there() -> None:
     async with watched() as one:
         topic = await one.make(queue_lease_ms="3600000")

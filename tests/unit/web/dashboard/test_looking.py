@@ -277,3 +277,19 @@ def test_the_settings_of_a_work_group_say_what_is_inherited(web: WebBroker) -> N
     assert "data-reset" in rows["deliveries_max"]
     assert "data-reset" not in rows["lease_ms"]
     assert "group-setting-" not in page(web, "/queues/grouped?tab=settings")
+
+
+def test_a_message_that_was_redriven_is_marked(web: WebBroker) -> None:
+    web.expect(
+        201, "POST", "/v1/queues", {"name": "again", "settings": {"dead_letter_topic": "again-dlq"}}
+    )
+    fail(web, "again", "bad", reason="no")
+    while (
+        web.expect(200, "POST", "/v1/queues/again-dlq/redrive", {"dry_run": True})["matching"] < 1
+    ):
+        pass
+    web.expect(202, "POST", "/v1/queues/again-dlq/redrive", {})
+    while not (rows := web.expect(200, "GET", "/queues/again?format=json")["rows"]):
+        pass
+    assert [row["is_redriven"] for row in rows] == [True]
+    assert "redriven" in page(web, "/queues/again")

@@ -64,7 +64,7 @@
       const single = "single" in button.dataset;
       confirm({
         title: single ? "Redrive this message?" : `Redrive ${plural(matching)}?`,
-        text: to ? `${single ? "It goes" : "They go"} to ${to}, as if just sent.` : button.dataset.text,
+        text: to ? `${single ? "It goes" : "They go"} to ${to}, as if just sent.` : `${button.dataset.text} ${button.dataset.idle ?? ""}`.trim(),
         label: single ? "Redrive" : `Redrive ${number(matching)}`,
         action: button.dataset.preview, body,
       });
@@ -84,7 +84,7 @@
   // The frame asks what a button says; here the button is made for the question.
   function confirm({ title, text, label, action, body }) {
     const button = document.createElement("button");
-    Object.assign(button.dataset, { action, method: "POST", ask: "", title, text, name: "", body: JSON.stringify(body), say: "They are on their way." });
+    Object.assign(button.dataset, { action, method: "POST", ask: "", title, text, name: "", body: JSON.stringify(body), say: "The redrive has begun." });
     button.className = "primary";
     button.textContent = label;
     button.hidden = true;
@@ -217,7 +217,7 @@
   document.addEventListener("click", (event) => {
     if (!tail) return;
     const hold = event.target.closest("[data-tail-hold]");
-    if (hold) { tail.held = !tail.held; hold.textContent = tail.held ? "Go on" : "Hold"; }
+    if (hold) { tail.held = !tail.held; hold.textContent = tail.held ? "Resume" : "Hold"; }
     if (event.target.closest("[data-tail-clear]")) { tail.section.querySelector("[data-tail-rows]").replaceChildren(); tail.seen = 0; }
   });
   document.addEventListener("penstock:shown", watchTail);

@@ -94,6 +94,7 @@ async def queue_page(broker: Broker, request: Request) -> View:
         "acked": counts.acked,
         "reading": reading,
         "troubles": _troubles(broker, topic, reading, counts.dead + lying),
+        "idle": _idle(broker, topic, reading),
         "points": _points(broker, topic, group),
         "tab": tab,
         "path": f"/v1/queues/{segment(topic.name)}",
@@ -272,6 +273,15 @@ def _troubles(
         reading = msgspec.structs.replace(reading, dead_letters=dead_letters)
     alerts = alerts_by_queue(lately(broker).alerts).get(topic.name, ())
     return troubles(reading, alerts)
+
+
+def _idle(broker: Broker, topic: Topic, reading: QueueReading | None) -> list[str]:
+    """The queues to which dead letters would go back and which no worker asks for messages."""
+    readings = lately(broker).readings
+    if readings is None or reading is None:
+        return []
+    found = (readings.queue(name) for name in reading.dead_letters_of or (topic.name,))
+    return [one.queue for one in found if one is not None and not one.consumers]
 
 
 def _points(broker: Broker, topic: Topic, group: str) -> dict[str, list[float]]:

@@ -56,6 +56,8 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     died_in: str = ""
     died_group: str = ""
     reason: str = ""
+    is_redriven: bool = False
+    """It was a dead letter before, and was sent again."""
     key: str = ""
     has_key: bool = False
     size_bytes: int = 0
@@ -144,6 +146,7 @@ def _shown(topic: Topic, index: int, message: Message) -> ShownMessage:
         died_in=died_in,
         died_group=_text(message, delivery_headers.DEAD_GROUP),
         reason=_text(message, delivery_headers.DEAD_REASON),
+        is_redriven=message.header(delivery_headers.FORMER_ID) is not None,
         key=preview(key, KEY_CHARACTERS),
         has_key=key is not None,
         size_bytes=len(message.value or b""),
