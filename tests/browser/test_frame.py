@@ -34,6 +34,9 @@ def test_numbers_move_without_a_hand(page: Page, broker: PenstockServer) -> None
         total = page.locator(".stat", has_text="Ready").locator(".stat-value")
         expect(total).to_have_text("10")
         expect(page.locator("#throughput canvas")).to_be_visible()
+        page.get_by_label("Range of the charts").get_by_text("1h").click()
+        expect(page).to_have_url(re.compile(r"\?range=1h$"))
+        expect(page.locator("#throughput-1h canvas")).to_be_visible()
 
 
 def test_what_is_open_and_typed_stays_while_the_page_goes_on(
