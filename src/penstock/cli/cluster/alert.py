@@ -12,7 +12,8 @@ from cyclopts import App, Parameter
 
 from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, print_json
-from penstock.cli.table import format_age, print_table
+from penstock.cli.table import Tone, format_age, print_table
+from penstock.core.alert_levels import Level
 from penstock.core.decoders import decode_json
 from penstock.core.errors import InvalidRequest
 from penstock.watch.alert import Alert, AlertState
@@ -84,7 +85,8 @@ def list_alerts(
         heads = ("LEVEL", "STATE", "SINCE", "RULE", "WHAT", "RUNBOOK")
         base = f"http://{broker.address()}"
         rows = _rows(shown, found.silences, time.time() * 1_000, base)
-        tones = [row[0] if row[1] == AlertState.FIRING.value else "" for row in rows]
+        levels: dict[str, Tone] = {level.value: level.value for level in Level}
+        tones = [levels[row[0]] if row[1] == AlertState.FIRING.value else "" for row in rows]
         print_table(heads, rows, tones=tones, spare=("SINCE", "RULE"))
     return int(fires)
 
