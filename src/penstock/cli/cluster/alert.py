@@ -187,7 +187,10 @@ def unsilence(
 
 @app.command(name="runbook")
 def print_runbook(
-    rule: Annotated[str, Parameter(help="The rule, such as no_consumers.")], /
+    rule: Annotated[str, Parameter(help="The rule, such as no_consumers.")],
+    /,
+    *,
+    json: Json = False,
 ) -> None:
     """Print what to do about an alert. No broker is asked.
 
@@ -199,7 +202,10 @@ def print_runbook(
     text = None if name is None else runbook(name)
     if text is None:
         raise InvalidRequest(f"there is no runbook {rule}; there are {', '.join(RULES)}")
-    print(text, end="")
+    if json:
+        print_json({"rule": name, "runbook": text})
+    else:
+        print(text, end="")
 
 
 @app.command(name="test")
