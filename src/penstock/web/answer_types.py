@@ -16,6 +16,7 @@ from penstock.engine.inspection.audit import AuditLine
 from penstock.engine.inspection.events import Event
 from penstock.engine.inspection.offset_resets import OffsetChange
 from penstock.watch.alert import Alert
+from penstock.watch.silences import AlertSilence
 from penstock.watch.webhook import WebhookStatistics
 from penstock.web.broker import SettingRow
 from penstock.web.queue_lines import GroupSettingLine, MoveLine, QueueLine, ResetPlace
@@ -257,7 +258,15 @@ class AlertBoard(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Collection[Alert]
     """Pending and firing."""
     resolved: Collection[Alert]
+    silences: Collection[AlertSilence]
+    """Acknowledgements and silences in force."""
     rules: Sequence[RuleLine]
+
+
+class SilenceList(msgspec.Struct, frozen=True):
+    """The acknowledgements and silences in force."""
+
+    silences: Collection[AlertSilence]
 
 
 class AlertTested(msgspec.Struct, frozen=True):

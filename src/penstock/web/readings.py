@@ -78,7 +78,7 @@ def watch_routes(broker: Broker) -> Sequence[ApiOperation]:
                 QueryParameter("names", str, "Which curves, separated by commas"),
                 QueryParameter(
                     "since_s",
-                    Annotated[int, msgspec.Meta(ge=1, le=2 * SINCE_SECONDS)],
+                    Annotated[int, msgspec.Meta(ge=1, le=SINCE_SECONDS_MAX)],
                     "How far back",
                 ),
             ],
@@ -175,6 +175,7 @@ class _Watching:
                 webhook_statistics=watch.webhook.statistics(),
                 alerts=active,
                 resolved=watch.alerts.resolved() if state in ("", "resolved") else (),
+                silences=watch.silences.current(),
                 rules=[
                     RuleLine(
                         rule=rule.name,

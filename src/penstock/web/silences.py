@@ -16,14 +16,15 @@ from collections.abc import Sequence
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from penstock.core.durations import read_duration_ms
 from penstock.core.errors import InvalidRequest, Unavailable, UnknownAlert
 from penstock.watch.rules import RULES
-from penstock.watch.silences import Silences
+from penstock.watch.silences import AlertSilence, Silences
 from penstock.watch.watch import Watch
+from penstock.web.answer_types import SilenceList
 from penstock.web.answers import json_answer
+from penstock.web.api_operation import ApiOperation
 from penstock.web.audited_actions import who
 from penstock.web.broker import Broker
 from penstock.web.requests import bounded, read_body
@@ -50,13 +51,39 @@ class BeginSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     comment: str = ""
 
 
-def silence_routes(broker: Broker) -> Sequence[Route]:
+def silence_routes(broker: Broker) -> Sequence[ApiOperation]:
     orders = _Orders(broker)
     return [
-        Route("/v1/alerts/ack", orders.acknowledge, methods=["POST"]),
-        Route("/v1/alerts/silences", orders.list),
-        Route("/v1/alerts/silences", orders.silence, methods=["POST"]),
-        Route("/v1/alerts/silences/{id}", orders.end, methods=["DELETE"]),
+        ApiOperation(
+            "POST",
+            "/v1/alerts/ack",
+            orders.acknowledge,
+            "Acknowledge an alert: it is not announced until it is over or gets worse",
+            body=Acknowledge,
+            answers={201: AlertSilence},
+        ),
+        ApiOperation(
+            "GET",
+            "/v1/alerts/silences",
+            orders.list,
+            "List the acknowledgements and silences in force",
+            answers={200: SilenceList},
+        ),
+        ApiOperation(
+            "POST",
+            "/v1/alerts/silences",
+            orders.silence,
+            "Announce no alerts of a rule, about a subject, or both, for a while",
+            body=BeginSilence,
+            answers={201: AlertSilence},
+        ),
+        ApiOperation(
+            "DELETE",
+            "/v1/alerts/silences/{id}",
+            orders.end,
+            "End an acknowledgement or a silence before its time",
+            answers={200: AlertSilence},
+        ),
     ]
 
 
@@ -65,7 +92,7 @@ class _Orders:
         self._broker = broker
 
     async def list(self, _request: Request) -> Response:
-        return json_answer({"silences": self._silences.current()})
+        return json_answer(SilenceList(self._silences.current()))
 
     async def acknowledge(self, request: Request) -> Response:
         wanted = await read_body(request, Acknowledge)
