@@ -369,6 +369,9 @@ class Node:
             lambda: self._links.members_saying(QUEUES_2),
         )
         self._assembled = True
+        self._serve_calls(forwarder)
+
+    def _serve_calls(self, forwarder: Forwarder) -> None:
         serve_calls(
             self.calls,
             forwarder=forwarder,
