@@ -252,9 +252,8 @@ class Worker:
             ]
             answer = await self._settler.sqs("DeleteMessageBatch", QueueUrl=url, Entries=entries)
             failed = {int(one["Id"]) for one in answer.get("Failed", ())}
-        now = asyncio.get_running_loop().time() + _MARGIN_SECONDS
         return [
-            "fail" if number in failed else "ok" if now < lease.certain_until else "info"
+            "fail" if number in failed else _if_still_leased(lease)
             for number, lease in enumerate(leases)
         ]
 
@@ -268,10 +267,17 @@ class Worker:
         return [meanings[outcome] for outcome in answer["outcomes"]]
 
     async def _change_visibility(self, lease: Lease, seconds: int) -> list[Completion]:
+        """Nor does SQS say that it changed nothing, because somebody else has the message."""
         await self._settler.sqs(
             "ChangeMessageVisibility",
             QueueUrl=url_of(self.plan.name),
             ReceiptHandle=lease.receipt,
             VisibilityTimeout=seconds,
         )
-        return ["ok"]
+        return [_if_still_leased(lease)]
+
+
+def _if_still_leased(lease: Lease) -> Completion:
+    """What a success means that SQS reports whether or not another receiver had the message."""
+    now = asyncio.get_running_loop().time() + _MARGIN_SECONDS
+    return "ok" if now < lease.certain_until else "info"
