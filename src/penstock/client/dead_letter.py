@@ -5,12 +5,13 @@ The broker writes these headers when it moves a message to a dead-letter queue (
 is never refused for what it says about itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.client.descriptions import from_milliseconds
 from penstock.core import delivery_headers
-from penstock.core.message import Message
+from penstock.core.message import Header
 from penstock.core.move_filter import read_number
 
 
@@ -33,34 +34,38 @@ class DeadLetter:
     """When it was sent to the queue it died in."""
 
 
-def dead_letter_of(message: Message) -> DeadLetter | None:
-    """What a message says about its death; None if it says nothing."""
-    queue = _text(message, delivery_headers.DEAD_TOPIC)
+def dead_letter_of(headers: Sequence[Header]) -> DeadLetter | None:
+    """What the headers of a message say about its death; None if they say nothing."""
+    queue = _text(headers, delivery_headers.DEAD_TOPIC)
     if not queue:
         return None
     return DeadLetter(
         queue=queue,
-        partition=_number(message, delivery_headers.DEAD_PARTITION),
-        offset=_number(message, delivery_headers.DEAD_OFFSET),
-        group=_text(message, delivery_headers.DEAD_GROUP),
-        reason=_text(message, delivery_headers.DEAD_REASON),
-        deliveries=_number(message, delivery_headers.DEAD_DELIVERIES),
-        first_received_at=_time(message, delivery_headers.DEAD_FIRST_MS),
-        died_at=_time(message, delivery_headers.DEAD_MS),
-        sent_at=_time(message, delivery_headers.SENT_MS),
+        partition=_number(headers, delivery_headers.DEAD_PARTITION),
+        offset=_number(headers, delivery_headers.DEAD_OFFSET),
+        group=_text(headers, delivery_headers.DEAD_GROUP),
+        reason=_text(headers, delivery_headers.DEAD_REASON),
+        deliveries=_number(headers, delivery_headers.DEAD_DELIVERIES),
+        first_received_at=_time(headers, delivery_headers.DEAD_FIRST_MS),
+        died_at=_time(headers, delivery_headers.DEAD_MS),
+        sent_at=_time(headers, delivery_headers.SENT_MS),
     )
 
 
-def _text(message: Message, header: str) -> str:
-    return (message.header(header) or b"").decode("utf-8", "replace")
+def _value(headers: Sequence[Header], name: str) -> bytes | None:
+    return next((value for known, value in headers if known == name), None)
 
 
-def _number(message: Message, header: str) -> int:
-    return read_number(message.header(header), -1)
+def _text(headers: Sequence[Header], name: str) -> str:
+    return (_value(headers, name) or b"").decode("utf-8", "replace")
 
 
-def _time(message: Message, header: str) -> datetime | None:
-    time_ms = _number(message, header)
+def _number(headers: Sequence[Header], name: str) -> int:
+    return read_number(_value(headers, name), -1)
+
+
+def _time(headers: Sequence[Header], name: str) -> datetime | None:
+    time_ms = _number(headers, name)
     if time_ms < 0:
         return None
     try:

@@ -156,6 +156,10 @@ class MoveDescription:
     total: int
     """How many messages the queue had when it began."""
     failure: str
+    id: str = ""
+    to: str = ""
+    """Empty: each message back to where it died, or not told."""
+    started_at: datetime | None = None
 
 
 def from_milliseconds(time_ms: int) -> datetime:

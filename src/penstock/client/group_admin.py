@@ -135,7 +135,7 @@ async def reset_group(
     names = {part.topic for part in before} if topics is None else set(_several(topics))
     if not names:
         raise InvalidRequest(f"group {name} has read nothing yet: say which topics are meant")
-    after = await _new_offsets(router, names, rule)
+    after = await new_offsets(router, names, rule)
     changes = [
         OffsetChange(
             topic=part.topic, partition=part.partition, before=before.get(part), after=offset
@@ -147,7 +147,7 @@ async def reset_group(
     return changes
 
 
-async def _new_offsets(
+async def new_offsets(
     router: RequestRouter, names: Iterable[str], rule: StartRule
 ) -> dict[TopicPartition, int]:
     """Where the group is to go on; partitions that are not among the offsets given stay out."""

@@ -18,6 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from penstock.client.codecs import Codec
+from penstock.client.dead_letter import DeadLetter, dead_letter_of
+from penstock.client.receipts import LeaseReceipt, write_receipt
 from penstock.client.seconds import Seconds
 from penstock.client.tracer import Tracing
 from penstock.core import delivery_headers
@@ -236,6 +238,23 @@ class Message(Generic[T]):
     def dead_reason(self) -> str | None:
         """In a dead-letter queue: why it died."""
         return self._text(delivery_headers.DEAD_REASON)
+
+    @property
+    def dead_letter(self) -> DeadLetter | None:
+        """In a dead-letter queue: where, when, why and after how many deliveries it died."""
+        return dead_letter_of(self._headers)
+
+    @property
+    def receipt(self) -> str:
+        """This lease as text, with which another program can settle the message: `queue.ack` and
+        the others take it in place of the message."""
+        lease = self.lease
+        return write_receipt(
+            LeaseReceipt(
+                lease.topic_id, lease.index, lease.group, lease.epoch, self.offset,
+                lease.duration_ms,
+            )
+        )  # fmt: skip
 
     @property
     def lease_left(self) -> float:

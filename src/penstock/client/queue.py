@@ -13,7 +13,7 @@ then has a delivery limit, a retry curve and a dead-letter queue. Receiving from
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from penstock.client.codecs import Codec
 from penstock.client.connection.core import ClientCore
@@ -25,8 +25,9 @@ from penstock.client.descriptions import (
     QueueStats,
     TopicDescription,
 )
+from penstock.client.group_descriptions import OffsetChange
 from penstock.client.guarantees import Guarantee
-from penstock.client.message import Message
+from penstock.client.message import Grant, Lease, Message
 from penstock.client.peeked_message import PeekedMessage
 from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
 from penstock.client.producer.partitioners import Partitioner
@@ -46,6 +47,19 @@ from penstock.client.queue_admin import (
     purge,
     redrive,
 )
+from penstock.client.queue_control import (
+    LetterConditions,
+    Place,
+    cancel,
+    cancel_move,
+    decide,
+    move_messages,
+    moves,
+    reset,
+)
+from penstock.client.reader.start_position import Start
+from penstock.client.receipts import read_receipt
+from penstock.client.record import Record
 from penstock.client.seconds import Seconds, to_milliseconds
 from penstock.client.sent_message import Sent, SentMany
 from penstock.client.worker.cumulative_ack import (
@@ -59,7 +73,8 @@ from penstock.client.worker.receiver import Receiver
 
 T = TypeVar("T")
 
-Messages = Message[T] | Sequence[Message[T]]
+Messages = Message[T] | str | Sequence[Message[T] | str]
+"""Messages, or their receipts."""
 _UNSAID = (None,) * 11
 """The options of a message of which nothing is said but its body."""
 
@@ -204,27 +219,50 @@ class Queue(Generic[T]):
             async for message in messages:
                 yield message
 
-    # Settling.
+    # Settling. Where a message is wanted, its receipt will do.
 
     async def ack(self, messages: Messages[T]) -> int:
         """They are done; returns for how many it counted."""
-        return await self._core.settler.ack(_listed(messages))
+        return await self._core.settler.ack(self._listed(messages))
 
     async def release(self, messages: Messages[T], delay: Seconds | None = None) -> int:
         """They are not done: deliver them again, after so long or as the retry policy says."""
-        return await self._core.settler.release(_listed(messages), delay)
+        return await self._core.settler.release(self._listed(messages), delay)
 
     async def reject(self, messages: Messages[T], reason: str = "") -> int:
         """They can never be done: to the dead letters with them, and why."""
-        return await self._core.settler.reject(_listed(messages), reason)
+        return await self._core.settler.reject(self._listed(messages), reason)
 
     async def extend(self, messages: Messages[T], lease: Seconds | None = None) -> int:
         """They take longer: their lease ends so long from now."""
-        return await self._core.settler.extend(_listed(messages), lease)
+        return await self._core.settler.extend(self._listed(messages), lease)
+
+    def _listed(self, messages: Messages[Any]) -> Sequence[Message[Any]]:
+        given = [messages] if isinstance(messages, Message | str) else messages
+        return [self._message_of(one) if isinstance(one, str) else one for one in given]
+
+    def _message_of(self, receipt: str) -> Message[Any]:
+        """A message of which no more is known than its lease."""
+        found = read_receipt(receipt)
+        core = self._core
+        codec: Codec[Any] = self._codec
+        lease = Lease(
+            queue=self.name,
+            topic_id=found.topic_id,
+            index=found.partition,
+            group=found.group,
+            epoch=found.epoch,
+            until_ms=core.clock.monotonic_ms() + found.duration_ms,
+            duration_ms=found.duration_ms,
+            codec=codec,
+            settling=core.settler,
+            clock=core.clock,
+        )
+        return Message(Grant(lease, 1, -1), found.offset, -1, None, None, ())
 
     async def give_back(self, messages: Messages[T]) -> int:
         """Return messages that were not worked on, as if they had never been delivered."""
-        return await self._core.settler.give_back(_listed(messages))
+        return await self._core.settler.give_back(self._listed(messages))
 
     # Reading by offset.
 
@@ -323,6 +361,29 @@ class Queue(Generic[T]):
         chosen = self.group if group is None else group
         return await group_settings(self._core.router, self.name, chosen)
 
+    async def pause(self) -> None:
+        """Deliver nothing, to any work group, until `resume`; sending goes on, and what is leased
+        can be settled."""
+        await configure_topic(self._core.router, self.name, {"queue.paused": "true"})
+
+    async def resume(self) -> None:
+        """Deliver again."""
+        await configure_topic(self._core.router, self.name, {"queue.paused": None})
+
+    async def cancel(self, messages: Place | Sequence[Place]) -> int:
+        """Cancel messages that are not leased, delayed ones for instance: they are never delivered
+        to this work group. Named by what `send` returned or `peek` showed, or by partition and
+        offset. Returns how many of them were still there."""
+        single = isinstance(messages, tuple | Record)
+        places = cast("Sequence[Place]", [messages] if single else messages)
+        return await cancel(self._core.router, self.name, self.group, places)
+
+    async def reset(self, to: Start = "earliest", *, dry_run: bool = False) -> list[OffsetChange]:
+        """Let this work group go on from elsewhere: "earliest", "latest", a datetime, or offsets by
+        partition. Messages it was done with are delivered again, if they are still there; leases
+        end. A dry run only tells."""
+        return await reset(self._core.router, self.name, self.group, to, dry_run=dry_run)
+
     async def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""
         return await purge(self._core.router, self.name, self.group)
@@ -333,17 +394,62 @@ class Queue(Generic[T]):
         to: str | None = None,
         rate: int | None = None,
         dry_run: bool = False,
-        places: Iterable[tuple[int, int]] | None = None,
+        **conditions: Unpack[LetterConditions],
     ) -> "Redriven":
         """Deliver dead messages anew: those that stayed here at once; of a dead-letter queue, all
         go back to where they died, or to `to`, `rate` a second. The cluster does it by itself.
 
-        With `places`, a partition and an offset each as `peek` shows them and at most 10,000, only
-        those. With `dry_run` nothing happens but counting."""
-        begun = await redrive(
-            self._core.router, self.name, to, rate, dry_run, places=places, group=self.group
-        )
+        With conditions, only those that each of them holds for:
+
+        places          a partition and an offset each as `peek` shows them, at most 10,000
+        ids             ids of messages
+        reason          part of the reason they died for
+        origin, group   the queue and the work group they died in
+        since, until    when they died
+        key, body       part of the key, part of the body
+        header          the name of a header; `header_value` is part of its value
+
+        With `dry_run` nothing happens but counting."""
+        if conditions.keys() <= {"places"}:
+            places = conditions.get("places")
+            begun = await redrive(
+                self._core.router, self.name, to, rate, dry_run, places=places, group=self.group
+            )
+        else:
+            begun = await self._redrive(to, rate, dry_run, conditions)
         return Redriven(self, *begun)
+
+    async def _redrive(
+        self, to: str | None, rate: int | None, dry_run: bool, conditions: LetterConditions
+    ) -> tuple[int, str]:
+        router = self._core.router
+        stats = await self.stats()
+        if not to and stats.dead > stats.dead_lettered:
+            revived = await decide(
+                router, self.name, self.group, conditions, discard=False, dry_run=dry_run
+            )
+            return revived, ""
+        return await move_messages(router, self.name, to, rate, conditions, dry_run=dry_run)
+
+    async def revive(self, *, dry_run: bool = False, **conditions: Unpack[LetterConditions]) -> int:
+        """Deliver messages of this work group anew that died and stayed here, where they are; all,
+        or those that the conditions hold for (see `redrive`). Returns how many."""
+        return await decide(
+            self._core.router, self.name, self.group, conditions, discard=False, dry_run=dry_run
+        )
+
+    async def discard(self, **conditions: Unpack[LetterConditions]) -> int:
+        """Drop messages of this work group that died and stayed here; all, or those that the
+        conditions hold for (see `redrive`). Returns how many."""
+        return await decide(self._core.router, self.name, self.group, conditions, discard=True)
+
+    async def moves(self) -> list[MoveDescription]:
+        """The moves out of this queue that `redrive` began, the latest first."""
+        return await moves(self._core.router, self.name)
+
+    async def cancel_move(self, move_id: str) -> MoveDescription:
+        """Stop a move; what was moved stays moved."""
+        return await cancel_move(self._core.router, self.name, move_id)
 
     async def move(self, move_id: str) -> MoveDescription:
         """How far a move is that `redrive` began."""
@@ -374,10 +480,6 @@ class Redriven:
                 state="completed", moved=self.count, total=self.count, failure=""
             )
         return await self._queue.move(self.move_id)
-
-
-def _listed(messages: Messages[Any]) -> Sequence[Message[Any]]:
-    return [messages] if isinstance(messages, Message) else messages
 
 
 def _seconds(timeout: Seconds | None) -> float | None:

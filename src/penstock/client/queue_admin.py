@@ -327,7 +327,11 @@ async def move_of(router: RequestRouter, name: str, move_id: str) -> MoveDescrip
     """How far a move is."""
     answer = await router.ask(AskMove(name, move_id), MoveInfo)
     return MoveDescription(
-        state=answer.state, moved=answer.moved, total=answer.total, failure=answer.failure
+        state=answer.state,
+        moved=answer.moved,
+        total=answer.total,
+        failure=answer.failure,
+        id=move_id,
     )
 
 

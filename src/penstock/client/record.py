@@ -97,7 +97,7 @@ class Record(Generic[T]):
     @property
     def dead_letter(self) -> DeadLetter | None:
         """Where, when and why it died, if it lies in a dead-letter queue."""
-        return dead_letter_of(self._message)
+        return dead_letter_of(self._message.headers)
 
     @property
     def timestamp_ms(self) -> int:

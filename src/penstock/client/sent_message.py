@@ -17,6 +17,10 @@ class Sent(NamedTuple):
     """It was stored before, under the same `dedup_id`; this is where."""
     topic_id: bytes
 
+    def __repr__(self) -> str:
+        again = ", duplicate" if self.duplicate else ""
+        return f"Sent({self.queue}:{self.partition}:{self.offset}, id={self.id!r}{again})"
+
     @property
     def id(self) -> str:
         """The message's id: the same that its receiver sees, and SQS."""

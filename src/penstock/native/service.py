@@ -19,6 +19,7 @@ from penstock.native.groups import GROUP_HANDLERS
 from penstock.native.log_reads import READ_HANDLERS, answer_fetch
 from penstock.native.messages import MESSAGE_HANDLERS, Quick
 from penstock.native.publications import PUBLISH_HANDLERS
+from penstock.native.queue_control import CONTROL_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.receive import ReceiveService
 from penstock.native.topics import TOPIC_HANDLERS
@@ -27,6 +28,7 @@ from penstock.wire.read_requests import Fetch
 from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
+    **CONTROL_HANDLERS,
     **COVER_HANDLERS,
     **GROUP_HANDLERS,
     **MESSAGE_HANDLERS,

@@ -14,6 +14,7 @@ from penstock.wire import (
     cumulative_ack_requests,
     group_requests,
     publish_requests,
+    queue_control_requests,
     read_requests,
     trace_requests,
 )
@@ -37,6 +38,7 @@ MODULES: Final = (
     cumulative_ack_requests,
     group_requests,
     publish_requests,
+    queue_control_requests,
     read_requests,
     trace_requests,
 )

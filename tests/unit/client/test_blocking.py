@@ -77,7 +77,7 @@ def test_a_queue_is_iterated_with_for(client: BlockingClient) -> None:
 
 
 def test_a_consumer_closed_by_another_thread_ends_the_loop(client: BlockingClient) -> None:
-    consumer = client.queue("orders").consume()
+    consumer = client.queue("orders").consume(create=True)
     with ThreadPoolExecutor(1) as threads:
         seen = threads.submit(list, consumer)
         consumer.close()

@@ -55,13 +55,13 @@ def test_a_letter_says_where_from_and_why() -> None:
     partition, message = found[b"bad"]
     assert partition == partition_of(b"k1", 3)
     assert (message.key, message.headers[0]) == (b"k1", ("h", b"x"))
-    death = dead_letter_of(message)
+    death = dead_letter_of(message.headers)
     assert death is not None
     assert (death.queue, death.reason) == ("t1", "a header has no name: give each header a key")
     assert death.died_at is not None
     assert message.header("penstock-priority") is None
     # A row that says no topic died nowhere, and has its reason all the same.
-    assert dead_letter_of(found[None][1]) is None
+    assert dead_letter_of(found[None][1].headers) is None
     assert found[None][1].header("penstock-dead-reason") == b"its priority is not between 0 and 9"
 
 

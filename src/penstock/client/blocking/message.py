@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from penstock.client.blocking.twin import Twin
+from penstock.client.dead_letter import DeadLetter
 from penstock.client.message import Message
 from penstock.client.seconds import Seconds
 
@@ -131,6 +132,17 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
     def dead_reason(self) -> str | None:
         """In a dead-letter queue: why it died."""
         return self._inner.dead_reason
+
+    @property
+    def dead_letter(self) -> DeadLetter | None:
+        """In a dead-letter queue: where, when, why and after how many deliveries it died."""
+        return self._inner.dead_letter
+
+    @property
+    def receipt(self) -> str:
+        """This lease as text, with which another program can settle the message: `queue.ack` and
+        the others take it in place of the message."""
+        return self._inner.receipt
 
     @property
     def lease_left(self) -> float:

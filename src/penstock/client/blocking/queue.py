@@ -26,17 +26,20 @@ from penstock.client.descriptions import (
     QueueStats,
     TopicDescription,
 )
+from penstock.client.group_descriptions import OffsetChange
 from penstock.client.guarantees import Guarantee
 from penstock.client.peeked_message import PeekedMessage
 from penstock.client.producer.outgoing_message import Headers, Key, Outgoing
 from penstock.client.queue import Queue, Redriven
 from penstock.client.queue_admin import GroupOptions, QueueOptions
+from penstock.client.queue_control import LetterConditions, Place
+from penstock.client.reader.start_position import Start
 from penstock.client.seconds import Seconds
 from penstock.client.sent_message import Sent, SentMany
 from penstock.client.worker.cumulative_ack import Beginning, WorkStanding
 
 T = TypeVar("T")
-BlockingMessages = BlockingMessage[T] | Sequence[BlockingMessage[T]]
+BlockingMessages = BlockingMessage[T] | str | Sequence[BlockingMessage[T] | str]
 
 
 class BlockingQueue(Twin[Queue[T]], Generic[T]):
@@ -183,7 +186,7 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         with self.consume() as messages:
             yield from messages
 
-    # Settling.
+    # Settling. Where a message is wanted, its receipt will do.
 
     def ack(self, messages: BlockingMessages[T]) -> int:
         """They are done; returns for how many it counted."""
@@ -300,6 +303,27 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         comes from."""
         return self._thread.run(self._inner.group_settings(group))
 
+    def pause(self) -> None:
+        """Deliver nothing, to any work group, until `resume`; sending goes on, and what is leased
+        can be settled."""
+        self._thread.run(self._inner.pause())
+
+    def resume(self) -> None:
+        """Deliver again."""
+        self._thread.run(self._inner.resume())
+
+    def cancel(self, messages: Place | Sequence[Place]) -> int:
+        """Cancel messages that are not leased, delayed ones for instance: they are never delivered
+        to this work group. Named by what `send` returned or `peek` showed, or by partition and
+        offset. Returns how many of them were still there."""
+        return self._thread.run(self._inner.cancel(messages))
+
+    def reset(self, to: Start = "earliest", *, dry_run: bool = False) -> list[OffsetChange]:
+        """Let this work group go on from elsewhere: "earliest", "latest", a datetime, or offsets by
+        partition. Messages it was done with are delivered again, if they are still there; leases
+        end. A dry run only tells."""
+        return self._thread.run(self._inner.reset(to, dry_run=dry_run))
+
     def purge(self) -> int:
         """Drop everything this work group has left to do; returns how many messages that was."""
         return self._thread.run(self._inner.purge())
@@ -310,18 +334,44 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         to: str | None = None,
         rate: int | None = None,
         dry_run: bool = False,
-        places: Iterable[tuple[int, int]] | None = None,
+        **conditions: Unpack[LetterConditions],
     ) -> "BlockingRedriven":
         """Deliver dead messages anew: those that stayed here at once; of a dead-letter queue, all
         go back to where they died, or to `to`, `rate` a second. The cluster does it by itself.
 
-        With `places`, a partition and an offset each as `peek` shows them and at most 10,000, only
-        those. With `dry_run` nothing happens but counting."""
-        places = listed(places)
+        With conditions, only those that each of them holds for:
+
+        places          a partition and an offset each as `peek` shows them, at most 10,000
+        ids             ids of messages
+        reason          part of the reason they died for
+        origin, group   the queue and the work group they died in
+        since, until    when they died
+        key, body       part of the key, part of the body
+        header          the name of a header; `header_value` is part of its value
+
+        With `dry_run` nothing happens but counting."""
         found = self._thread.run(
-            self._inner.redrive(to=to, rate=rate, dry_run=dry_run, places=places)
+            self._inner.redrive(to=to, rate=rate, dry_run=dry_run, **conditions)
         )
         return BlockingRedriven(found, self._thread)
+
+    def revive(self, *, dry_run: bool = False, **conditions: Unpack[LetterConditions]) -> int:
+        """Deliver messages of this work group anew that died and stayed here, where they are; all,
+        or those that the conditions hold for (see `redrive`). Returns how many."""
+        return self._thread.run(self._inner.revive(dry_run=dry_run, **conditions))
+
+    def discard(self, **conditions: Unpack[LetterConditions]) -> int:
+        """Drop messages of this work group that died and stayed here; all, or those that the
+        conditions hold for (see `redrive`). Returns how many."""
+        return self._thread.run(self._inner.discard(**conditions))
+
+    def moves(self) -> list[MoveDescription]:
+        """The moves out of this queue that `redrive` began, the latest first."""
+        return self._thread.run(self._inner.moves())
+
+    def cancel_move(self, move_id: str) -> MoveDescription:
+        """Stop a move; what was moved stays moved."""
+        return self._thread.run(self._inner.cancel_move(move_id))
 
     def move(self, move_id: str) -> MoveDescription:
         """How far a move is that `redrive` began."""

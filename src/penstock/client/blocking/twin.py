@@ -1,7 +1,7 @@
 """What the blocking classes have in common: each wraps an object of the async client."""
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from penstock.client.blocking.loop_thread import LoopThread
 
@@ -18,12 +18,12 @@ class Twin(Generic[A]):
         self._thread = thread
 
 
-@overload
-def unwrap(twins: Twin[A]) -> A: ...
-@overload
-def unwrap(twins: Sequence[Twin[A]]) -> list[A]: ...
-def unwrap(twins: Twin[A] | Sequence[Twin[A]]) -> A | list[A]:
-    """The async object behind one, or those behind several."""
+# It returns what the async client takes in place of what was given; that type cannot be said of a
+# subclass of `Twin` in a union.
+def unwrap(twins: Twin[Any] | str | Sequence[Twin[Any] | str]) -> Any:
+    """The async object behind one, or those behind several; a receipt stays what it is."""
+    if isinstance(twins, str):
+        return twins
     if isinstance(twins, Twin):
         return twins._inner  # noqa: SLF001 - of this module's own class.
-    return [twin._inner for twin in twins]  # noqa: SLF001
+    return [twin if isinstance(twin, str) else twin._inner for twin in twins]  # noqa: SLF001
