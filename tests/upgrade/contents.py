@@ -248,7 +248,7 @@ class DeadLetters:
         await eventually(
             lambda: states_of(site, self.dead), lambda found: found["ready"] == 1, "a dead letter"
         )
-        await site.client.create_queue(self.kept, deliveries_max=1)
+        await site.client.create_queue(self.kept, deliveries_max=1, dead_letter="")
         await site.client.send(self.kept, "tried once")
         (message,) = await site.client.receive(self.kept, 1, wait=SECONDS_MAX)
         assert await message.release(delay=0)
