@@ -444,7 +444,7 @@ class Client(GroupAdmin):
         await delete_topic(self._core.router, name)
 
     async def cluster(self) -> ClusterDescription:
-        """Who is there."""
+        """The nodes with their addresses, and which of them lead."""
         core = self._core
         info = await core.metadata.cluster(self.settings.timeout)
         return ClusterDescription(

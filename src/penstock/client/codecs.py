@@ -63,7 +63,7 @@ class Codec(Protocol[T]):
 
 
 class BytesCodec:
-    """Bytes as they are."""
+    """Leaves bodies alone, for programs that serialize by themselves."""
 
     def encode(self, value: bytes) -> Encoded:
         if type(value) is bytes or value is None:

@@ -37,7 +37,7 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of the file."""
+    """The named addresses, and which one is in use."""
 
     current: str = ""
     contexts: Mapping[str, Context] = {}

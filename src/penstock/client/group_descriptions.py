@@ -16,7 +16,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member of a group."""
+    """A connected consumer, with the partitions that it reads now."""
 
     id: str
     instance_id: str | None

@@ -194,7 +194,7 @@ class Message(Generic[T]):
 
     @property
     def sent_at(self) -> datetime:
-        """When it was sent."""
+        """The producer's time, with time zone UTC."""
         return _EPOCH + timedelta(milliseconds=self.timestamp_ms)
 
     @property

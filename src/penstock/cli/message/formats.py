@@ -26,15 +26,15 @@ class Printable(Protocol):
 
     @property
     def partition(self) -> int:
-        """Its partition."""
+        """The number of the partition that holds it."""
 
     @property
     def offset(self) -> int:
-        """Its offset there."""
+        """Where it stands in that partition, counted from its first message."""
 
     @property
     def key(self) -> bytes | None:
-        """Its key."""
+        """What keeps related messages in one partition; None for a message without."""
 
     @property
     def raw(self) -> bytes:
@@ -50,7 +50,7 @@ class Printable(Protocol):
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id by which a producer or a queue knows it; empty for a record without."""
 
 
 Piece = bytes | Callable[[Printable], bytes]

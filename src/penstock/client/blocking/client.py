@@ -331,7 +331,7 @@ class BlockingClient(ClientLifecycle):
         self._thread.run(self._inner.delete_queue(name))
 
     def cluster(self) -> ClusterDescription:
-        """Who is there."""
+        """The nodes with their addresses, and which of them lead."""
         return self._thread.run(self._inner.cluster())
 
     def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:

@@ -95,7 +95,7 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def sent_at(self) -> datetime:
-        """When it was sent."""
+        """The producer's time, with time zone UTC."""
         return self._inner.sent_at
 
     @property
