@@ -444,7 +444,7 @@ class Client(GroupAdmin):
         await delete_topic(self._core.router, name)
 
     async def cluster(self) -> ClusterDescription:
-        """The nodes with their addresses, and which of them lead."""
+        """The nodes and their addresses, as the node sees them that answers."""
         core = self._core
         info = await core.metadata.cluster(self.settings.timeout)
         return ClusterDescription(

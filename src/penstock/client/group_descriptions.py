@@ -16,7 +16,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A connected consumer, with the partitions that it reads now."""
+    """A connected consumer: its ids, and the host that it connects from."""
 
     id: str
     instance_id: str | None

@@ -331,7 +331,7 @@ class BlockingClient(ClientLifecycle):
         self._thread.run(self._inner.delete_queue(name))
 
     def cluster(self) -> ClusterDescription:
-        """The nodes with their addresses, and which of them lead."""
+        """The nodes and their addresses, as the node sees them that answers."""
         return self._thread.run(self._inner.cluster())
 
     def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
