@@ -72,7 +72,10 @@ def _parameter_name(entry: Field) -> str:
 def _config_parameter() -> inspect.Parameter:
     told = Parameter(name="--config", metavar="FILE", show_default=False, help=CONFIG_HELP)
     return inspect.Parameter(
-        "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, told]
+        "config",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[str | None, told],
     )
 
 
