@@ -361,6 +361,7 @@ def test_exactly_once_processes_a_repeated_message_once(tmp_path: Path) -> None:
             with store.once(message) as transaction:
                 book(message.body, transaction)
             rig.clock.advance(seconds=31)  # The worker died before it could acknowledge.
+            await rig.until_stats("payments", delayed=1)
             rig.clock.advance(seconds=4)
             async with rig.app:
                 await rig.until_stats("payments", acked=1)
