@@ -126,8 +126,8 @@ def test_what_is_not_there(commands: Commands) -> None:
     told = commands.complaint(1, "produce", "nothing", stdin=b"x\n")
     assert "there is no topic or queue nothing; make it with `penstock topic create" in told
     commands.said("produce", "made", "-q", "--create", "queue", stdin=b"x\n")
-    (row,) = commands.document("topic", "list", "--prefix", "made")
-    assert row["is_queue"] is True
+    rows = commands.document("topic", "list", "--prefix", "made")
+    assert [(row["name"], row["is_queue"]) for row in rows] == [("made", True), ("made-dlq", True)]
     commands.said("produce", "made", "-q", "--create", "topic", stdin=b"y\n")
     assert bodies(commands, "made") == ["x", "y"]
 
