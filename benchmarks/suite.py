@@ -18,6 +18,7 @@ from benchmarks.backlog.state import measure_state
 from benchmarks.broker.latency import measure_latency
 from benchmarks.broker.many_partitions import measure_many_partitions
 from benchmarks.broker.memory import measure_memory
+from benchmarks.broker.share_groups import measure_share_groups
 from benchmarks.broker.small_requests import measure_small_requests
 from benchmarks.broker.starts import measure_starts
 from benchmarks.broker.throughput import measure_throughput
@@ -107,6 +108,7 @@ SUITE = (
         name="observing", group="observing", seconds=40, run=_plain(measure_observing), short=True
     ),
     _asked("broker-partitions", "partitions", 30, _plain(measure_many_partitions)),
+    _asked("broker-share-groups", "share-groups", 90, _plain(measure_share_groups)),
     _asked("backlog", "backlog", 300, _plain(measure_backlog)),
     _asked("state", "backlog", 180, _plain(measure_state)),
     _asked("append", "log", 90, _plain(measure_append)),

@@ -69,6 +69,8 @@ class ApacheKafka(System):
             "default.replication.factor": str(self._nodes),
             "min.insync.replicas": str(self._nodes // 2 + 1),
             "offsets.topic.replication.factor": str(self._nodes),
+            "share.coordinator.state.topic.replication.factor": str(self._nodes),
+            "share.coordinator.state.topic.min.isr": str(self._nodes // 2 + 1),
             "transaction.state.log.replication.factor": str(self._nodes),
             "transaction.state.log.min.isr": str(self._nodes // 2 + 1),
         }
