@@ -34,6 +34,7 @@ from penstock.core.errors import (
     CatalogFull,
     InvalidConfig,
     InvalidRequest,
+    StateFull,
     UnsupportedVersion,
 )
 from penstock.core.group_configs import SHARE_DEFAULTS, GroupSettings
@@ -67,6 +68,7 @@ from penstock.machines.group_configs import GroupConfigTable, WorkGroupRow
 from penstock.machines.machine import Applied, Refused, Reply
 from penstock.machines.nodes import NodeRecord, NodeTable, Placement
 from penstock.machines.secrets import Secrets
+from penstock.machines.state_bytes import DEFAULT_BUDGET, StateBudget, StateKind
 from penstock.machines.state_pieces import (
     PIECE_ROWS,
     Restoring,
@@ -193,14 +195,28 @@ class _Snapshot2(_Snapshot):
 class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
     """The machine of the catalog's shard."""
 
-    __slots__ = ("_groups", "_next_producer_id", "_nodes", "_revision", "_secrets", "_topics")
+    __slots__ = (
+        "_budget",
+        "_groups",
+        "_next_producer_id",
+        "_nodes",
+        "_revision",
+        "_secrets",
+        "_topics",
+    )
 
     name = "a catalog"
     codec = CATALOG_CODEC
     layout = _Snapshot
 
-    def __init__(self, *, newest_version: int = CATALOG_NEWEST_VERSION) -> None:
+    def __init__(
+        self,
+        budget: StateBudget = DEFAULT_BUDGET,
+        *,
+        newest_version: int = CATALOG_NEWEST_VERSION,
+    ) -> None:
         super().__init__(newest_version)
+        self._budget = budget
         self._revision = 0
         self._next_producer_id = 0
         self._topics = TopicTable()
@@ -296,6 +312,10 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
         """Random bytes that all nodes share, by name; they never leave the nodes."""
         return self._secrets.by_name
 
+    def state_bytes(self) -> dict[StateKind, int]:
+        # Nodes, shards and secrets have bounds that keep them small.
+        return {StateKind.CATALOG: self._topics.size_bytes + self._groups.size_bytes}
+
     def describe(self) -> str:
         """`version 1 time 1700 revision 4 topics 2 partitions 8 nodes 3`."""
         return (
@@ -312,7 +332,28 @@ class Catalog(CommandMachine[CatalogCommand, _Snapshot]):
             self._check_in_use(catalog_version_of(command.configs))
         elif isinstance(command, ConfigureTopic):
             self._check_in_use(catalog_version_of(command.changes))
+        self._check_room(command)
         return command
+
+    def _check_room(self, command: CatalogCommand) -> None:
+        match command:
+            case CreateTopic() | AddPartitions() | ConfigureTopic():
+                more = self._topics.growth(command)
+            case ConfigureGroup(group=group, changes=changes):
+                more = self._groups.growth(None, group, changes)
+            case ConfigureWorkGroup(topic=name, group=group, changes=changes):
+                topic = self.topic(name)
+                more = 0 if topic is None else self._groups.growth(topic.topic_id, group, changes)
+            case _:
+                return
+        if more <= 0:
+            return
+        try:
+            used = self._topics.size_bytes + self._groups.size_bytes
+            self._budget.check(StateKind.CATALOG, used, more)
+        except StateFull:
+            self.check(command)  # A topic that exists already is more to the point.
+            raise
 
     # Applying: on every replica; the only code that changes state.
 

@@ -9,23 +9,40 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from sortedcontainers import SortedDict
 
 from penstock.core.types import Offset
+from penstock.machines.state_bytes import ByteCount
+
+SKIP_BYTES = 18
+"""Of a skip in a snapshot, at most."""
 
 
 class Cursor:
-    """`end` is the partition's next offset, asked for when needed."""
+    """`end` is the partition's next offset, asked for when needed; `total` counts the bytes of what
+    is skipped, together with others'."""
 
-    __slots__ = ("_end", "_skipped", "_skips", "position")
+    __slots__ = ("_end", "_skipped", "_skips", "_total", "position")
 
     def __init__(
         self,
         position: Offset,
         end: Callable[[], Offset],
         skips: Iterable[tuple[Offset, Offset]] = (),
+        total: ByteCount | None = None,
     ) -> None:
         self.position = position
         self._end = end
         self._skips: SortedDict[Offset, Offset] = SortedDict(skips)
         self._skipped: int = sum((end - first for first, end in self._skips.items()), 0)
+        self._total = ByteCount() if total is None else total
+        self._total.bytes += SKIP_BYTES * len(self._skips)
+
+    @property
+    def has_skips(self) -> bool:
+        """Something lies ahead that is not delivered from here."""
+        return bool(self._skips)
+
+    def give_up(self) -> None:
+        """The cursor is used no more; count its skips no more."""
+        self._total.bytes -= SKIP_BYTES * len(self._skips)
 
     @property
     def waiting(self) -> int:
@@ -88,6 +105,7 @@ class Cursor:
             skips[last[0]] = end
         else:
             skips[first] = end
+            self._total.bytes += SKIP_BYTES
         self._pass()
 
     def pass_over(self, first: Offset, end: Offset, steps: int) -> tuple[int, Offset]:
@@ -107,12 +125,14 @@ class Cursor:
             low, high = min(low, one), max(high, skips[one])
             self._skipped -= skips.pop(one) - one
         skips[low] = high
+        self._total.bytes += SKIP_BYTES * (1 - len(met))
         self._skipped += high - low
         self._pass()
         return waiting - self.waiting, end
 
     def jump_to_end(self) -> None:
         """Nothing waits any more."""
+        self.give_up()
         self._skips.clear()
         self._skipped = 0
         self.position = self._end()
@@ -121,5 +141,6 @@ class Cursor:
         skips = self._skips
         while skips and skips.peekitem(0)[0] <= self.position:
             first, end = skips.popitem(0)
+            self._total.bytes -= SKIP_BYTES
             self._skipped -= end - first
             self.position = max(self.position, end)

@@ -28,7 +28,11 @@ from penstock.core.work_settings import (
     WorkOverrides,
     parse_work_configs,
 )
-from penstock.machines.topics import check_topic_name
+from penstock.machines.state_bytes import text_bytes
+from penstock.machines.topics import check_topic_name, configs_bytes
+
+GROUP_BYTES = 32
+"""Of a group's line in a snapshot, at most, without its name and its configs."""
 
 WorkGroupKey = tuple[TopicId, str]
 WorkGroupRow = tuple[TopicId, str, dict[str, str]]
@@ -37,7 +41,7 @@ WorkGroupRow = tuple[TopicId, str, dict[str, str]]
 class GroupConfigTable:
     """Configs by group, and by topic and group."""
 
-    __slots__ = ("_configs", "_overrides", "_settings", "_work_configs")
+    __slots__ = ("_configs", "_overrides", "_settings", "_work_configs", "size_bytes")
 
     def __init__(
         self,
@@ -52,6 +56,10 @@ class GroupConfigTable:
         self._overrides: dict[WorkGroupKey, WorkOverrides] = {
             key: parse_work_configs(one) for key, one in self._work_configs.items()
         }
+        self.size_bytes = sum(_line_bytes(group, one) for group, one in self._configs.items())
+        """Of all lines, as state counts: see `machines.state_bytes`."""
+        for (_, group), one in self._work_configs.items():
+            self.size_bytes += _line_bytes(group, one)
 
     @property
     def configs(self) -> Mapping[str, Mapping[str, str]]:
@@ -98,11 +106,18 @@ class GroupConfigTable:
         if (topic.topic_id, group) not in self._work_configs:
             _check_room(len(self._work_configs))
 
+    def growth(self, topic: TopicId | None, group: str, changes: Mapping[str, str | None]) -> int:
+        """By how many bytes a change would make the table larger; without a topic, one of a group
+        on all topics."""
+        before = self.configs.get(group, {}) if topic is None else self.work_configs(topic, group)
+        return _line_bytes(group, _merge(before, changes)) - _line_bytes(group, before)
+
     def configure(self, group: str, changes: Mapping[str, str | None]) -> bool:
         """Set configs, or reset them; False if nothing is different."""
         configs = _merge(self._configs.get(group, {}), changes)
         if configs == self._configs.get(group, {}):
             return False
+        self.size_bytes += self.growth(None, group, changes)
         if configs:
             self._configs[group] = configs
             self._settings[group] = parse_group_configs(configs)
@@ -116,6 +131,7 @@ class GroupConfigTable:
         configs = _merge(self._work_configs.get(key, {}), changes)
         if configs == self._work_configs.get(key, {}):
             return False
+        self.size_bytes += self.growth(topic, group, changes)
         if configs:
             self._work_configs[key] = configs
             self._overrides[key] = parse_work_configs(configs)
@@ -126,11 +142,16 @@ class GroupConfigTable:
     def forget_topic(self, topic: TopicId) -> None:
         """The topic was deleted."""
         for key in [key for key in self._work_configs if key[0] == topic]:
+            self.size_bytes -= _line_bytes(key[1], self._work_configs[key])
             del self._work_configs[key], self._overrides[key]
 
     def work_rows(self) -> list[WorkGroupRow]:
         """What was set on work groups of topics, sorted."""
         return [(topic, group, one) for (topic, group), one in sorted(self._work_configs.items())]
+
+
+def _line_bytes(group: str, configs: Mapping[str, str]) -> int:
+    return GROUP_BYTES + text_bytes(group) + configs_bytes(configs) if configs else 0
 
 
 def _merge(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

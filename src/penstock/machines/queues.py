@@ -77,10 +77,19 @@ from penstock.machines.queue_headers import (
 )
 from penstock.machines.recent_ids import IdColumns, RecentIds
 from penstock.machines.run import Run, State
-from penstock.machines.state_bytes import DEFAULT_BUDGET, ByteCount, StateBudget, StateKind
+from penstock.machines.state_bytes import (
+    DEFAULT_BUDGET,
+    ByteCount,
+    StateBudget,
+    StateKind,
+    text_bytes,
+)
 from penstock.machines.state_pieces import Restoring, array_header, encoded
 from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun, WorkRecord
+
+WORK_GROUP_BYTES = 256
+"""Of a work group in a snapshot, at most, without its name, its runs and what its cursor skips."""
 
 REQUEUE_VERSION = 2
 """From here on a message whose delivery came to nothing goes behind those that wait, and the lease
@@ -172,6 +181,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         self._bounds = bounds
         self._budget = budget
         self._ids_count, self._runs_count = ByteCount(), ByteCount()
+        self._works_bytes = 0
         self._epoch = 0
         """The highest of any work group that was closed: the next one goes on from there."""
         self._queues: dict[PartitionId, Queue] = {}
@@ -255,27 +265,32 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         return {
             StateKind.DEDUPLICATION: self._ids_count.bytes,
             StateKind.MESSAGES: self._runs_count.bytes,
+            StateKind.WORK_GROUPS: self._works_bytes,
         }
 
     # Planning.
 
     def _admit(self, command: QueueCommand) -> QueueCommand:
         check_queue_command(command)
-        if isinstance(command, Acquire | OpenWork):
-            self._check_room(command)
+        match command:
+            case OpenWork(partition=partition, group=group):
+                if self.work(partition, group) is None:
+                    more = work_group_bytes(group)
+                    self._budget.check(StateKind.WORK_GROUPS, self._works_bytes, more)
+                    self._budget.check(StateKind.MESSAGES, self._runs_count.bytes)
+            case Acquire():
+                self._check_room_for_leases(command)
         return command
 
-    def _check_room(self, command: Acquire | OpenWork) -> None:
+    def _check_room_for_leases(self, command: Acquire) -> None:
         used = self._runs_count.bytes
         if used < self._budget.limit(StateKind.MESSAGES):
             return
         work = self.work(command.partition, command.group)
-        if isinstance(command, Acquire):
-            # What is to be delivered again, or in an order of its own, has its state already, and
-            # goes away by being delivered. Only messages like all others cost state when leased.
-            if work is None or work.queue.fifo or work.ready > work.waiting:
-                return
-        elif work is not None:
+        # What is to be delivered again, or in an order of its own, has its state already, and goes
+        # away by being delivered; so does what the cursor skips. Only messages like all others cost
+        # state when leased.
+        if work is None or work.queue.fifo or work.ready > work.waiting or work.has_skips:
             return
         self._budget.check(StateKind.MESSAGES, used)
 
@@ -314,6 +329,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 self._retire(self._require(partition, group))
                 queue = self._queues[partition]
                 queue.past.add(queue.groups.pop(group).activity)
+                self._works_bytes -= work_group_bytes(group)
                 return _changed(partition)
             case ResetWork(partition=partition, group=group, start=start):
                 work = self._require(partition, group)
@@ -440,7 +456,9 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         work = WorkGroup(opened, rules, queue.rules, ends, self._runs_count)
         work.epoch = self._epoch if former is None else former.epoch
         work.requeues = self._version >= REQUEUE_VERSION
-        if former is not None:
+        if former is None:
+            self._works_bytes += work_group_bytes(group)
+        else:
             former.give_up()
             work.activity = former.activity
         queue.groups[group] = work
@@ -516,8 +534,9 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             queue.ids.clear()
             queue.origins.clear()
             self.gone.add(queue.past)
-            for work in queue.groups.values():
+            for name, work in queue.groups.items():
                 self._retire(work)
+                self._works_bytes -= work_group_bytes(name)
                 self.gone.add(work.activity)
         self._readers.discard(partition)
         self._bounded.discard(partition)
@@ -649,6 +668,9 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         def adopt() -> None:
             self._epoch, self._queues = state.epoch, queues
             self._ids_count, self._runs_count = ids_count, runs_count
+            self._works_bytes = sum(
+                work_group_bytes(name) for queue in queues.values() for name in queue.groups
+            )
             self._alarms, self._recalling = [], {}
             self._readers, self._bounded = set(), set()
             for partition, queue in queues.items():
@@ -663,6 +685,11 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         if due_ms is not None:
             heappush(self._alarms, (due_ms, partition, name))
         self._note_recall(partition, name, work)
+
+
+def work_group_bytes(name: str) -> int:
+    """What a work group counts for."""
+    return WORK_GROUP_BYTES + text_bytes(name)
 
 
 def _recalled(

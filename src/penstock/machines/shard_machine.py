@@ -91,7 +91,7 @@ class ShardMachine:
         self.budget = budget
         self.partitions = Partitions(PartitionsSettings(budget=budget))
         self.groups = Groups(GroupsSettings(budget=budget))
-        self.catalog = Catalog()
+        self.catalog = Catalog(budget)
         self.queues = Queues(self.partitions.bounds, budget)
         self.moves = Moves(budget=budget)
         self.publications = Publications(budget)

@@ -31,8 +31,12 @@ class StateKind(StrEnum):
     MESSAGES = "messages"
     """Messages of queues that are not just ready: leased, delayed, dead, or in an order of their
     own."""
+    WORK_GROUPS = "work_groups"
+    """Work groups of partitions, whatever messages they have."""
     MOVES = "moves"
     PUBLICATIONS = "publications"
+    CATALOG = "catalog"
+    """Topics, groups that have configs of their own, and those configs."""
 
 
 SHARES: Mapping[StateKind, float] = MappingProxyType(
@@ -41,11 +45,13 @@ SHARES: Mapping[StateKind, float] = MappingProxyType(
         StateKind.PRODUCERS: 1 / 8,
         StateKind.DEDUPLICATION: 1 / 4,
         StateKind.MESSAGES: 1 / 4,
-        StateKind.MOVES: 1 / 16,
-        StateKind.PUBLICATIONS: 1 / 16,
+        StateKind.WORK_GROUPS: 1 / 16,
+        StateKind.MOVES: 1 / 32,
+        StateKind.PUBLICATIONS: 1 / 32,
+        StateKind.CATALOG: 1 / 2,
     }
 )
-"""Of the budget; together all of it."""
+"""Of the budget; together all of it, but for the catalog, whose shard holds nothing else."""
 
 WAYS_OUT: Mapping[StateKind, str] = MappingProxyType(
     {
@@ -54,11 +60,18 @@ WAYS_OUT: Mapping[StateKind, str] = MappingProxyType(
         " last batch",
         StateKind.DEDUPLICATION: "wait until ids leave the deduplication window, or shorten it",
         StateKind.MESSAGES: "let workers settle what is leased, and delete or redrive dead letters",
+        StateKind.WORK_GROUPS: "delete share groups, or queues, that are not needed",
         StateKind.MOVES: "wait until moves have ended",
         StateKind.PUBLICATIONS: "wait until publications have arrived, and use fewer application"
         " names",
+        StateKind.CATALOG: "delete topics, or configs of topics and groups, that are not needed",
     }
 )
+
+
+def text_bytes(*texts: str) -> int:
+    """What texts count for. What cannot be encoded is refused elsewhere."""
+    return sum(len(text.encode(errors="replace")) for text in texts)
 
 
 class ByteCount:

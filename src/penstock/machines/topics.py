@@ -41,7 +41,14 @@ from penstock.core.topic_configs import (
     parse_topic_configs,
 )
 from penstock.core.types import NO_TOPIC_ID, PartitionId, TopicId
-from penstock.machines.catalog_commands import CreateTopic
+from penstock.machines.catalog_commands import AddPartitions, ConfigureTopic, CreateTopic
+from penstock.machines.state_bytes import text_bytes
+
+TOPIC_BYTES = 64
+"""Of a topic in a snapshot, at most, without its name, its partitions and its configs."""
+PARTITION_BYTES = 8
+CONFIG_BYTES = 4
+"""Of a config, besides its texts."""
 
 FIRST_PARTITION = 1
 """0 is no partition, so that a number that was never set does not name one."""
@@ -71,10 +78,12 @@ class TopicRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class TopicTable:
     """Every topic, and the counter that gives partitions their numbers."""
 
-    __slots__ = ("_by_id", "_by_name", "_by_spelling", "_owners", "next_partition")
+    __slots__ = ("_by_id", "_by_name", "_by_spelling", "_owners", "next_partition", "size_bytes")
 
     def __init__(self, next_partition: int = FIRST_PARTITION) -> None:
         self.next_partition = next_partition
+        self.size_bytes = 0
+        """Of all topics, as state counts: see `machines.state_bytes`."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
         self._by_spelling: dict[str, str] = {}
@@ -162,6 +171,17 @@ class TopicTable:
         check_topic_config_names(changes)
         _check_configs(name, _merge(topic.configs, changes))
 
+    def growth(self, command: CreateTopic | AddPartitions | ConfigureTopic) -> int:
+        """By how many bytes a command would make the table larger."""
+        if isinstance(command, CreateTopic):
+            return _size_of(command.name, command.partitions, command.configs)
+        topic = self._by_name.get(command.name)
+        if topic is None:
+            return 0
+        if isinstance(command, AddPartitions):
+            return PARTITION_BYTES * (command.total - len(topic.partitions))
+        return configs_bytes(_merge(topic.configs, command.changes)) - configs_bytes(topic.configs)
+
     def known(self, name: str) -> Topic:
         """A topic by its name, or `UnknownTopic`."""
         topic = self._by_name.get(name)
@@ -198,6 +218,7 @@ class TopicTable:
     def delete(self, name: str) -> Topic:
         """Forget a topic; returns what it was."""
         topic = self._by_name.pop(name)
+        self.size_bytes -= _topic_bytes(topic)
         del self._by_id[topic.topic_id]
         del self._by_spelling[_spelling(name)]
         for partition in topic.partitions:
@@ -222,6 +243,8 @@ class TopicTable:
         return self._put(msgspec.structs.replace(topic, configs=configs))
 
     def _put(self, topic: Topic, *, new: Iterable[PartitionId] = ()) -> Topic:
+        before = self._by_name.get(topic.name)
+        self.size_bytes += _topic_bytes(topic) - (0 if before is None else _topic_bytes(before))
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self._by_spelling[_spelling(topic.name)] = topic.name
@@ -241,6 +264,19 @@ class TopicTable:
             partitions = tuple(chain.from_iterable(_run(*run) for run in row.runs))
             topic = Topic(row.name, row.topic_id, partitions, row.configs, row.created_ms)
             self._put(topic, new=partitions)
+
+
+def configs_bytes(configs: Mapping[str, str]) -> int:
+    """What configs count for."""
+    return CONFIG_BYTES * len(configs) + text_bytes(*configs, *configs.values())
+
+
+def _size_of(name: str, partitions: int, configs: Mapping[str, str]) -> int:
+    return TOPIC_BYTES + text_bytes(name) + PARTITION_BYTES * partitions + configs_bytes(configs)
+
+
+def _topic_bytes(topic: Topic) -> int:
+    return _size_of(topic.name, len(topic.partitions), topic.configs)
 
 
 def check_topic_name(name: str) -> None:

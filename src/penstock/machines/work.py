@@ -58,7 +58,7 @@ DELIVERIES_REASON = "too many deliveries"
 
 class WorkGroup:
     """`end` is the partition's next offset, asked for when needed; `total` counts the bytes of the
-    runs of all groups."""
+    runs and skips of all groups."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class WorkGroup:
         self._end = end
         self._total = ByteCount() if total is None else total
         self._runs = RunTable(self._total)
-        self._cursor = Cursor(opened, end)
+        self._cursor = Cursor(opened, end, total=self._total)
         self._turns = Turns()
         self._timers = Timers(self._runs)
         self._dead: dict[Offset, None] = {}
@@ -101,6 +101,11 @@ class WorkGroup:
     def cursor(self) -> Offset:
         """Nobody has looked at the messages from here on, but for those that it skips."""
         return self._cursor.position
+
+    @property
+    def has_skips(self) -> bool:
+        """The cursor skips messages that lie ahead."""
+        return self._cursor.has_skips
 
     @property
     def start(self) -> Offset:
@@ -686,8 +691,9 @@ class WorkGroup:
                 rest = following
 
     def give_up(self) -> None:
-        """The group is closed: its runs count no more."""
+        """The group is closed: its runs and skips count no more."""
         self._runs.give_up()
+        self._cursor.give_up()
 
     def copy_on_write(self) -> WorkCopy:
         """Begin a copy for a snapshot, which `end_copy` ends."""
@@ -711,7 +717,7 @@ class WorkGroup:
         work = cls(record.opened, record.rules, queue, lambda: record.opened, total)
         work.requeues = requeues
         work._end = end
-        work._cursor = Cursor(record.cursor, end, record.skips)
+        work._cursor = Cursor(record.cursor, end, record.skips, work._total)
         work.epoch, work.tally = record.epoch, record.tally
         work.recalled, work.recall_end = record.recalled, record.recall_end
         work.stream, work.batch = record.stream, record.batch

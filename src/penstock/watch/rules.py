@@ -136,7 +136,8 @@ _TABLE = (
         levels=Levels(warning=0.7, critical=0.95),
         target=0.5,
         meaning="So much of what one kind of a shard's state may take is taken: groups and offsets,"
-        " producers, deduplication ids, leased messages, moves or publications.",
+        " producers, deduplication ids, leased messages, work groups, moves, publications or the"
+        " catalog.",
         advice="See which kind it is, remove what nobody needs, or raise storage.state_size_max.",
     ),
     Rule(
