@@ -69,6 +69,7 @@ def test_produce_answers(version: int, correlation_id: int, data: st.DataObject)
         I64,
         st.none() | TEXT,
         HINTS,
+        st.lists(I32, max_size=3),
     )
     drawn = data.draw(topics(row, version >= PRODUCE_TOPIC_IDS))
     endpoints = data.draw(ENDPOINTS)
@@ -97,10 +98,10 @@ def _produce_fields(row: ProduceRow, version: int) -> dict[str, object]:
         "base_offset": row.base_offset,
         "log_append_time": row.log_append_ms,
         "log_start_offset": row.log_start,
-        "record_errors": [],
     }
     if version >= 8:
         fields["error_message"] = row.message
+        fields["record_errors"] = [{"batch_index": number} for number in row.wrong]
     if row.hint is not None:
         fields["current_leader"] = {"leader_id": row.hint.node, "leader_epoch": row.hint.epoch}
     return fields
