@@ -89,7 +89,7 @@ async def test_what_is_no_request_is_done_without_a_reply(client: Client) -> Non
 async def test_questions_left_open_end_with_the_requester(client: Client) -> None:
     async with Requester(client) as requester:
         asking = asyncio.create_task(requester.request("numbers", 1))
-        [request] = await client.receive("numbers", wait=60)
+        [request] = await client.receive("numbers", wait=60, create=True)
         assert request.headers[REPLY_TO] == requester.queue.name.encode()
         assert request.headers[CORRELATION_ID]
         assert request.deadline is not None, "nobody works on it when its asker has gone"
