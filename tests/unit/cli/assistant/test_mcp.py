@@ -97,8 +97,10 @@ def test_an_assistant_looks(web: WebBroker) -> None:
                 "orders",
                 "orders-dead",
             ]
-            (alert,) = (await call(client, "list_alerts"))["alerts"]
-            assert (alert["rule"], alert["level"]) == ("dead_letters", "attention")
+            # A busy machine may raise others beside it.
+            alerts = (await call(client, "list_alerts"))["alerts"]
+            levels = {one["rule"]: one["level"] for one in alerts}
+            assert levels["dead_letters"] == "attention"
             letters = await call(client, "list_dead_letters", queue="orders")
             assert letters["reasons"] == {"no such product": 1}
             assert letters["messages"][0]["body"] == "order 0"
