@@ -35,6 +35,7 @@ from penstock.core.errors import MalformedRequest, PenstockError
 from penstock.core.frame_buffer import first_bytes, grown_bytes
 from penstock.core.memory_budget import ANSWERS, REQUESTS
 from penstock.core.write_parts import write_parts
+from penstock.engine.replica.time_slices import TimeSlices
 from penstock.kafka.api import Api
 from penstock.kafka.codec import skip_tags
 from penstock.kafka.context import Buffer, Context
@@ -406,14 +407,20 @@ class Connection(asyncio.BufferedProtocol):
         context.answer({"error_code": _UNSUPPORTED_VERSION, "api_keys": keys})
 
     async def _work(self) -> None:
-        """Serve what is queued, one after the other, until there is no more."""
+        """Serve what is queued, one after the other, until there is no more.
+
+        They share time slices: a hundred short requests are as long as one long request."""
+        slices = TimeSlices()
+        slices.begin()
         try:
             while self._queue:
                 context, frame, position = self._queue.popleft()
+                context.slices = slices
                 try:
                     await context.serve(frame, position)
                 except Exception as error:  # noqa: BLE001
                     self.end_badly(context, error)
+                await slices.let_others()
         finally:
             self._task = None
 

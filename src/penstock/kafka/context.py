@@ -65,7 +65,7 @@ class Context:
         self.client_id = client_id
         self.frame_bytes = frame_bytes
         self.slices = _NO_SLICES
-        """Of a request that is carried out by a task of its own."""
+        """Of the task that carries it out, which may carry out others before and after it."""
         self.began = precise_seconds()
         self.waited = 0.0
         """For how many seconds it waited because its client wanted to."""
@@ -99,8 +99,6 @@ class Context:
 
     async def decode_in_slices(self, frame: bytearray, position: int) -> Message:
         """The same as `decode` for a request that may be long."""
-        self.slices = TimeSlices()
-        self.slices.begin()
         if not self.is_long:
             return self.decode(frame, position)
         return await self.slices.run(self.codec.decode_in_portions(bytes(frame), position))
@@ -125,6 +123,8 @@ class Context:
 
     def run_alone(self, work: Coroutine[object, object, None]) -> None:
         """Carry out the request by a task of its own, beside the requests that come after it."""
+        self.slices = TimeSlices()
+        self.slices.begin()
         task = asyncio.get_running_loop().create_task(self._run(work))
         tasks = self.port_state.tasks
         tasks.add(task)

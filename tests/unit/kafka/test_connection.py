@@ -19,6 +19,7 @@ from penstock.core import limits
 from penstock.core.errors import InvalidRequest, Unavailable
 from penstock.core.memory_budget import STALL_MS, MemoryBudget
 from penstock.engine.engine import Engine
+from penstock.engine.replica import time_slices
 from penstock.engine.topics.traffic import Traffic
 from penstock.kafka import KafkaListener, KafkaSettings
 from penstock.kafka.api import Api, Start
@@ -162,6 +163,28 @@ def test_requests_may_come_byte_by_byte_and_all_at_once(run_on_each: Run) -> Non
             client._sent = [(METADATA, 1, 2)] * 50
             for _ in range(50):
                 await client.receive()
+
+    run_on_each(scenario())
+
+
+def test_requests_that_come_at_once_share_time_slices(
+    run_on_each: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_slices, "SLICE_SECONDS", 0.0)
+    many = 50
+
+    async def scenario() -> None:
+        async with open_place() as place, wire_client(place.host, place.port) as client:
+            place.gates["at once"] = asyncio.Event()
+            place.gates["at once"].set()
+            for _ in range(many):
+                client.send(11, 0, {"group_id": "at once"})
+            seen: set[int] = set()
+            async with asyncio.timeout(60):
+                while len(place.handled) < many:
+                    await asyncio.sleep(0)
+                    seen.add(len(place.handled))
+            assert len(seen) >= many, "another task had a turn after each"
 
     run_on_each(scenario())
 
