@@ -122,10 +122,10 @@ class QueueModel:
     def turn(self, now_ms: int) -> None:
         for one in list(self.left.values()):
             if one.state is State.LEASED and one.at_ms <= now_ms:
-                self._fail(one, now_ms, -1)
+                self._fail(one, now_ms, -1, one.at_ms if self.requeues else now_ms)
             elif one.state in WAITING and 0 <= one.expire_ms <= now_ms:
                 self._finish(one, "expired")
-            elif one.state is State.DELAYED and one.at_ms <= now_ms:
+            if one.state is State.DELAYED and one.at_ms <= now_ms:
                 one.state, one.at_ms = State.READY, self._place() if one.deliveries else -1
 
     def _place(self) -> int:
@@ -165,7 +165,7 @@ class QueueModel:
                 case Verdict.ACK | Verdict.FINISH:
                     self._finish(one, "acked")
                 case Verdict.RELEASE:
-                    self._fail(one, now_ms, said.delay_ms)
+                    self._fail(one, now_ms, said.delay_ms, now_ms)
                 case Verdict.RETURN:
                     one.state, one.at_ms = State.READY, -1
                     one.deliveries -= 1
@@ -175,7 +175,7 @@ class QueueModel:
                     one.state, one.at_ms = State.LEASED, now_ms + max(said.delay_ms, 0)
         return Outcome.DONE
 
-    def _fail(self, one: One, now_ms: int, delay_ms: int) -> None:
+    def _fail(self, one: One, now_ms: int, delay_ms: int, since_ms: int) -> None:
         if 0 < self.work.deliveries_max <= one.deliveries:
             self._die(one, now_ms)
         elif 0 <= one.expire_ms <= now_ms:
@@ -184,7 +184,7 @@ class QueueModel:
             if delay_ms < 0:
                 delay_ms = retry_delay_ms(self.work, one.deliveries, Offset(one.offset))
             one.state = State.DELAYED if delay_ms else State.READY
-            one.at_ms = now_ms + delay_ms if delay_ms else self._place()
+            one.at_ms = since_ms + delay_ms if delay_ms else self._place()
 
     def _die(self, one: One, now_ms: int) -> None:
         if self.work.dead is Dead.DISCARD:

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import pytest
 from botocore.exceptions import ClientError
 
+from penstock.core.limits import SQS_BODY_BYTES_MAX
 from tests.cluster.waiting import pass_time
 from tests.interop.query import FORM, read
 from tests.interop.served import (
@@ -134,7 +135,7 @@ def test_characters_that_no_message_may_have(served: Served, queue: str, text: s
 
 
 def test_bodies_above_the_bound(served: Served) -> None:
-    large = b"x" * (5 * MIB)
+    large = b"x" * (SQS_BODY_BYTES_MAX + 1)
     answer = served.ask("POST", "/", large, {TARGET: "AmazonSQS.SendMessage"})
     assert answer.status == 413
     assert answer.document["__type"].endswith("#RequestEntityTooLargeException")
@@ -143,7 +144,10 @@ def test_bodies_above_the_bound(served: Served) -> None:
     assert read(answer.status, answer.body).text("Code") == "RequestEntityTooLarge"
     # Without saying so beforehand.
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: AmazonSQS.SendMessage\r\n"
-    chunks = b"".join(b"100000\r\n%b\r\n" % (b"x" * MIB) for _ in range(5)) + b"0\r\n\r\n"
+    chunks = (
+        b"".join(b"100000\r\n%b\r\n" % (b"x" * MIB) for _ in range(1 + SQS_BODY_BYTES_MAX // MIB))
+        + b"0\r\n\r\n"
+    )
     said = talk(served, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
     assert said.startswith(b"HTTP/1.1 413 ")
     claims = talk(served, head + b"Content-Length: 99999999999999999999\r\n\r\n{")

@@ -13,8 +13,9 @@ from penstock.machines.queue_commands import (
     RequeueDead,
     Settle,
     Settlement,
+    UseQueuesVersion,
 )
-from penstock.machines.queues import QueueChanged, Settled
+from penstock.machines.queues import NEWEST_QUEUES_VERSION, QueueChanged, Settled
 from penstock.machines.run import State
 from penstock.machines.work import DELIVERIES_REASON, WorkGroup
 from tests.unit.machines.queue_shard import GROUP, ONE, QueueShard, message
@@ -336,6 +337,16 @@ def test_the_policy_counts_for_leases_that_ended_too() -> None:
     assert shard.counts() == (0, 0, 1, 0)
     shard.wait(50)
     assert shard.counts() == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("version", "ready"), [(1, 0), (NEWEST_QUEUES_VERSION, 1)])
+def test_the_wait_before_a_retry_begins_when_the_lease_ends(version: int, ready: int) -> None:
+    shard = QueueShard(work=WorkRules(lease_ms=10, retry=Retry.FIXED, retry_ms=50))
+    shard.do(UseQueuesVersion(version=version))
+    shard.send_plain(1)
+    shard.acquire()
+    shard.wait(60)
+    assert shard.counts() == (ready, 0, 1 - ready, 0)
 
 
 @pytest.mark.parametrize("deliveries_max", [1, 3])
