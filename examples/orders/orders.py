@@ -1,11 +1,15 @@
-"""What an order is, and the names of its queues."""
+"""What an order is, and the queues it goes through."""
 
 import msgspec
+
+from penstock.client.queue_admin import QueueOptions
 
 ORDERS = "orders"
 """Where orders are placed."""
 RECEIPTS = "receipts"
 """Where the saga announces that an order was charged."""
+QUEUE: QueueOptions = {"partitions": 4, "deduplication": "id", "exist_ok": True}
+"""The settings of both. The first who needs them makes them, worker or customer."""
 DAY = "today"
 """With what the ids of orders begin: orders of another day are other orders."""
 

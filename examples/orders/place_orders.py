@@ -6,10 +6,10 @@ died in the middle of it, it is simply placed again: it counts once.
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import penstock
-from examples.orders.orders import DAY, ORDERS, Order, order_of
+from examples.orders.orders import DAY, ORDERS, QUEUE, Order, order_of
 from penstock import Client
 
 PLACED_AT_ONCE = 20
@@ -25,20 +25,27 @@ async def connect_however_often(url: str) -> Client:
             await asyncio.sleep(SECONDS_BETWEEN_TRIES)
 
 
-async def place_order(client: Client, order: Order) -> None:
-    """Place an order, however often it takes."""
+async def insist(act: Callable[[], Awaitable[object]]) -> None:
+    """Do what may be done twice, however often it takes."""
     while True:
         try:
-            await client.send(ORDERS, order, key=order.customer, dedup_id=order.id)
+            await act()
             return
         except (penstock.Unavailable, penstock.OutcomeUnknown):
             await asyncio.sleep(SECONDS_BETWEEN_TRIES)
+
+
+async def place_order(client: Client, order: Order) -> None:
+    """Place an order, however often it takes."""
+    await insist(lambda: client.send(ORDERS, order, key=order.customer, dedup_id=order.id))
 
 
 async def place_orders(
     client: Client, orders: Sequence[Order], *, every: float = 0.0, tell: bool = False
 ) -> None:
     """Place these orders, some at once, or one every so many seconds."""
+    # A queue that is made by sending to it has the cluster's defaults.
+    await insist(lambda: client.create_queue(ORDERS, **QUEUE))
     places = asyncio.Semaphore(PLACED_AT_ONCE)
 
     async def place(order: Order) -> None:

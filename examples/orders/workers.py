@@ -9,18 +9,15 @@ process has it; a receipt is booked exactly once. Run as many processes as you l
 import sqlite3
 
 from examples.orders.ledger import Ledger
-from examples.orders.orders import ORDERS, RECEIPTS, Order, Receipt
+from examples.orders.orders import ORDERS, QUEUE, RECEIPTS, Order, Receipt
 from examples.orders.payment import FAILURES, Payment
 from penstock import App, Message, PenstockError, Reject, Retry, RetryLater
 from penstock.client.processed_store import Transaction
-from penstock.client.queue_admin import QueueOptions
 from penstock.patterns import SagaRunner, SagaStatus, SagaToken, saga_queue_options
 from penstock.workers import jittered
 
 LEASE_SECONDS = 5.0
 """Leases are extended while a worker lives, so this is how long its orders wait when it dies."""
-
-QUEUE: QueueOptions = {"partitions": 4, "deduplication": "id"}
 
 
 def make_app(url: str, ledger: Ledger, *, failures: float = FAILURES) -> App:
