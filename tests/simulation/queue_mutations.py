@@ -140,13 +140,13 @@ def death_comes_one_delivery_late() -> list[Patch]:
     """Off by one: a message is delivered once more than it may be."""
     original = WorkGroup._fail
 
-    def fail(self: WorkGroup, run: Run, now_ms: int, *, delay_ms: int) -> None:
+    def fail(self: WorkGroup, run: Run, now_ms: int, *, delay_ms: int, since_ms: int) -> None:
         rules = self.rules
         if rules.deliveries_max:
             more = rules.deliveries_max + 1
             self.rules = msgspec.structs.replace(rules, deliveries_max=more)
         try:
-            original(self, run, now_ms, delay_ms=delay_ms)
+            original(self, run, now_ms, delay_ms=delay_ms, since_ms=since_ms)
         finally:
             self.rules = rules
 

@@ -340,7 +340,8 @@ class WorkGroup:
                 self.activity.expired += run.length
                 readied = readied or self.queue.fifo  # Whoever stood behind it is next.
             elif run.state is State.LEASED:
-                self._fail(run, now_ms, delay_ms=-1)
+                # The wait before the retry begins when the lease ends, not when it is noticed.
+                self._fail(run, now_ms, delay_ms=-1, since_ms=at_ms if self.requeues else now_ms)
                 readied = True
             elif run.state is State.DELAYED:
                 self._set(run, State.READY, self._place() if run.deliveries else -1)
@@ -446,7 +447,8 @@ class WorkGroup:
                     self.tally.acked += run.length
                     self._count_ack(run, now_ms)
                 case Verdict.RELEASE:
-                    self._fail(run, now_ms, delay_ms=min(one.delay_ms, LEASE_MS_MAX))
+                    delay_ms = min(one.delay_ms, LEASE_MS_MAX)
+                    self._fail(run, now_ms, delay_ms=delay_ms, since_ms=now_ms)
                 case Verdict.RETURN:
                     self._runs.changing(run)
                     run.deliveries -= 1
@@ -492,7 +494,7 @@ class WorkGroup:
         if run.deliveries == 1 and run.first_ms >= 0:
             self.activity.times.observe((now_ms - run.first_ms) / 1_000, run.length)
 
-    def _fail(self, run: Run, now_ms: int, *, delay_ms: int) -> None:
+    def _fail(self, run: Run, now_ms: int, *, delay_ms: int, since_ms: int) -> None:
         """A delivery came to nothing: another one, some time, or none any more."""
         self.activity.failed += run.length
         limit = self.rules.deliveries_max
@@ -508,7 +510,7 @@ class WorkGroup:
         if delay_ms < 0:
             delay_ms = retry_delay_ms(self.rules, run.deliveries, run.first)
         if delay_ms:
-            self._set(run, State.DELAYED, now_ms + delay_ms)
+            self._set(run, State.DELAYED, since_ms + delay_ms)
             self._order.returned(run)
         else:
             self._set(run, State.READY, self._place())
