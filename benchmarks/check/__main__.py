@@ -5,7 +5,7 @@
     --json PATH      where the numbers go
     --data DIR       where the brokers' files are made, and removed again
 
-Exit code 1 if a load reaches less than 0.9 of what it did, 2 if that could not be found out, 0
+Exit code 1 if a load reaches less than 0.95 of what it did, 2 if that could not be found out, 0
 otherwise, also where there is nothing to compare with: a clone without tags has done nothing wrong,
 and the sentence on stderr says that nothing was measured.
 """

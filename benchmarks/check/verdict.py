@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.report import Finding, Measured, number
 
-LEAST_RATIO = 0.9
+LEAST_RATIO = 0.95
 
 Pair = tuple[float, float]
 """Messages a second of the base, then of this tree, one right after the other."""

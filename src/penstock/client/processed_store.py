@@ -1,8 +1,8 @@
 """What stores of processed ids share: transactions, connections, threads, forgetting.
 
-`client.processed` has the theory and the public classes. Two rules hold here. A connection on which
-anything failed is closed, never used again. And a transaction that was begun is ended, even if
-the coroutine that asked for it was cancelled meanwhile: an open transaction holds a lock.
+`client.processed_ids` has the theory and the public classes. Two rules hold here. A connection on
+which anything failed is closed, never used again. And a transaction that was begun is ended, even
+if the coroutine that asked for it was cancelled meanwhile: an open transaction holds a lock.
 """
 
 import asyncio

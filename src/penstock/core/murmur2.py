@@ -2,7 +2,7 @@
 
 Broker and client share it, so that a key goes to one and the same partition from every producer. In
 Python it costs most of a microsecond for a short key: a sender that meets the same keys again and
-again remembers what it computed (see `client.partitioners`).
+again remembers what it computed (see `client.producer.partitioners`).
 """
 
 from struct import Struct, unpack_from

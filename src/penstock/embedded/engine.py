@@ -13,8 +13,8 @@ free of what is still needed. If the process gets no memory before that, writing
 way.
 
 **Time.** When a clock is moved by hand, as a test's is, what became due happens at once (see
-`engine.moved_time`), and no request is answered before that. So a message whose delay is over is in
-the next answer, and reaches a receiver that waits for it, without any time passing.
+`engine.cluster.movable_clock`), and no request is answered before that. So a message whose delay is
+over is in the next answer, and reaches a receiver that waits for it, without any time passing.
 """
 
 from penstock.core.clock import Clock, SystemClock

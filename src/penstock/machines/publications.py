@@ -3,11 +3,11 @@ way.
 
 A transactional produce. A client that wants a batch of messages to be stored once, in all its
 partitions or in none, first stages them: they are appended to staging partitions, which have no
-readers. Then it publishes: one command here
-says which staged messages the batch consists of. With that command the batch is decided; the node
-that leads this shard brings every partition its part (`engine.publications`), and a successor goes
-on where it stopped. A batch that is asked for again, by a caller who never got an answer, is found
-to be decided, and what was staged for it anew is left to expire.
+readers. Then it publishes: one command here says which staged messages the batch consists of. With
+that command the batch is decided; the node that leads this shard brings every partition its part
+(`engine.topics.publications`), and a successor goes on where it stopped. A batch that is asked for
+again, by a caller who never got an answer, is found to be decided, and what was staged for it anew
+is left to expire.
 
 Rules that hold here:
 

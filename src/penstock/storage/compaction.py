@@ -1,6 +1,6 @@
 """Compaction by key: which partitions are due, and putting what a round made into the log.
 
-What a round does to records is in `cleaning`; here is when there is one. A *survey* sums up, from
+What a round does to records is in `cleaner`; here is when there is one. A *survey* sums up, from
 the side indexes, how many bytes of each partition are new since the last round. A partition is due
 when that is a large enough share of it, or when the oldest of it has waited long enough. One that
 is due makes a round for all that have anything new: they lie in the same segments, which are read

@@ -116,10 +116,6 @@ class Alerts:
         """Those that are over, the latest first."""
         return tuple(reversed(self._resolved))
 
-    def of_queue(self, queue: str) -> tuple[Alert, ...]:
-        """What there is about a queue."""
-        return tuple(one for one in self.active() if one.subject.queue == queue)
-
     def note(
         self,
         findings: Iterable[Finding],

@@ -105,10 +105,6 @@ class GroupReading(msgspec.Struct, frozen=True, kw_only=True):
     silent_ms: int | None = None
     """For how long it has had no member; 0 while it has some."""
 
-    @property
-    def lag_by_topic(self) -> dict[str, int]:
-        return {one.topic: one.lag for one in self.topics}
-
 
 class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
     """A topic as a log."""

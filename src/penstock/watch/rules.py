@@ -158,5 +158,3 @@ RULES: Mapping[str, Rule] = {rule.name: rule for rule in _TABLE}
 BACKLOG_SECONDS = 10
 """The processing rate is judged while more messages wait than this many seconds of expected work: a
 queue that receives little is not slow."""
-PROCESSING_TARGET_MS = 1_000
-"""A healthy queue's processing time at the 99th percentile. It is displayed and never alerts."""

@@ -1,9 +1,9 @@
 """A survey: what all nodes say, put together into readings.
 
-Every node is asked for a sample of what it leads (see `engine.sampler`); what is led by nobody is
-missing, and said to be. Counters become rates here, leader by leader (see `meter`). What no single
-sample tells is remembered from one survey to the next: since when a queue has not been asked for
-messages, and a group has had no members.
+Every node is asked for a sample of what it leads (see `engine.inspection.sampler`); what is led by
+nobody is missing, and said to be. Counters become rates here, leader by leader (see `meter`). What
+no single sample tells is remembered from one survey to the next: since when a queue has not been
+asked for messages, and a group has had no members.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,6 +1,7 @@
-"""`POST /v1/backup/cut`: one moment of the whole cluster, for whoever copies this node's files.
+"""`POST /v1/backup/cut`: one moment of the whole cluster, for the copy of this node's files.
 
-It changes nothing, but requests wait while the moment is marked (see `engine.cut`); hence a POST.
+It changes nothing, but requests wait while the moment is marked (see `engine.cluster.backups.cut`);
+hence a POST.
 """
 
 from starlette.requests import Request

@@ -58,7 +58,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
     time_ms: int
     what: str
-    """See `engine.story`."""
+    """See `engine.inspection.traces`."""
     group: str
     receiver: str = ""
     """Who had it, or did it; empty if that is not known."""

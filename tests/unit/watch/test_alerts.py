@@ -176,7 +176,6 @@ def test_the_worst_comes_first() -> None:
         finding(ATTENTION, queue="c"),
     )
     assert [one.subject.queue for one in told.alerts.firing()] == ["b", "a", "c"]
-    assert [one.subject.queue for one in told.alerts.of_queue("a")] == ["a"]
 
 
 def test_an_alert_says_what_to_do_and_where_to_read_on() -> None:

@@ -1,8 +1,7 @@
 """`penstock backup`, `penstock restore` and `penstock verify`.
 
 A backup is taken where a node's files are, from the files themselves; a running node is only asked
-for a moment at which all shards stop (see `engine.cut`). What it promises is in `engine.backup`,
-what a restore makes of it in `engine.restore`.
+for a moment at which all shards stop (see `engine.cluster.backups`).
 """
 
 import os

@@ -1,6 +1,6 @@
 """`penstock trace`: what became of one message, by its id or its place.
 
-The broker finds it and its history (see `engine.traces`); here it is printed.
+The broker finds it and its history (see `engine.inspection.traces`); here it is printed.
 """
 
 import datetime as dt

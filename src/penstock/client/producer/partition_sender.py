@@ -1,6 +1,6 @@
 """One partition's queue of messages to be sent.
 
-Messages gather while a batch is under way and go out together in the next one: see `gathering`.
+Messages gather while a batch is under way and go out together in the next one: see `coalescer`.
 One batch of a partition is under way at a time, so they are stored in the order in which they were
 sent, whatever fails in between. A batch has a producer's id and a number: sent again after a lost
 answer, it is recognised and stored once. So a retry is always safe, and only two things are

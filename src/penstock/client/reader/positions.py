@@ -131,7 +131,3 @@ class Place:
         self.buffered_bytes -= len(batch.data)
         self.buffered_messages -= batch.messages
         return batch
-
-    def to_commit(self) -> int | None:
-        """The offset that should be committed; None if the coordinator has it."""
-        return None if self.done == self.committed else self.done

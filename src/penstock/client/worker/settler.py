@@ -1,7 +1,7 @@
 """Verdicts on messages, joined on their way to the broker.
 
 Verdicts on messages of one partition gather while a request is under way and go out together in
-the next one (see `gathering`), neighbours of one lease as one: a worker that acks a thousand
+the next one (see `coalescer`), neighbours of one lease as one: a worker that acks a thousand
 messages one by one, side by side, costs little more than one that acks them in one call.
 
 A verdict may be asked for twice: only the first one changes anything. When an answer was lost and

@@ -5,7 +5,7 @@
     a data shard's leader    makes and removes partitions as the catalog says; brings the shard's
                              members to where it is placed; hands over to the preferred leader;
                              forgets producers and offsets that have no more use; keeps the queues
-                             going (`queue_duties`)
+                             going (`queue_upkeep`)
     every replica            follows the topics' configurations: retention, compaction
 
 The catalog says what should be, the shards are what is. A steward looks at both now and then and
@@ -86,7 +86,7 @@ class Stewardship:
         self._policies: dict[ShardId, dict[str, Topic]] = {}
         self._gone_topics: dict[ShardId, set[TopicId]] = {}
         self._tasks: dict[ShardId, asyncio.Task[None]] = {}
-        self._queue_duties = QueueUpkeep(
+        self._queue_upkeep = QueueUpkeep(
             lambda: topics.catalog,
             topics.shard_of,
             topics.clock,
@@ -116,7 +116,7 @@ class Stewardship:
                 continue
             self._led_ticks[shard] = self._led_ticks.get(shard, 0) + 1
             if shard != CATALOG_SHARD:
-                self._queue_duties.tick(shard, running)
+                self._queue_upkeep.tick(shard, running)
             if self._is_due(shard, running):
                 self._begin(shard, running)
 
@@ -221,7 +221,7 @@ class Stewardship:
             await self._tend_partitions(shard, running, catalog)
             await self._forget_topics(shard, running)
             self._tended[shard] = (revision, running)
-        await self._queue_duties.tend(shard, running)
+        await self._queue_upkeep.tend(shard, running)
         if self._led_ticks.get(shard, 0) % EXPIRY_TICKS == EXPIRY_TICKS - 1:
             before_ms = self._topics.clock.wall_ms() - PRODUCER_EXPIRY_MS
             await running.change(ExpireProducers(before_ms=max(0, before_ms)))

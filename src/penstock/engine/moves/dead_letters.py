@@ -4,7 +4,7 @@
 
 A message stays dead where it is until its copy is durable elsewhere. If the leader dies in between,
 the next one begins again, and its copy, being the second, is passed over:
-see `engine.courier`. So a dead letter is never lost and never there twice.
+see `message_copier`. So a dead letter is never lost and never there twice.
 
 A dead-letter queue that is not there is made. What cannot be moved (the queue is full, its name is
 no name, the message is too large for it) stays dead and is tried again, less and less often; what
@@ -82,13 +82,13 @@ class DeadLetters:
         topics: Topics,
         shards: LocalShards,
         queues: DeliveryService,
-        courier: MessageCopier,
+        copier: MessageCopier,
         announce: Callable[[str], None],
     ) -> None:
         self._topics = topics
         self._shards = shards
         self._queues = queues
-        self._courier = courier
+        self._copier = copier
         self._announce = announce
         self._ticks = 0
         self._tasks: dict[Key, asyncio.Task[None]] = {}
@@ -178,7 +178,7 @@ class DeadLetters:
         fifo = target.settings.queue.fifo
         copies = self._copies(topic, index, group, dead, fifo=fifo)
         there = {copy.offset for copy in copies}
-        places, refused = await self._courier.deliver(target, copies)
+        places, refused = await self._copier.deliver(target, copies)
         moved = sorted(there - refused.keys())
         gone = [one.offset for one in dead if one.offset not in there]
         if moved:

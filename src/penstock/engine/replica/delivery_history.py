@@ -3,7 +3,7 @@
 A queue remembers what is: who has a message, how often it was delivered. What was, it forgets, as
 it must. The diary keeps some of it: every command that leased, settled, moved, buried, revived,
 cancelled or purged messages, or stored a consumer's offset, as it stands in the log, with what came
-of it. `engine.story` reads it.
+of it. `engine.inspection.traces` reads it.
 
     line    index, term │ the command as it was applied │ what came of it
     page    lines side by side, in one buffer

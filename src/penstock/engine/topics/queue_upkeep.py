@@ -2,7 +2,7 @@
 
     rules      the partitions and the open work groups have the rules that topics and groups are
                configured with; a topic that is configured as a queue has its default work group
-    the past   work groups that begin there learn what its messages say (see `recalling`)
+    the past   work groups that begin there learn what its messages say (see `recall`)
     time       leases and delays end when they are over, also without requests
     deletion   of topics that ask for it, messages go that every work group is done with
     version    queues behave as in the newest version that every member of the cluster knows
