@@ -72,7 +72,7 @@ from penstock.machines.queue_commands import (
 )
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
-    is_unreadable_crowd,
+    has_unreadable_headers,
     read_delivery_headers,
 )
 from penstock.machines.recent_ids import IdColumns, RecentIds
@@ -491,7 +491,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         work = self._require(partition, group)
         if command.fifo is not work.queue.fifo:
             return _changed(partition)  # The rules have changed since they were read.
-        said = {card[0]: card for card in command.delivery_headers}
+        said = {row[0]: row for row in command.delivery_headers}
         # In a FIFO queue every message stands in a line, also one that could not be read.
         offsets = range(command.first, command.end) if work.queue.fifo else sorted(said)
         runs = [
@@ -550,7 +550,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         for _ in range(part.batch_count):
             base_offset, size, count, _, _ = read_outline(data, position)
             batch = bytes(data[position : position + size])
-            if is_unreadable_crowd(batch, count, queue.rules):
+            if has_unreadable_headers(batch, count, queue.rules):
                 skipped.append((Offset(base_offset + 1), Offset(base_offset + count)))
                 count = 1
             found += read_delivery_headers(

@@ -130,7 +130,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     happenings: tuple[Happening, ...] = ()
     readers: tuple[Reader, ...] = ()
     is_complete: bool = False
-    """The diary reaches back to when the message was written."""
+    """The delivery history reaches back to when the message was written."""
     since_ms: int | None = None
     """Otherwise: to here."""
 

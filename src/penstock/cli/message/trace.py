@@ -188,8 +188,9 @@ def _reader(reader: Reader, offset: int) -> str:
 
 def _reach(seen: Sighting) -> str:
     if seen.since_ms is None:
-        return "the diary is empty: what happened so far is not known any more"
-    return f"the diary begins {_time(seen.since_ms)}: what happened before is not known any more"
+        return "the delivery history is empty: what happened so far is not known any more"
+    since = _time(seen.since_ms)
+    return f"the delivery history begins {since}: what happened before is not known any more"
 
 
 def _body(body: Text, size: int) -> str:

@@ -1,20 +1,20 @@
-"""What happened to messages lately: a diary that every replica of a shard keeps for itself.
+"""What happened to messages lately: a history that every replica of a shard keeps for itself.
 
 A queue remembers what is: who has a message, how often it was delivered. What was, it forgets, as
-it must. The diary keeps some of it: every command that leased, settled, moved, buried, revived,
+it must. The history keeps some of it: every command that leased, settled, moved, buried, revived,
 cancelled or purged messages, or stored a consumer's offset, as it stands in the log, with what came
 of it. `engine.inspection.traces` reads it.
 
     line    index, term │ the command as it was applied │ what came of it
     page    lines side by side, in one buffer
-    diary   pages; when there are too many bytes, the oldest page goes
+    history pages; when there are too many bytes, the oldest page goes
 
 - Written where entries are applied, from the entry and the reply alone. Replicas apply the same
   entries, so their histories are equal, and the next leader knows what the last one knew.
 - A line costs what a command costs, never what its messages do: it is copied, not read. A thousand
   messages that are leased together are one line. A receive that got nothing is no line.
 - Nothing is kept on disk. A node that starts again applies what its log holds after its snapshot,
-  and its diary begins there; one that gets a snapshot begins where that ends. Others, who were
+  and its history begins there; one that gets a snapshot begins where that ends. Others, who were
   there, know more: a query asks all replicas.
 - It says how far back it reaches: everything from the entry `first_index` on is in it.
 

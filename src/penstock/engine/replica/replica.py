@@ -670,8 +670,8 @@ class Replica:
                 self._world.announce("is repaired and counts again")
         self._upkeep.after_write()
         few = self._gathered_bytes < GATHER_BYTES
-        crowd = max(self._last_waiters, self._batcher.waiters) >= GATHER_WAITERS
-        if few and crowd and self._leading is not None and not self._gathering:
+        many = max(self._last_waiters, self._batcher.waiters) >= GATHER_WAITERS
+        if few and many and self._leading is not None and not self._gathering:
             self._gather(GATHER_TURNS)
         self._turn()
 

@@ -47,7 +47,7 @@ class Recaller:
             group=group,
             first=first,
             end=end,
-            delivery_headers=tuple(card for card in delivery_headers if card is not None),
+            delivery_headers=tuple(row for row in delivery_headers if row is not None),
             fifo=work.queue.fifo,
         )
         key = (partition, group)

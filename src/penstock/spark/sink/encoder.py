@@ -162,7 +162,7 @@ def _tails(rows: pa.RecordBatch) -> pa.BinaryArray | None:
         if column in names:
             given = rows.column(column)
             counts += given.is_valid().to_numpy(zero_copy_only=False)
-            pieces.append(_card(name, given))
+            pieces.append(_delivery_header(name, given))
     if HEADERS in names:
         each, joined = _headers(rows.column(HEADERS))
         counts += each
@@ -172,7 +172,7 @@ def _tails(rows: pa.RecordBatch) -> pa.BinaryArray | None:
     return _join(varint_rows([counts], rows.num_rows), *pieces)
 
 
-def _card(name: str, numbers: pa.Int64Array) -> pa.BinaryArray:
+def _delivery_header(name: str, numbers: pa.Int64Array) -> pa.BinaryArray:
     """A header with a number, and nothing where there is none."""
     text = numbers.cast(pa.string()).cast(pa.binary())
     lengths = varint_rows([bytes_of(text)[2]], len(text))

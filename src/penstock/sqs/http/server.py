@@ -130,7 +130,7 @@ class SqsHttpServer:
         self.probe = probe
         self.memory = memory or MemoryBudget()
         self.connections: set[SqsConnection] = set()
-        self.crowd: dict[SqsConnection, None] = {}
+        self.surplus: dict[SqsConnection, None] = {}
         """Those that came when there were too many, in the order in which they came."""
         self.accepted = 0
         self.refused = 0
@@ -154,10 +154,10 @@ class SqsHttpServer:
             self._sweep_soon()
         takes = self.memory.takes_connection(address)
         if not takes or len(self.connections) >= self._connections_max:
-            self.crowd[connection] = None
-            if len(self.crowd) > self._door_max:
+            self.surplus[connection] = None
+            if len(self.surplus) > self._door_max:
                 self.refused += 1
-                next(iter(self.crowd)).abort()
+                next(iter(self.surplus)).abort()
             return Entry.CROWDED if takes else Entry.PROBES
         self.connections.add(connection)
         self.accepted += 1
@@ -165,7 +165,7 @@ class SqsHttpServer:
 
     def remove(self, connection: "SqsConnection") -> None:
         """A connection is lost, or handed over."""
-        self.crowd.pop(connection, None)
+        self.surplus.pop(connection, None)
         self.connections.discard(connection)
         if not self.connections:
             self._empty.set()
@@ -188,7 +188,7 @@ class SqsHttpServer:
     def sweep(self, now: float) -> None:
         """Close connections that take too long."""
         self.memory.sweep(int(now * 1_000))
-        for connection in (*self.connections, *self.crowd):
+        for connection in (*self.connections, *self.surplus):
             connection.sweep(now)
 
     def _sweep_soon(self) -> None:
@@ -197,22 +197,22 @@ class SqsHttpServer:
 
     def _sweep_again(self) -> None:
         self._sweeping = None
-        if self.connections or self.crowd:
+        if self.connections or self.surplus:
             self.sweep(asyncio.get_running_loop().time())
             self._sweep_soon()
 
     async def close(self, grace_seconds: float) -> None:
         """Accept no more requests, let those under way finish within the grace, then close."""
         self.retiring = True
-        for connection in (*self.connections, *self.crowd):
+        for connection in (*self.connections, *self.surplus):
             connection.retire()
         if not await self._wait_empty(min(HURRY_SECONDS, grace_seconds)):
             self.api.cancel_long_polls()
         if not await self._wait_empty(max(0.0, grace_seconds - HURRY_SECONDS)):
-            for connection in (*self.connections, *self.crowd):
+            for connection in (*self.connections, *self.surplus):
                 connection.abort()
             await self._wait_empty(None)
-        for connection in list(self.crowd):
+        for connection in list(self.surplus):
             connection.abort()
         if self._sweeping is not None:
             self._sweeping.cancel()

@@ -65,7 +65,7 @@ def test_the_life_of_a_job(commands: Commands) -> None:
         strict=True,
     ):  # fmt: skip
         assert re.fullmatch(expected, row), row
-    assert "note " not in told, "the diary knows all of it"
+    assert "note " not in told, "the history knows all of it"
 
 
 def test_a_dead_letter(commands: Commands) -> None:

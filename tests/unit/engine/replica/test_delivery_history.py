@@ -1,4 +1,4 @@
-"""The diary: what is written down, how far back it reaches, and that it stays small."""
+"""The delivery history: what is written down, how far back it reaches, and that it stays small."""
 
 from penstock.core.entries import Entry, EntryKind
 from penstock.core.types import Index, Offset, PartitionId, Term, TopicId
@@ -26,7 +26,7 @@ LEASED = Acquired(7, 30_000, (RUN,))
 
 
 class Book:
-    """A diary, and the index of the next entry."""
+    """A history, and the index of the next entry."""
 
     def __init__(self, first: int = 1, bytes_max: int = 1 << 20) -> None:
         self.history = DeliveryHistory(bytes_max)

@@ -166,7 +166,7 @@ def test_probes_are_answered_beside_every_bound() -> None:
             await several(3, request(), answered=True)
             await several(6, FOREIGN, answered=True)
             await several(10, LIVE[:-2], answered=False)
-            await until(lambda: len(port.server.crowd) == 4)
+            await until(lambda: len(port.server.surplus) == 4)
             for _ in range(3):
                 async with port.client() as probe:
                     assert await probe.ask(LIVE) == (200, b'{"live":true}\n')

@@ -1,12 +1,12 @@
 """What this node knows of one place of a topic, out of its own memory and its own log.
 
     of every partition           how far the consumer groups are that it looks after, and when they
-                                 went by, as far as its diaries say
-    of one of which it has a     the message, the entry that brought it, and what the diary says
+                                 went by, as far as its delivery histories say
+    of one of which it has a     the message, the entry that brought it, and what the history says
     replica
     of one that it leads         who else holds that entry, and where the message is with each group
 
-Diaries are read a page at a time, and others have their turn in between.
+Delivery histories are read a page at a time, and others have their turn in between.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     notes: tuple[Noted, ...] = ()
     first_index: int = 0
     since_ms: int = -1
-    """When the diary's first line was written."""
+    """When the delivery history's first line was written."""
     passings: tuple[Passing, ...] = ()
     readers: tuple[Reader, ...] = ()
 
@@ -108,7 +108,7 @@ class MessageFacts:
     async def _readers_here(
         self, asked: AskedPlace
     ) -> tuple[tuple[Reader, ...], tuple[Passing, ...]]:
-        """How far consumer groups are that this node looks after, and what all diaries say."""
+        """How far the consumer groups of this node are, and what all delivery histories say."""
         readers: list[Reader] = []
         passings: dict[str, Passing] = {}
         for shard in list(self._shards):

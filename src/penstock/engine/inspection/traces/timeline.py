@@ -1,4 +1,4 @@
-"""The story of one message, out of the lines of diaries.
+"""The story of one message, out of the lines of delivery histories.
 
     delivered     leased to `receiver`, for the n-th time, until a time
     extended      its lease lasts longer
@@ -21,10 +21,10 @@
     passed over   it was set to one behind it
     closed        the work group was forgotten, with all that it knew
 
-A diary holds commands. What time alone did is not in it and follows: a lease that was not settled
-has ended when it should; a message that is dead now, and was not rejected, has died of it. Nor does
-it hold which of the messages that a command names it has met: who revives all the dead, or purges,
-does nothing to one that is done. That follows, too, from where the message was.
+A delivery history holds commands. What time alone did is not in it and follows: a lease that was
+not settled has ended when it should; a message that is dead now, and was not rejected, has died of
+it. Nor does it hold which of the messages that a command names it has met: who revives all the
+dead, or purges, does nothing to one that is done. That follows, too, from where the message was.
 
 Lines of several replicas say the same where they overlap, so a story is their union, by log index.
 """

@@ -71,7 +71,7 @@ TRACE_BYTES = 55
 ROUNDS_MAX = 8
 """How often a message is followed from queue to queue."""
 COPIES_MAX = 100
-"""After so many, places are not followed any more that diaries tell of."""
+"""After so many, places are not followed any more that delivery histories tell of."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
@@ -169,8 +169,8 @@ class Traces:
         seen[1:] = sorted(seen[1:], key=_arrival)
 
     async def _look_at_copies(self, seen: list[Sighting], known: set[Place]) -> None:
-        """Adds the places that diaries say copies went to: what was done and deleted there cannot
-        be found by reading."""
+        """Adds the places that delivery histories say copies went to: what was done and deleted
+        there cannot be found by reading."""
         for one in seen:  # And those that are added meanwhile.
             for place in (happening.copy for happening in one.happenings):
                 topic = None if place is None else self._topics.catalog.topic(place.topic)
@@ -350,7 +350,7 @@ def _arrival(seen: Sighting) -> float:
 
 
 def _readers(known: Iterable[PlaceFacts]) -> tuple[Reader, ...]:
-    """Each group once, with when it went by, if some diary knows."""
+    """Each group once, with when it went by, if some history knows."""
     passings: dict[str, Passing] = {}
     readers: dict[str, Reader] = {}
     for one in known:

@@ -23,7 +23,7 @@ class _Found(NamedTuple, Generic[T]):
     what: T
 
 
-class Remembered(Generic[T]):
+class SearchCache(Generic[T]):
     """Searches by what they were for; those used last are kept."""
 
     def __init__(self, clock: Clock, kept_max: int = KEPT_MAX) -> None:

@@ -1,7 +1,7 @@
 """`GET /live`: server-sent events for pages that are open.
 
     event: tick      every two seconds, and as soon as the watch has something else to say about
-                     the cluster: how the node is (see `pulse.py`); a page then asks for itself
+                     the cluster: how the node is (see `status.py`); a page then asks for itself
                      again
     event: end       the broker stops; the page tries again until there is one
 
@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 
 from penstock.web.answers import SAFE_HEADERS, error_answer, json_answer
 from penstock.web.broker import Broker, Phase
-from penstock.web.dashboard.live.status import Beat, Pulse
+from penstock.web.dashboard.live.status import NodeStatus, StatusWatch
 
 TICK_SECONDS = 2.0
 LOOK_SECONDS = 0.25
@@ -43,7 +43,7 @@ class Live:
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
         self._broker = broker
-        self._pulse = Pulse(broker)
+        self._status = StatusWatch(broker)
         self._listeners_max = listeners_max
         self._tick_seconds = tick_seconds
         self._listeners: set[asyncio.Queue[bytes]] = set()
@@ -72,7 +72,7 @@ class Live:
         """Begun when the head of the answer has gone out, so that a client that left before that
         was never counted."""
         listener: asyncio.Queue[bytes] = asyncio.Queue(BEATS_WAITING_MAX)
-        listener.put_nowait(b"retry: 1000\n\n" + _event(self._pulse.look()))
+        listener.put_nowait(b"retry: 1000\n\n" + _event(self._status.look()))
         self._listeners.add(listener)
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat(self._health()), name="live")
@@ -99,7 +99,7 @@ class Live:
                 return
             if waited >= self._tick_seconds or self._health() != health:
                 waited, health = 0.0, self._health()
-                self._send(_event(self._pulse.beat()))
+                self._send(_event(self._status.beat()))
 
     def _health(self) -> str:
         """What pages say about the cluster."""
@@ -114,5 +114,5 @@ class Live:
                 listener.put_nowait(part)
 
 
-def _event(beat: Beat) -> bytes:
+def _event(beat: NodeStatus) -> bytes:
     return b"event: tick\ndata: " + msgspec.json.encode(beat) + b"\n\n"

@@ -247,7 +247,7 @@ def _fields(rules: QueueRules) -> dict[str, object]:
         "priorities": rules.priorities is not Priorities.OFF,
         "default_priority": DEFAULT_PRIORITY,
         "deduplicates": rules.deduplication is not Deduplication.OFF,
-        "cards": rules.delivery_headers,
+        "delivery_headers": rules.delivery_headers,
     }
 
 

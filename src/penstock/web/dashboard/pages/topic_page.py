@@ -6,7 +6,7 @@
     ?tab=groups       who reads it, and how far behind
     ?tab=configs      how it is set
 
-A search is repeated only as often as it is cheap (`remembered.py`).
+A search is repeated only as often as it is cheap (`live/search_cache.py`).
 """
 
 from urllib.parse import urlencode
@@ -24,7 +24,7 @@ from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.log_browser import LogPart
 from penstock.web.broker import Broker, node_of
 from penstock.web.dashboard.live.recent_readings import lately
-from penstock.web.dashboard.live.search_cache import Remembered
+from penstock.web.dashboard.live.search_cache import SearchCache
 from penstock.web.dashboard.view import View
 from penstock.web.dashboard.widgets.filters import segment
 from penstock.web.dashboard.widgets.messages import (
@@ -45,7 +45,7 @@ ROW_BYTES = 1_024
 TABS = ("messages", "tail", "partitions", "groups", "configs")
 _ASKED = ("order", "from", "partition", "text", "key", "header")
 
-_searches: "WeakKeyDictionary[Node, Remembered[LogPage]]" = WeakKeyDictionary()
+_searches: "WeakKeyDictionary[Node, SearchCache[LogPage]]" = WeakKeyDictionary()
 
 
 class ConfigLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ async def _messages(
     """What cannot be meant is said beside the fields that it was written in."""
     searches = _searches.get(node)
     if searches is None:
-        searches = _searches[node] = Remembered(node.engine.topics.clock)
+        searches = _searches[node] = SearchCache(node.engine.topics.clock)
     problem = ""
     page: LogPage | None = None
     try:

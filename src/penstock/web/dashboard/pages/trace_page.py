@@ -17,7 +17,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.message_states import LEASED
 from penstock.engine.cluster.node import Node
 from penstock.web.broker import Broker, node_of
-from penstock.web.dashboard.live.search_cache import Remembered
+from penstock.web.dashboard.live.search_cache import SearchCache
 from penstock.web.dashboard.view import View
 from penstock.web.dashboard.widgets.filters import moment, segment
 from penstock.web.dashboard.widgets.messages import ShownHeader
@@ -54,7 +54,7 @@ _MEANINGS = {
 }
 _STATE_TONES = {"dead": "critical", LEASED: "good", "delayed": "attention"}
 
-_searches: "WeakKeyDictionary[Node, Remembered[TraceInfo]]" = WeakKeyDictionary()
+_searches: "WeakKeyDictionary[Node, SearchCache[TraceInfo]]" = WeakKeyDictionary()
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ async def _find(broker: Broker, message: str, within: list[str]) -> TraceInfo:
     node = node_of(broker)
     searches = _searches.get(node)
     if searches is None:
-        searches = _searches[node] = Remembered(node.engine.topics.clock)
+        searches = _searches[node] = SearchCache(node.engine.topics.clock)
     key = (message, tuple(within))
     return await searches.get(key, lambda: find_trace(broker, message, within))
 

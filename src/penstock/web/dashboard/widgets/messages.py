@@ -42,8 +42,8 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     """PARTITION:OFFSET, which chooses it."""
     id: str
-    story: str
-    """Where its story begins, for a trace: where it is, or where it died."""
+    trace_start: str
+    """Where a trace of it begins: where it is, or where it died."""
     sent_ms: int
     state: str = ""
     """Of a message of a queue, where it stands."""
@@ -140,7 +140,7 @@ def _shown(topic: Topic, index: int, message: Message) -> ShownMessage:
         offset=message.offset,
         place=f"{index}:{message.offset}",
         id=id_of(topic.topic_id, index, message),
-        story=":".join(map(str, begins)),
+        trace_start=":".join(map(str, begins)),
         sent_ms=read_number(message.header(delivery_headers.SENT_MS), message.timestamp_ms),
         died_ms=read_number(message.header(delivery_headers.DEAD_MS), -1),
         died_in=died_in,

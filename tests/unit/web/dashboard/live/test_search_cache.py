@@ -3,12 +3,12 @@
 import asyncio
 
 from penstock.testing.clock import ManualClock
-from penstock.web.dashboard.live.search_cache import KEPT_MS_MAX, Remembered
+from penstock.web.dashboard.live.search_cache import KEPT_MS_MAX, SearchCache
 
 
 def test_a_search_is_repeated_as_often_as_it_is_cheap() -> None:
     clock = ManualClock()
-    remembered: Remembered[int] = Remembered(clock, kept_max=2)
+    cache: SearchCache[int] = SearchCache(clock, kept_max=2)
     searched: list[str] = []
 
     async def ask(key: str, cost_ms: int) -> int:
@@ -17,7 +17,7 @@ def test_a_search_is_repeated_as_often_as_it_is_cheap() -> None:
             clock.advance(cost_ms)
             return len(searched)
 
-        return await remembered.get(key, search)
+        return await cache.get(key, search)
 
     async def story() -> None:
         assert await ask("cheap", 0) == 1

@@ -8,7 +8,7 @@ from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.watch.alert import Alert
 from penstock.watch.watch import Watch
 from penstock.web.broker import Phase
-from penstock.web.dashboard.live.status import Pulse, other_nodes
+from penstock.web.dashboard.live.status import StatusWatch, other_nodes
 from tests.unit.web.asgi import FakeBroker, FakeEngine, FakeLeader, FakeNode, FakeRecord, FakeTopics
 from tests.unit.web.dashboard.widgets.test_trouble import alert
 
@@ -39,41 +39,43 @@ def led_engine() -> FakeEngine:
 def test_a_leader_dies_and_another_takes_over() -> None:
     engine = FakeEngine()
     engine.topics = topics = LedTopics()
-    pulse = Pulse(FakeBroker(node=FakeNode(engine=engine)))
-    first = pulse.beat()
+    watch = StatusWatch(FakeBroker(node=FakeNode(engine=engine)))
+    first = watch.beat()
     assert (first.problems, first.lines) == ([], [])
     topics.reached = {1, 3}  # Nobody has noticed yet that node 2 does not lead any more.
-    lost = pulse.beat()
+    lost = watch.beat()
     assert lost.problems == [
         "node 2 cannot be reached",
         "shard 1 has no leader: what belongs there waits",
     ]
     assert lost.lines == ["node 2 cannot be reached", "shard 1 lost its leader"]
     topics.leaders = {0: 1, 1: NO_NODE, 2: 3}
-    assert pulse.beat().problems == lost.problems
+    assert watch.beat().problems == lost.problems
     topics.leaders = {0: 1, 1: 3, 2: 3}
-    found = pulse.beat()
+    found = watch.beat()
     assert found.problems == ["node 2 cannot be reached"]
     assert found.lines == ["node 3 leads shard 1 now"]
     topics.reached = {1, 2, 3}
-    assert pulse.beat().lines == ["node 2 is here again"]
-    assert pulse.beat().lines == []
+    assert watch.beat().lines == ["node 2 is here again"]
+    assert watch.beat().lines == []
 
 
 def test_a_look_takes_nothing_from_the_next_beat() -> None:
     engine = FakeEngine()
     engine.topics = topics = LedTopics()
-    pulse = Pulse(FakeBroker(node=FakeNode(engine=engine)))
-    pulse.beat()
+    watch = StatusWatch(FakeBroker(node=FakeNode(engine=engine)))
+    watch.beat()
     topics.leaders = {0: 2, 1: 2, 2: 2}
-    assert pulse.look().lines == []
-    assert pulse.beat().lines == ["node 2 leads shards 0 and 2 now"]
+    assert watch.look().lines == []
+    assert watch.beat().lines == ["node 2 leads shards 0 and 2 now"]
 
 
 def test_a_broker_that_is_not_there_yet() -> None:
-    assert Pulse(FakeBroker(phase=Phase.STARTING, node=None)).beat().problems == ["it is starting"]
+    assert StatusWatch(FakeBroker(phase=Phase.STARTING, node=None)).beat().problems == [
+        "it is starting"
+    ]
     waiting = FakeBroker(phase=Phase.STARTING, node=None, reasons=["waits for node 2"])
-    assert Pulse(waiting).beat().problems == ["waits for node 2"]
+    assert StatusWatch(waiting).beat().problems == ["waits for node 2"]
     assert other_nodes(waiting) == []
 
 
@@ -84,7 +86,7 @@ def test_a_catalog_that_is_being_opened() -> None:
 
     engine = FakeEngine()
     engine.topics = Reopening()
-    beat = Pulse(FakeBroker(node=FakeNode(engine=engine))).beat()
+    beat = StatusWatch(FakeBroker(node=FakeNode(engine=engine))).beat()
     assert beat.problems == ["the catalog of this node is not open: the node starts or stops"]
 
 
@@ -103,12 +105,12 @@ def test_alerts_that_begin_and_end_are_told_once() -> None:
     broker = FakeBroker()
     alerts = FakeWatch()
     broker.watch = cast(Watch, alerts)
-    pulse = Pulse(broker)
+    watch = StatusWatch(broker)
     alerts.active = (alert("old", Level.WARNING),)
-    first = pulse.beat()
+    first = watch.beat()
     assert (first.lines, first.alerts["warning"]) == ([], 1), "what was so before is no news"
     alerts.active = (alert("new", Level.CRITICAL),)
-    assert pulse.beat().lines == ["alert: new is deep", "over: old is deep"]
-    assert pulse.beat().lines == []
+    assert watch.beat().lines == ["alert: new is deep", "over: old is deep"]
+    assert watch.beat().lines == []
     alerts.active = tuple(alert(str(number), Level.ATTENTION) for number in range(9))
-    assert pulse.beat().lines == ["9 alerts began to fire, 1 are over"]
+    assert watch.beat().lines == ["9 alerts began to fire, 1 are over"]

@@ -1,4 +1,4 @@
-"""The diary against the queues: whatever happens, the story of a message ends where the message is.
+"""The delivery history against the queues: it ends, for every message, where the message is.
 
 Chance plays senders, workers, an operator and a clock. A message that is leased was delivered, in
 its story, under that lease, to that receiver and until then, and nothing has happened since; one
@@ -57,12 +57,12 @@ IN_HAND = (*LEASES, "extended", "too late")
 
 
 class Play:
-    """One shard, and the diary of one of its replicas."""
+    """One shard, and the history of one of its replicas."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.machine = ShardMachine()
-        self.diary = DeliveryHistory()
+        self.history = DeliveryHistory()
         self.names = count(1)
         self.receivers: dict[tuple[str, int], str] = {}
         self.held: list[tuple[str, Offset, Offset, int]] = []
@@ -89,7 +89,7 @@ class Play:
             kind, payload = EntryKind.COMMAND, plan.payload
         entry = Entry(Index(self.index), Term(1), kind, payload)
         applied = self.machine.apply(entry)
-        self.diary.note(entry, applied.replies)
+        self.history.note(entry, applied.replies)
         return applied.replies[0]
 
     # What happens.
@@ -177,7 +177,7 @@ class Play:
     # What must hold.
 
     def check(self) -> None:
-        lines = [line for page in self.diary.pages() for line in page]
+        lines = [line for page in self.history.pages() for line in page]
         for offset in map(Offset, range(self.end)):
             notes = list(notes_of(lines, PARTITION, offset))
             for group in GROUPS:
@@ -224,7 +224,7 @@ def test_the_play_reaches_what_it_is_about() -> None:
     play = Play(0)
     for _ in range(10 * STEPS):
         play.step()
-    lines = [line for page in play.diary.pages() for line in page]
+    lines = [line for page in play.history.pages() for line in page]
     seen = {
         one.what
         for offset in map(Offset, range(play.end))
