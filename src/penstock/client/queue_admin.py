@@ -116,7 +116,7 @@ async def create_queue(router: RequestRouter, name: str, options: QueueOptions) 
 
 
 def _check_settings(info: TopicInfo, partitions: int | None, given: Mapping[str, str]) -> None:
-    """A queue that is there has what was chosen for it, or its maker is told that it has not."""
+    """Raise `SettingsDiffer` if an existing queue has other settings than those asked for."""
     there = differences(given, info.configs)
     found = [f"{config} is {text or repr('')}" for config, text in sorted(there.items())]
     asked = [f"{given[config] or repr('')}" for config in sorted(there)]

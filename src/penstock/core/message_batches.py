@@ -103,7 +103,7 @@ class OpenBatch:
         return _scan(self._fields, self._body)
 
     def messages_from(self, offset: Offset) -> Iterator[Message]:
-        """Those from an offset on that lies in the batch, which must be complete."""
+        """The messages from an offset on. The offset is in the batch, and the batch is complete."""
         number = offset - self._fields[0]
         assert 0 <= number < self._fields[5], f"{offset} is in another batch"
         return _scan(self._fields, self._body, number, self._position(number))

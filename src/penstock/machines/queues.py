@@ -163,7 +163,7 @@ class Queue:
 
 
 class Queues(CommandMachine[QueueCommand, _Snapshot]):
-    """See the top of this module. `bounds` yields the log start and the next offset of a partition
+    """The queues of a shard. `bounds` yields the log start and the next offset of a partition
     of the same shard, `UnknownPartition` if there is none."""
 
     name = "queues"

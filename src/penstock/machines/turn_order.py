@@ -65,7 +65,7 @@ class Order(Protocol):
         ...
 
     def is_held(self, run: Run) -> bool:
-        """Nobody may have this one because somebody has another."""
+        """Whether it must wait because another message of its group is leased."""
         ...
 
     def levels(self, cursor: Offset | None) -> list[int]:

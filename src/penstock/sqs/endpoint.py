@@ -77,7 +77,7 @@ _BRIEF = {
     for name, brief in BRIEF.items()
 }
 UNNAMED = "unnamed"
-"""What a request counts as of which it is not known what it asks for."""
+"""The action under which a request is counted that names none, or one that does not exist."""
 
 TRACE = b"x-amzn-trace-id"
 TRACE_BYTES_MAX = 1_024

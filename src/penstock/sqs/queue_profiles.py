@@ -1,5 +1,5 @@
-"""A queue as those see it who send to it or receive from it: worked out once, and kept for as long
-as the queue stays as it is.
+"""What sends and receives need to know about a queue: worked out once, and kept until the queue
+changes.
 
 Most requests of a busy queue are alike: a body and nothing else, a number of messages and nothing
 else. What must be looked at for such a one, besides the request, is here.

@@ -144,7 +144,8 @@ def _send_with_others(
     messages: Sequence[NewMessage],
     on_done: Callable[[Sequence[Sent] | PenstockError], None],
 ) -> bool:
-    """Not what is large, nor what a queue lets in or not depending on what was let in before."""
+    """Send a small batch at once; False for a large one, and for a queue whose bound or
+    deduplication decides message by message."""
     size = OVERHEAD_BYTES * len(messages)
     for message in messages:
         size += len(message.value or b"")

@@ -1,9 +1,8 @@
 """Rot in what a log has twice, or can make again: nothing is lost by it, and a start mends it.
 
-A start is content with one good copy of a vote or a manifest, and makes a rotten side index again
-without a word. A verification must find every byte that is not what was written:
-today it is a copy, tomorrow something of which there is only one. So each of these is looked at by
-itself.
+A start needs one good copy of a vote or a manifest, and rebuilds a damaged side index without a
+line in the log. A verification must find every byte that is not what was written, also in copies
+that are redundant today. So each of these is checked by itself.
 """
 
 import os

@@ -72,7 +72,7 @@ class Exposition:
         self._slice_began = 0.0
 
     async def page(self, *, detail: bool = False, accept: str = "") -> tuple[bytes, str]:
-        """The text and its type: what the one who asks likes best of what there is."""
+        """The text and its content type, negotiated by the Accept header."""
         encode, content_type = choose_encoder(accept)
         key = detail, content_type
         async with self._making:

@@ -239,8 +239,8 @@ class Survey:
     def _silent_ms(
         self, key: _QueueKey, parts: Sequence[QueueSample], total: QueueSample, now_ms: int
     ) -> int:
-        """Since a worker was last heard of. Whoever holds messages or gets some done is there,
-        though he may not ask. What nobody knows began with this watch."""
+        """For how long no worker was active. Leased messages and settlements count as activity, not
+        only receives. Before the first survey nothing is known: the silence begins with it."""
         counts = total.counts
         said = [now_ms - one.silent_ms for one in parts if one.silent_ms >= 0]
         if key in self._heard_ms:
@@ -440,7 +440,7 @@ def _summed(samples: Sequence[QueueSample]) -> QueueSample:
 
 
 def _with_dead_letters(queues: Sequence[QueueReading]) -> Iterable[QueueReading]:
-    """What lies in a dead-letter queue counts for those whose it is, too."""
+    """Dead letters in a dead-letter queue are counted for their source queues too."""
     held: dict[str, int] = {}
     for one in queues:
         if one.dead_letters_of:

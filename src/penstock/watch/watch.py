@@ -47,8 +47,8 @@ SHARE_MAX = 0.01
 NOTICE_SECONDS = 0.25
 """How soon a change of the leader is noticed."""
 LATE_MS = 15_000
-"""What happened so shortly before this node began to lead the catalog is told by it, in case the
-former leader could not any more."""
+"""Events of so long before this node began to lead the catalog are announced by it: the former
+leader may not have been able to."""
 
 ALERTS_NOTICE = "alerts"
 

@@ -8,8 +8,8 @@ BACKLOG = 1_024
 
 
 async def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens; the system keeps whoever connects until he is accepted. Raises OSError
-    if that place is not to be had."""
+    """A listening socket; connections wait in its backlog until they are accepted. Raises OSError
+    if the address is in use or does not exist."""
     family, kind, protocol, _, place = (
         await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -55,7 +55,7 @@ class Probes:
 
 
 def verdict(broker: Broker, path: str) -> dict[str, object]:
-    """What a probe is answered; with problems it is not what it was asked whether it is."""
+    """The answer to a probe: with `problems`, the node is not live, started or ready."""
     if path == "/livez":
         return {"live": True}
     if path == "/startupz":

@@ -66,7 +66,7 @@ class Verdict:
 
 
 def judge(found: Evidence) -> Verdict:
-    """See the top of this module."""
+    """What limited a measured load: the client, the broker, the disk or nothing."""
     limit, sentence = _limit(found)
     return Verdict(limit=limit, sentence=sentence, evidence=_lines(found))
 

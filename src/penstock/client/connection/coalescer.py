@@ -1,11 +1,11 @@
 """What gathers while a request is under way, and goes out together in the next one.
 
 One request at a time, to the leader of one partition. It leaves at the end of a turn of the loop,
-so requests of the same turn are part of it; and callers that have just got their answer and come
-again find company. Who is not likely to get any leaves sooner. As long as the leader is known and
-answers, all that happens between two turns are two calls, one that makes the request and one that
-is told its answer. Everything else (finding the leader, lingering, trying again) is the work of a
-task, which is made only then.
+so calls of the same turn are part of it, also those of callers that have just got their answer and
+call again. A call that is likely to stay alone leaves sooner. As long as the leader is known and
+answers, a request costs two calls of functions: one that makes it and one that takes its answer.
+Everything else (finding the leader, lingering, trying again) is the work of a task, which is made
+only then.
 
 A subclass says what a request is made of, and what to do with its answer.
 """

@@ -54,7 +54,8 @@ class Wish:
     topics: frozenset[str]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = _NO_GENERATION
-    """In which it got what it owns: of two who claim a partition the later one is believed."""
+    """The generation in which `owned` was assigned: if two members claim a partition, the later one
+    has it."""
     instance: str | None = None
 
 

@@ -139,10 +139,10 @@ class Membership:
         self._owner = owner
         self._retrier = retrier
         self._had_generation = NO_GENERATION
-        """In which it got what it has, or last had."""
+        """The generation in which its partitions were assigned, or the last ones were."""
         self._rejoin = asyncio.Event()
         self._turned = asyncio.Event()
-        """Set when a generation begins, or all is over."""
+        """Set when a generation begins, and at the end."""
         self._heard_at = 0.0
         self._suspended = False
         self._task: asyncio.Task[None] | None = None

@@ -214,7 +214,7 @@ class Receiver(Generic[T]):
         return found
 
     def _return_spare(self, task: "asyncio.Task[list[Message[T]]]") -> None:
-        """It was asked for nothing; what it leased all the same goes back."""
+        """Return the messages of a receive that is no longer wanted."""
         if not task.cancelled() and task.exception() is None and task.result():
             self.give_back(task.result())
 

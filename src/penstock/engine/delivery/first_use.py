@@ -51,7 +51,7 @@ class FindPlaces(Protocol):
 
 
 class FirstUse:
-    """See the top of this module; one per node."""
+    """Opens work groups when they are first used; one per node."""
 
     def __init__(self, topics: Topics, forwarder: Forwarder, places: FindPlaces) -> None:
         self._topics = topics

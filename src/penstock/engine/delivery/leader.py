@@ -70,8 +70,8 @@ _MESSAGE_OVERHEAD_BYTES = 80
 
 
 class LeaderDelivery:
-    """See the top of this module. A request for a partition that another node leads raises
-    `NotLeader`."""
+    """Delivery for the partitions that this node leads. A request for a partition that another node
+    leads raises `NotLeader`."""
 
     def __init__(
         self, topics: Topics, clock: Clock, returns: LeaseReturns, first_use: FirstUse

@@ -108,7 +108,7 @@ class _ReceiveRequest(NamedTuple):
 
 
 class DeliveryService:
-    """See the top of this module; one per node."""
+    """Send, receive and settle for every front-end; one per node."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ Settled = tuple[Receipt, Verdict, int, str]
 
 
 class SmallRequests:
-    """See the top of this module; one for each front-end of a node."""
+    """Coalesces small requests; one for each front-end of a node."""
 
     def __init__(self, delivery: DeliveryService, protocol: str) -> None:
         self._delivery = delivery

@@ -37,8 +37,8 @@ _Waiter = tuple[asyncio.Future[Acquiring | None], PreAcquire[Acquiring] | None]
 
 
 class WaitQueue(Generic[Acquiring]):
-    """See the top of this module. `ready` counts the messages that could be acquired; it is passed
-    the number of waiters, which is enough to wake all."""
+    """The receives that wait for messages of a work group. `ready` counts the messages that could
+    be acquired; it is passed the number of waiters, which is enough to wake all."""
 
     def __init__(
         self,

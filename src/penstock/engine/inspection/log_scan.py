@@ -39,7 +39,7 @@ class SeenMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogScan:
-    """See the top of this module; feed it, then look at `found` and `next`."""
+    """A search through a log; feed it, then look at `found` and `next`."""
 
     def __init__(
         self,

@@ -55,10 +55,10 @@ PAGE_MESSAGES = 10
 """How many messages are looked at before it is known how large they are."""
 PAGE_BYTES = 4 * MIB
 SILENT_PAGES_MAX = 50
-"""So many pages with nothing to move, and the place is written down all the same."""
+"""After so many pages with nothing to move, the position is stored all the same."""
 LEASE_MS = 30_000
 HELD_MS_MAX = 60_000
-"""How long messages that another receiver has are waited for: longer than a lease of ours."""
+"""How long to wait for messages that another receiver has leased: longer than our own lease."""
 HELD_PAUSE_MS = 500
 FINISH_SECONDS = 3.0
 NO_COPIES: Mapping[Offset, CopyPlace] = MappingProxyType({})

@@ -77,7 +77,7 @@ class _DayFile:
 
 
 class DayFiles:
-    """The files of one task. See the top of this module."""
+    """The files of one task, a day each."""
 
     def __init__(self, root: str, topic: str) -> None:
         self._topic = topic

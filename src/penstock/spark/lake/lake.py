@@ -54,7 +54,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class Lake:
-    """A lake that is open. See the top of this module."""
+    """A lake that is open: its catalog, its files and their readers."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage

@@ -81,7 +81,7 @@ class _Request:
 
 
 class SqsConnection(asyncio.Protocol):
-    """See the top of this module."""
+    """A connection, from its first byte until it is closed."""
 
     def __init__(self, server: SqsHttpServer, fallback: Fallback) -> None:
         self._server = server
