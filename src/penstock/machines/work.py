@@ -267,8 +267,8 @@ class WorkGroup:
                 self.tally.dropped += end - first
 
     def recall(self, first: Offset, end: Offset, runs: Iterable[Run]) -> bool:
-        """What the messages of a stretch say that were there before this group, or its lines; False
-        if this is not the stretch that is wanted. Each run is one message."""
+        """Take over the delivery headers of messages that are older than this group, or older than
+        its FIFO rules; False if another range is due. Each run is one message."""
         if first != self.recalled or not first < end <= self.recall_end:
             return False
         for run in runs:
@@ -281,8 +281,8 @@ class WorkGroup:
         return True
 
     def _first_untold(self, offset: Offset) -> Offset:
-        """The first message from here on of which it has to be told what it says: nobody has looked
-        at it, or nobody knows its line."""
+        """The first message from here on whose headers are not known yet: it was never looked at,
+        or its message group is missing."""
         found = min(self._cursor.next_from(offset), self.recall_end)
         for run in self.runs_from(offset):
             if run.first >= found:
@@ -292,8 +292,8 @@ class WorkGroup:
         return found
 
     def _change_message_group(self, run: Run, message_group: bytes) -> None:
-        """It was looked at when it did not matter in which line it stands; whoever has it keeps it,
-        and holds up those behind it."""
+        """Put a message into its message group, which had no meaning when it was appended. A lease
+        of it stays, and holds up the group."""
         if run.message_group == message_group or run.state is State.DEAD:
             self._runs.set_message_group(run, message_group)
             return
@@ -304,7 +304,7 @@ class WorkGroup:
         self._order.came(run)
 
     def drop_oldest(self, living_max: int) -> None:
-        """Make room: the oldest that nobody has goes."""
+        """Make room: remove the oldest messages that are not leased."""
         excess = self.living - living_max
         while excess > 0:
             run = next((run for run in self._runs.values() if run.state in WAITING), None)
@@ -387,7 +387,7 @@ class WorkGroup:
             self.activity.redelivered += run.length
 
     def _pick(self, offsets: Iterable[Offset]) -> Iterator[Run]:
-        """These messages, those that nobody has and that no line holds back."""
+        """Of these messages those that are not leased and that no message group holds back."""
         message_groups: set[bytes | None] = set()
         for offset in offsets:
             run = self.run_at(offset)
