@@ -19,7 +19,7 @@ LINES_MAX = 3
 LEVELS = ("critical", "warning", "attention")
 
 
-class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+class PageStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     problems: list[str]
     """Sentences; nothing if all is well."""
@@ -39,7 +39,7 @@ class StatusWatch:
         self._firing: dict[str, str] | None = None
         """The message of each alert that fires, by key; None before the first beat."""
 
-    def beat(self) -> NodeStatus:
+    def beat(self) -> PageStatus:
         """How things are now, and what has happened since the last beat."""
         lines = self._alert_news()
         if self._broker.node is not None:
@@ -47,7 +47,7 @@ class StatusWatch:
                 lines += self._news(self._broker.node.engine)
         return msgspec.structs.replace(self.look(), lines=lines)
 
-    def look(self) -> NodeStatus:
+    def look(self) -> PageStatus:
         """How things are now."""
         broker = self._broker
         problems = [*broker.problems(), *broker.warnings()]
@@ -58,7 +58,7 @@ class StatusWatch:
                 problems = [*problems, str(error)]
         elif broker.phase is Phase.STARTING and not problems:
             problems = ["it is starting"]
-        return NodeStatus(
+        return PageStatus(
             phase=broker.phase.value,
             problems=list(dict.fromkeys(problems)),
             alerts=alert_counts(broker),

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 
 from penstock.web.answers import SAFE_HEADERS, error_answer, json_answer
 from penstock.web.broker import Broker, Phase
-from penstock.web.dashboard.live.status import NodeStatus, StatusWatch
+from penstock.web.dashboard.live.status import PageStatus, StatusWatch
 
 TICK_SECONDS = 2.0
 LOOK_SECONDS = 0.25
@@ -114,5 +114,5 @@ class Live:
                 listener.put_nowait(part)
 
 
-def _event(beat: NodeStatus) -> bytes:
+def _event(beat: PageStatus) -> bytes:
     return b"event: tick\ndata: " + msgspec.json.encode(beat) + b"\n\n"
