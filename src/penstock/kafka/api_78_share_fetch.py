@@ -114,7 +114,7 @@ class _ShareFetch:
         self._hurried = False
         self._acquisition: Acquisition | None = None
         self._draw = MemoryDraw(context.connection.account)
-        context.on_cancel = self._hurry
+        context.on_cancel = self._end_wait
 
     async def run(self) -> None:
         """Carry the request out and answer it."""
@@ -130,7 +130,7 @@ class _ShareFetch:
             if self._is_last:
                 await context.port_state.share_sessions.close(session)
             elif self._wants_records():
-                session.hurry = self._hurry
+                session.end_wait = self._end_wait
                 polled = begin_parking()
                 await self._receive()
                 context.waited += polled.seconds
@@ -140,7 +140,7 @@ class _ShareFetch:
         request = self._request
         return request.max_records > 0 < request.max_bytes and not request.is_renew_ack
 
-    def _hurry(self) -> None:
+    def _end_wait(self) -> None:
         self._hurried = True
         if self._acquisition is not None:
             self._acquisition.stop()

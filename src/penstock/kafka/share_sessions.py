@@ -73,7 +73,7 @@ class ShareSession:
         """The error that the last answer had for a partition."""
         self._turn = asyncio.Lock()
         self._requests = 0
-        self.hurry: Callable[[], None] | None = None
+        self.end_wait: Callable[[], None] | None = None
         """Ends the wait of the fetch under way: another request has come."""
         self.left_ms: int | None = None
         """When the member was seen to leave its group."""
@@ -93,16 +93,17 @@ class ShareSession:
                 yield
         finally:
             self._requests -= 1
-            self.hurry = None
+            self.end_wait = None
 
     def read(self, keys: Iterable[PartitionKey]) -> None:
-        """Read these partitions, too."""
-        self.partitions |= dict.fromkeys(keys)
-        if len(self.partitions) > SHARE_SESSION_PARTITIONS_MAX:
+        """Read these partitions, too. A request for too many changes nothing."""
+        partitions = self.partitions | dict.fromkeys(keys)
+        if len(partitions) > SHARE_SESSION_PARTITIONS_MAX:
             raise SessionRefused(
                 INVALID_REQUEST,
                 f"a share session reads {SHARE_SESSION_PARTITIONS_MAX} partitions at most",
             )
+        self.partitions = partitions
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
         """Read these partitions no more; what is leased from them stays so."""
@@ -153,8 +154,8 @@ class ShareSessions:
                 text = f"the share session is at epoch {session.epoch}, not {epoch}; begin anew"
                 raise SessionRefused(INVALID_SHARE_SESSION_EPOCH, text)
             session.epoch = session.epoch % _EPOCH_MAX + 1
-        if session.hurry is not None:
-            session.hurry()
+        if session.end_wait is not None:
+            session.end_wait()
         return session
 
     def _open(
@@ -181,8 +182,8 @@ class ShareSessions:
         others.discard(session)
         if not others:
             del self._by_connection[session.connection]
-        if session.hurry is not None:
-            session.hurry()
+        if session.end_wait is not None:
+            session.end_wait()
 
     # Ending.
 

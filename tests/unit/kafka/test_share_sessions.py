@@ -66,6 +66,7 @@ def test_a_session_reads_only_so_much(sessions: ShareSessions) -> None:
     session.read((TOPIC, index) for index in range(SHARE_SESSION_PARTITIONS_MAX))
     with pytest.raises(SessionRefused, match="at most"):
         session.read([(TOPIC, SHARE_SESSION_PARTITIONS_MAX)])
+    assert len(session.partitions) == SHARE_SESSION_PARTITIONS_MAX
 
 
 def test_the_next_partition_is_first(sessions: ShareSessions) -> None:
@@ -83,7 +84,7 @@ def test_whoever_leaves_has_time_to_say_what_it_has_done(
 ) -> None:
     session = sessions.begin("g", "m", 0, ONE)
     hurried: list[bool] = []
-    session.hurry = lambda: hurried.append(True)
+    session.end_wait = lambda: hurried.append(True)
     sessions.member_gone("g", "other")
     sessions.sweep(clock.monotonic_ms() + LEAVE_MS)
     sessions.member_gone("g", "m")
