@@ -199,7 +199,8 @@ class Links:
         self._peers: dict[NodeId, _Peer] = {}
         self._links: dict[NodeId, Link] = {}
         """Those that work."""
-        self._connections: set[Link] = set()
+        self._connections: dict[Link, None] = {}
+        """In the order in which they were opened."""
         """Those that are open, working or not."""
         self._refusals: dict[NodeId, str] = {}
         self._server: asyncio.Server | None = None
@@ -497,7 +498,7 @@ class Links:
     # Connections.
 
     def _opened(self, link: Link) -> None:
-        self._connections.add(link)
+        self._connections[link] = None
         self._idle.clear()
         if link.dialled:
             if self._closed:
@@ -511,22 +512,30 @@ class Links:
                     link.challenge()
                 else:
                     link.say(self._hello(link))
-        elif self._closed or not self._has_room_for(link):
-            self._counters.connections_refused += 1
-            link.abort("there are too many connections")
+        elif self._closed:
+            self._refuse_connection(link, "this node is shutting down")
+        else:
+            self._make_room_for(link)
 
-    def _has_room_for(self, link: Link) -> bool:
-        """Strangers may not take all the places, and one host not all of the strangers'."""
+    def _make_room_for(self, link: Link) -> None:
+        """Strangers may not take all the places, and one host not all of the strangers'. Beyond
+        the bound the oldest of them is closed: a node says who it is at once, and one that cannot
+        get in because others say nothing is shut out for as long as they like."""
+        if len(self._connections) > PEER_CONNECTIONS_MAX:
+            self._refuse_connection(link, "there are too many connections")
+            return
         unproven = [one for one in self._connections if one.hello is None and not one.dialled]
-        from_host = sum(one.host == link.host for one in unproven)
-        if (
-            len(self._connections) <= PEER_CONNECTIONS_MAX
-            and len(unproven) <= PEER_UNPROVEN_CONNECTIONS_MAX
-            and from_host <= PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX
-        ):
-            return True
-        self._complain(f"closes the connection of {link.address}: there are too many")
-        return False
+        of_host = [one for one in unproven if one.host == link.host]
+        if len(of_host) > PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX:
+            self._refuse_connection(of_host[0], "too many of its host have not said who they are")
+        elif len(unproven) > PEER_UNPROVEN_CONNECTIONS_MAX:
+            self._refuse_connection(unproven[0], "too many have not said who they are")
+
+    def _refuse_connection(self, link: Link, reason: str) -> None:
+        self._counters.connections_refused += 1
+        if not self._closed:
+            self._complain(f"closes the connection of {link.address}: {reason}")
+        link.abort(reason)
 
     def _greeted(self, link: Link, hello: Hello) -> None:
         """A hello: the first of a connection, or a newer one."""
@@ -637,7 +646,7 @@ class Links:
         self._change(link.peer, connected=False)
 
     def _closed_down(self, link: Link) -> None:
-        self._connections.discard(link)
+        self._connections.pop(link, None)
         if not self._connections:
             self._idle.set()
 

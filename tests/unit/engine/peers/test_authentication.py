@@ -224,13 +224,13 @@ def test_who_says_nothing_has_two_seconds_and_few_places(run: Run) -> None:
     async def script() -> None:
         clock = ManualClock()
         one = await Node(1, keys=(A,), clock=clock).start()
+        oldest = await RawPeer.dial(one)
         raws = [await RawPeer.dial(one) for _ in range(PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX)]
         challenge = Challenge(bytes(32))
         for raw in raws:
             raw.send(FrameKind.CHALLENGE, challenge)
             assert await raw.next()
-        late = await RawPeer.dial(one)
-        await late.drain_to_end()
+        await oldest.drain_to_end()
         assert one.links.statistics().connections_refused == 1
         clock.advance(QUICK.connect_timeout_ms)
         for raw in raws:
@@ -238,7 +238,7 @@ def test_who_says_nothing_has_two_seconds_and_few_places(run: Run) -> None:
         again = await RawPeer.dial(one)
         await prove(again, 2)
         await until(lambda: one.links.proven() == {TWO})
-        for raw in (*raws, late, again):
+        for raw in (oldest, *raws, again):
             await raw.close()
         await close_all(one)
 
