@@ -247,7 +247,9 @@ _TABLE = (
         default="true",
         catalog_version=2,
         documentation="Whether the records of a batch are checked before it is stored: they can be"
-        " decompressed, are as many as the batch says, and have the lengths they say.",
+        " decompressed, are as many as the batch says, and have the lengths they say. Those of"
+        " compacted topics, and of queues that read delivery headers, message groups or ids, are"
+        " always checked.",
     ),
     TopicConfig(
         name="preallocate",

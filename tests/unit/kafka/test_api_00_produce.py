@@ -241,6 +241,25 @@ def test_records_are_not_checked_where_a_topic_says_so(ask: Asker) -> None:
     assert offsets(ask, "produce-unchecked") == [10]
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"queue.order": "fifo"},
+        {"queue.deduplication": "id"},
+        {"queue.message.headers": "true"},
+        {"cleanup.policy": "compact"},
+    ],
+)
+def test_records_that_replicas_open_are_checked_whatever_a_topic_says(
+    ask: Asker, rule: dict[str, str]
+) -> None:
+    name = f"produce-opened-{next(iter(rule.values()))}"
+    ask.create_topic(name, configs={"penstock.validate.records": "false", **rule})
+    (answer,) = ask(0, 9, request(name, UNREADABLE["garbage"])).responses
+    assert answer.partition_responses[0].error_code == 87
+    assert offsets(ask, name) == [0]
+
+
 def test_the_order_stays_while_some_batches_are_checked_in_a_thread(
     ask: Asker, connect: Connect, run: Run
 ) -> None:

@@ -202,7 +202,11 @@ class _Waiting:
 
 
 def _checks_records(settings: TopicSettings) -> bool:
-    return settings.validates_records or settings.compacts
+    """A queue that looks at its messages does so on every replica, while entries are applied: what
+    it cannot open, or not soon, must not be stored, whatever the topic says."""
+    return (
+        settings.validates_records or settings.compacts or settings.queue.queue_rules.reads_messages
+    )
 
 
 def _outline(batch: Batch) -> tuple[int, int]:
