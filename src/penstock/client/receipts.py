@@ -1,8 +1,8 @@
 """A lease as text, so that another program than the one that received a message can settle it.
 
-It says what the broker has to know of the lease, and is as good as the lease: whoever has it can
-settle the message while the lease lasts. It is not the receipt of HTTP and SQS, which the cluster
-signs for clients that could make one up.
+It says what the broker has to know of the lease, and is as good as the lease: a program that has it
+can settle the message while the lease lasts. It is not the receipt of HTTP and SQS, which the
+cluster signs for clients that could make one up.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

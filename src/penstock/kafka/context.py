@@ -181,7 +181,7 @@ class Context:
             self.close(str(error))
 
     def fail(self, error: BaseException) -> None:
-        """End badly: an error that nobody foresaw ends this connection, and no other."""
+        """End badly: an unexpected error ends this connection, and no other."""
         if not self.abandoned:
             self.connection.end_badly(self, error)
 

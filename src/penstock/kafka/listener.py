@@ -67,8 +67,8 @@ class KafkaListener:
         return address
 
     async def reserve(self, host: str, port: int) -> tuple[str, int]:
-        """Take the port and let nobody in yet: the cluster must be told of it before clients are,
-        and a client that comes before would be told of a cluster without brokers."""
+        """Take the port and accept no connection yet: the catalog must have the address first, or
+        an early client would be answered with a cluster without brokers."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(self._port_state),
@@ -87,7 +87,7 @@ class KafkaListener:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
 
     async def close(self, grace_seconds: float = 5.0) -> None:
-        """Accept nobody, let the requests under way finish for a while, then close."""
+        """Accept no more connections, give the requests under way some time, then close."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._port_state.connections):

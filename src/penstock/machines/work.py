@@ -99,7 +99,7 @@ class WorkGroup:
 
     @property
     def cursor(self) -> Offset:
-        """Nobody has looked at the messages from here on, but for those that it skips."""
+        """No message from here on has a run of its own, but for those that it skips."""
         return self._cursor.position
 
     @property
@@ -117,7 +117,7 @@ class WorkGroup:
 
     @property
     def waiting(self) -> int:
-        """Messages nobody has looked at."""
+        """Messages that wait at the cursor and have no run."""
         return self._cursor.waiting
 
     @property
@@ -183,7 +183,7 @@ class WorkGroup:
         return run if offset < run.end else None
 
     def is_waiting(self, offset: Offset) -> bool:
-        """Nobody has looked at this message."""
+        """Whether this message waits at the cursor and has no run."""
         return self._cursor.covers(offset)
 
     def runs_from(self, offset: Offset) -> Iterator[Run]:
@@ -338,7 +338,7 @@ class WorkGroup:
                 self._remove(run)
                 self.tally.expired += run.length
                 self.activity.expired += run.length
-                readied = readied or self.queue.fifo  # Whoever stood behind it is next.
+                readied = readied or self.queue.fifo  # The next of its message group may go.
             elif run.state is State.LEASED:
                 # The wait before the retry begins when the lease ends, not when it is noticed.
                 self._fail(run, now_ms, delay_ms=-1, since_ms=at_ms if self.requeues else now_ms)
@@ -548,9 +548,9 @@ class WorkGroup:
         now_ms: int,
         steps: int = COVER_STEPS_MAX,
     ) -> tuple[int, Offset]:
-        """Whoever reads the log itself has dealt with a range: all of it is done, whoever has it
-        and however long it was to wait, after these have died. What is done or dead already stays
-        so. Returns how many messages that concerned and how far it got, in so many steps."""
+        """A reader of the log has processed a range: after `dead` have died, all of it is done,
+        also messages that are leased or delayed. Those that are done or dead already stay so.
+        Returns how many messages that concerned and how far it got, in so many steps."""
         count = sum(self._kill(offset, reason, now_ms) for offset, reason in dead)
         met = list(islice(self.runs_from(first), steps + 1))
         if len(met) > steps and met[-1].first < end:
@@ -623,7 +623,7 @@ class WorkGroup:
         return count
 
     def cancel(self, offsets: Iterable[Offset]) -> int:
-        """Call off messages that nobody has."""
+        """Cancel messages that are not leased."""
         count = 0
         for offset in offsets:
             run = self.run_at(offset)

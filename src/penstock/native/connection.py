@@ -224,7 +224,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._end(frame_id, doing)
 
     def _fail(self, frame_id: int, request: Request, error: BaseException) -> None:
-        """A request is refused; what nobody expects ends the connection, and is told of."""
+        """Refuse a request. An unexpected error ends the connection, with a line in the log."""
         name = _api_of(request)
         if isinstance(error, PenstockError):
             self._listener.times.error(name, type(error).__name__)
@@ -243,7 +243,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             answer, extra = await self._listener.service.answer(
                 request, payload, address=self._client, account=self._account
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is answered
             self._fail(frame_id, request, error)
         else:
             if self._closed:
@@ -373,7 +373,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._disconnect(reason)
 
     def retire(self) -> None:
-        """Take no more requests, finish those under way, then close. Nobody waits any longer."""
+        """Take no more requests, finish those under way, then close. Long polls end at once."""
         self._retiring = True
         self._refuse_pending()
         self._look_at_bounds()

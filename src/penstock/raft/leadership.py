@@ -302,8 +302,8 @@ class Leadership:
             progress.nudged = False
 
     def _tell_commit(self, node: NodeId, progress: Progress) -> None:
-        """Nothing went to the follower that would have told it; one that is not in step is told
-        with what brings it in step."""
+        """Send the commit index to a follower that no append carried it to. One that is not in step
+        gets it with the entries that bring it in step."""
         if progress.state is ProgressState.REPLICATE:
             self._send_append(node, progress, empty=True)
 

@@ -1,7 +1,7 @@
 """How fast a queue is usually worked off: the median of its ack rate over the last hour.
 
-Usual is what was; so a queue whose workers stop would soon be expected to stand still. While
-somebody is being told that it is slow, what was usual before stays.
+The usual rate is that of the past, so a queue whose workers stop would soon be expected to stand
+still. While an alert says that it is slow, the usual rate stays as it was before.
 
 Working out a median takes a while, so each queue's is worked out every few minutes, a few queues at
 a time.

@@ -4,8 +4,8 @@ A meter keeps what a few totals were, over the last minute. Readings come when t
 total was ten seconds ago lies between two of them and is worked out. While nothing happens two
 entries are enough, however long that takes.
 
-Totals belong to somebody: to a leader, to a set of partitions. When that changes, or a total falls,
-what was before says nothing about what comes, and the meter begins anew.
+A total belongs to a leader, or to a set of partitions. When that changes, or a total falls, the
+meter begins anew: the values before cannot be compared with those after.
 """
 
 from collections import deque

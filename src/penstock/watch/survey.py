@@ -1,9 +1,9 @@
 """A survey: what all nodes say, put together into readings.
 
-Every node is asked for a sample of what it leads (see `engine.inspection.sampler`); what is led by
-nobody is missing, and said to be. Counters become rates here, leader by leader (see `meter`). What
-no single sample tells is remembered from one survey to the next: since when a queue has not been
-asked for messages, and a group has had no members.
+Every node is asked for a sample of what it leads (see `engine.inspection.sampler`); shards without
+a leader are missing, and counted as missing. Counters become rates here, leader by leader (see
+`meter`). What no single sample tells is remembered from one survey to the next: since when a queue
+has not been asked for messages, and a group has had no members.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -99,9 +99,9 @@ class Survey:
     def _with_late(
         self, heard: Sequence[NodeSample], silent: Sequence[NodeId], now_ms: int
     ) -> list[NodeSample]:
-        """What was heard; and of a node that is there and was too busy to answer, what it said
-        last, unless somebody else leads by now what it led. Of two that say they lead a shard the
-        one of the later term does."""
+        """The samples that came, and the last one of a node that is alive and was too busy to
+        answer, unless another node leads its shards by now. If two nodes claim a shard, the later
+        term counts."""
         self._last |= {one.node: (now_ms, one) for one in heard}
         samples = list(heard)
         led = {shard.shard for one in heard for shard in one.shards}

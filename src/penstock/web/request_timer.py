@@ -1,7 +1,7 @@
 """How long HTTP requests take, by the path they are for as the routes have it.
 
-Measured is the time until an answer begins: an answer that goes on for hours, as a stream of events
-does, is no slow one. A path that no route has counts as `other`, so that nobody who tries paths can
+The time until an answer begins is measured: an answer that goes on for hours, as a stream of events
+does, is not slow. Paths without a route count as `other`, so that a client that tries paths cannot
 make the metrics long.
 """
 

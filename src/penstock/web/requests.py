@@ -67,8 +67,8 @@ async def bounded(change: Awaitable[T]) -> T:
 
 
 async def unless_gone(request: Request, waiting: Awaitable[T]) -> T | None:
-    """What is waited for; None if the one who asked has hung up meanwhile, and nothing is begun
-    for nobody."""
+    """The result of `waiting`, or None if the client has disconnected meanwhile: then it is
+    cancelled."""
     asked = asyncio.ensure_future(waiting)
     gone = asyncio.ensure_future(_wait_gone(request))
     try:

@@ -1,8 +1,8 @@
 """The token that a page of ours shows when it changes something.
 
 A page of another site cannot read ours, so it cannot know the token; a request that shows any sign
-of a browser and has not got it is not from a page of ours. It is no password: whoever may read the
-pages has it.
+of a browser and has not got it is not from a page of ours. It is no password: a client that may
+read the pages has it.
 
 It is drawn from a secret of the cluster, so that it is the same on every node and after a restart,
 and a page that stays open goes on working. Until there is a cluster, it is this process's own.

@@ -227,7 +227,7 @@ class _LocalCluster:
         )
 
     async def _stop_children(self) -> None:
-        """The last one first, each in good order; whoever takes too long is killed."""
+        """The last one first, each in good order; a node that takes too long is killed."""
         self._stopping = True
         for node in reversed(self._nodes):
             if node.process is None or not node.running:

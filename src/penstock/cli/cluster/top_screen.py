@@ -1,7 +1,7 @@
 """How `penstock top` looks: a line about the cluster, then tables, worst first, cut to the screen.
 
-Rules: what is printed comes from a `Frame` and nothing else, and a name that somebody made up can
-not talk to the terminal.
+Rules: what is printed comes from a `Frame` and nothing else, and control characters in names do
+not reach the terminal.
 """
 
 from collections.abc import Sequence

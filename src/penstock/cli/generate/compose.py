@@ -2,7 +2,7 @@
 
 Everything is in that file: the rules of the alerts, what is scraped, and the board. It is for
 trying and for developing. Three nodes on one machine survive the loss of a process and not that of
-the machine, and nobody is asked for a password.
+the machine, and there is no password.
 """
 
 from typing import Annotated

@@ -152,7 +152,7 @@ def _written(written: Written) -> str:
 def _event(one: Happening) -> str:
     told = f"{_time(one.time_ms)} {one.what}"
     if one.what in ("delivered", "taken"):
-        told += f" to {_shown(one.receiver) or 'somebody'}"
+        told += f" to {_shown(one.receiver) or 'a receiver without a name'}"
     elif one.receiver:
         told += f" by {_shown(one.receiver)}"
     told += f", group {_shown(one.group)}"

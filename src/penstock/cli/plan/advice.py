@@ -117,7 +117,7 @@ TIERS = (
         below=float("inf"),
         name="above 1,000,000/s",
         advice="Several clusters, parted by region or by customer: one cluster's limits are then"
-        " nobody else's.",
+        " not those of the others.",
     ),
 )
 
@@ -220,7 +220,7 @@ NON_USES = (
         instead="shared memory or a direct connection; a durable queue waits for a disk",
     ),
     NonUse(
-        sign="many listen, nobody minds what is missed, nothing is kept",
+        sign="many listen, missed messages do not matter, nothing is kept",
         instead="plain publish and subscribe, without a log",
     ),
     NonUse(
@@ -247,7 +247,7 @@ def objections(*, rate: float, delay_seconds: float, nodes: int) -> list[str]:
         )
     if nodes == 1:
         found.append(
-            "One node: what it has acknowledged survives its restart, but nobody sends or receives"
+            "One node: what it has acknowledged survives its restart, but is not available"
             " meanwhile, and its disk is the only copy. Three nodes survive the loss of any one."
         )
     elif nodes % 2 == 0:
@@ -262,7 +262,7 @@ def kind_advice(order: str, *, replay_seconds: float) -> str:
     """Which kind of queue, by what must be in order and what is read again."""
     kinds = {
         "none": "a standard queue: workers take whatever comes next, and a slow message holds up"
-        " nobody",
+        " no other",
         "key": "order by key: a FIFO queue with the key as its message group, or a topic read by a"
         " consumer group; one message of a key is under way at a time",
         "total": "a FIFO queue with one message group: one message is under way at a time, and one"

@@ -1,7 +1,7 @@
 """`penstock job …`: ready jobs on Spark. What they do is in `penstock.spark`, a function each.
 
 What needs Spark is imported where it is needed, after it has been started: if it is missing, that
-is told first. A job that follows ends in order on Ctrl-C and SIGTERM, after the step it is at.
+is the first error. A job that follows ends in order on Ctrl-C and SIGTERM, after the step it is at.
 """
 
 import datetime as dt

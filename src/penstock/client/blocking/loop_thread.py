@@ -1,14 +1,14 @@
 """The event loop of a blocking client, on a thread of its own.
 
-The client that does the work is the async one, and it lives on this loop; whoever calls a blocking
+The client that does the work is the async one, and it lives on this loop; the caller of a blocking
 method waits on another thread until the loop has the result. Any number of threads may call at
 once: their calls are under way together, on the same connections.
 
 - **Ctrl-C** while waiting cancels what was asked for, waits a moment for that, and is then raised.
-  It may come at any instruction, so whoever waits holds nothing that the loop needs: a signal that
-  comes while Python's own futures are being locked leaves them locked, and both wait for ever.
+  It may come at any instruction, so a waiting thread holds nothing that the loop needs: a signal
+  that comes while Python's own futures are being locked leaves them locked, and both wait for ever.
 - **Fork.** A child has the memory of its parent and not its threads: the loop does not run there,
-  and its sockets are the parent's. The child is told so at its first call, and connects anew.
+  and its sockets are the parent's. Its first call notices that, and it connects anew.
 - **Exit.** What is still open when the interpreter ends is closed, so that messages that were
   fetched and not handed out go back to their queues instead of waiting for their leases to end.
 
@@ -62,7 +62,7 @@ class _Call(Generic[T]):
         self._task.add_done_callback(lambda _: self.under_way.release())
 
     def drop(self) -> None:
-        """Nobody waits for it any more; called on the loop, after `begin` if that is called."""
+        """The result is not wanted any more. Called on the loop, after `begin` if at all."""
         if self._task is not None:
             self._task.cancel()
         else:
@@ -104,7 +104,7 @@ class LoopThread:
         try:
             self._check()
         except BaseException:
-            call.close()  # Nobody will await it, and that shall not be complained about.
+            call.close()  # It is never awaited, which would be warned of.
             raise
         try:
             with self._submitting:
