@@ -131,7 +131,7 @@ class Consumer(Generic[T]):
         return messages
 
     async def _acked(self, messages: list[Message[T]]) -> list[Message[T]]:
-        """Those whose ack counted: another receiver may have the others by now."""
+        """The messages whose ack counted: another receiver may have the others by now."""
         if await self._settler.ack(messages) == len(messages):
             return messages
         return [message for message in messages if message.settled]

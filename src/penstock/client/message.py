@@ -37,7 +37,7 @@ _UNREAD = object()
 
 
 class Settling(Protocol):
-    """Who carries verdicts to the broker."""
+    """Carries verdicts to the broker."""
 
     @property
     def tracing(self) -> Tracing: ...

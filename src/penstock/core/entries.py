@@ -52,7 +52,7 @@ class HardState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Membership(msgspec.Struct, frozen=True, array_like=True):
-    """Who takes part: voters count for majorities, learners only receive. Both sorted."""
+    """The members of a shard: voters count for majorities, learners only receive. Both sorted."""
 
     voters: tuple[NodeId, ...] = ()
     learners: tuple[NodeId, ...] = ()

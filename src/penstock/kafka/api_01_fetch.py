@@ -170,7 +170,7 @@ class _Fetch:
         self.watch: Watch | None = None
         self.topics: dict[TopicKey, list[_Part]] = {}
         self.parts: list[_Part] = []
-        """Those of all topics, in the client's order."""
+        """The partitions of all topics, in the client's order."""
 
     def find(self, request: Message) -> Generator[None, None, None]:
         """Find the partitions, each of them once; yields in between."""

@@ -42,7 +42,7 @@ TIMEOUT_MS_MAX: Final = 60_000
 
 
 class Election(IntEnum):
-    """Who may be elected."""
+    """The replicas that may be elected."""
 
     PREFERRED = 0
     UNCLEAN = 1

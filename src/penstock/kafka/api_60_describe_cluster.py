@@ -23,7 +23,7 @@ _UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 
 
 async def handle(request: Message, context: Context) -> Answer:
-    """Who belongs to the cluster and can be talked to."""
+    """The nodes of the cluster that clients can reach."""
     engine = context.engine
     kind = request.endpoint_type
     operations = request.include_cluster_authorized_operations

@@ -50,7 +50,7 @@ def brokers(engine: "Engine") -> dict[NodeId, Endpoint]:
 
 
 def reachable_leader(engine: "Engine", shard: ShardId) -> tuple[Leader, Endpoint] | None:
-    """Who leads a shard and where that node is, if both are known."""
+    """The leader of a shard and its address, if both are known."""
     leader = engine.topics.leader(shard)
     record = engine.topics.node(leader.node) if leader.node != NO_NODE else None
     place = endpoint(record) if record is not None else None

@@ -96,8 +96,8 @@ def schema_of(key: int, direction: Direction) -> Schema:
 
 
 def flexible_versions(key: int, direction: Direction) -> Span | None:
-    """Those in which a message is flexible: all that is asked of most messages, most of the time,
-    and known without reading their fields."""
+    """The versions in which a message is flexible: all that is asked of most messages, most of the
+    time, and known without reading their fields."""
     opening, _ = _messages()[key, direction]
     return _span(opening["flexible"]) if opening["flexible"] else None
 

@@ -29,7 +29,7 @@ class Activity:
         self.delivered = 0
         """Leased, as often as they were."""
         self.redelivered = 0
-        """Those of them that had been leased before."""
+        """The deliveries of messages that had been leased before."""
         self.acked = 0
         self.failed = 0
         """Deliveries that came to nothing: released, rejected, or the lease was over."""

@@ -243,7 +243,7 @@ class Groups(CommandMachine[GroupCommand, _Snapshot]):
             )
 
     def _check_room_for_member(self, command: JoinMember) -> None:
-        """Who is a member may always join again: a group must not stop because a shard is full."""
+        """A member may always join again: a group must not stop because a shard is full."""
         group = self._groups.get(command.group)
         if group is not None and (
             command.member in group.members or command.instance in group.instances

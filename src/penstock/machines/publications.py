@@ -73,7 +73,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     producer_id: ProducerId
     epoch: int
     parts: tuple[PublishedPart, ...]
-    """Those that are not known to have arrived."""
+    """The parts that are not known to have arrived."""
 
 
 class Application(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -96,7 +96,7 @@ class Acquire(Stamped, frozen=True, kw_only=True, tag="acquire"):
     lease_ms: int = -1
     offsets: tuple[Offset, ...] = ()
     receiver: str = ""
-    """Who asks, for people: nothing depends on it. It stands here, and not in a message between
+    """The receiver, for people: nothing depends on it. It stands here, and not in a message between
     nodes, because the next leader must know it too."""
 
 

@@ -162,7 +162,7 @@ class RecentIds:
         self._forgotten = 0
 
     def view(self) -> IdsView:
-        """Those of this moment, for a snapshot."""
+        """The ids of this moment, for a snapshot."""
         parts = [(block, 0, len(block)) for block in self._blocks]
         if parts:
             parts[0] = (parts[0][0], self._forgotten, parts[0][2])

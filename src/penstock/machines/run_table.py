@@ -69,7 +69,7 @@ class RunTable(SortedDict[Offset, Run]):  # type: ignore[misc]  # it has no stub
         run.message_group = message_group
 
     def put_all(self, runs: list[Run]) -> None:
-        """Those of a snapshot, into an empty table."""
+        """Put the runs of a snapshot into an empty table."""
         self.update((run.first, run) for run in runs)
         self._count(sum(map(run_bytes, runs)))
 

@@ -92,7 +92,7 @@ class WorkGroup:
         self.recalled = opened
         """Up to here it knows what messages say; those from `recall_end` on it saw coming."""
         self.stream, self.batch = "", -1
-        """Who covered last with a name, and the last batch that was covered to its end."""
+        """The last stream with a name that acked cumulatively, and its last batch."""
         self.recall_end = end() if queue.reads_messages else opened
 
     # Questions.

@@ -49,7 +49,7 @@ PROTOCOL_TYPE = "consumer"
 async def answer_coordinator(
     context: Context, request: AskCoordinator, _payload: memoryview
 ) -> Reply:
-    """Who looks after a group, as far as this node knows."""
+    """The coordinator of a group, as far as this node knows."""
     engine = context.engine
     return CoordinatorInfo(engine.topics.leader(engine.topics.group_shard(request.group)).node), b""
 

@@ -49,7 +49,7 @@ class Service:
 
     @property
     def slow_requests(self) -> SlowRequests:
-        """Who tells of requests that took long."""
+        """Requests that took long are noted here."""
         return self._context.engine.topics.slow_requests
 
     @property

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Whose turn it is: smooth weighted round-robin, pure."""
+    """Smooth weighted round-robin, pure: which tier is next."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
         if not 1 <= len(weights) <= TIERS_MAX:

@@ -22,7 +22,7 @@ class Election(msgspec.Struct, frozen=True, kw_only=True):
 
     term: Term
     before: NodeId
-    """Who led before, as far as this node knew; itself, perhaps."""
+    """The leader before, as far as this node knew; perhaps itself."""
     handed_over: bool
     votes: tuple[NodeId, ...]
     voters: tuple[NodeId, ...]

@@ -106,5 +106,5 @@ def check_change(current: Membership, proposed: Membership) -> None:
 
 
 def new_voters(current: Membership, proposed: Membership) -> tuple[NodeId, ...]:
-    """Who would become a voter."""
+    """The nodes that would become voters."""
     return tuple(node for node in proposed.voters if node not in current.voters)

@@ -191,7 +191,7 @@ class RaftNode:
         return self._leadership is not None and self._leadership.snapshot_wanted
 
     def membership_at(self, index: Index) -> Membership:
-        """Who belonged to the shard at an index from the snapshot on: for the next snapshot."""
+        """The members of the shard at an index from the snapshot on: for the next snapshot."""
         return self._state.history.at(index)
 
     def term_at(self, index: Index) -> Term:

@@ -57,7 +57,7 @@ class Call(msgspec.Struct, frozen=True):
     access_key: str = ""
     path: str = "/"
     receiver: str = ""
-    """Who asks, as leases remember it."""
+    """The receiver, as leases record it."""
     trace: bytes = b""
     """The trace header of X-Ray."""
 

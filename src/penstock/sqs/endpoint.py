@@ -104,7 +104,7 @@ logger = logging.getLogger(__name__)
 
 
 class Actions(Protocol):
-    """Who carries out what is asked; `Service`."""
+    """The actions of SQS; `Service` carries them out."""
 
     async def call(self, action: str, request: Request, call: Call) -> Answer | None:
         """Carry out an action; None if there is nothing to answer."""

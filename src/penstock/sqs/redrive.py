@@ -36,7 +36,7 @@ class Redrive(msgspec.Struct, frozen=True):
 
 
 class RedriveAllow(msgspec.Struct, frozen=True):
-    """Who may send dead letters here."""
+    """The queues that may send dead letters here."""
 
     permission: str
     sources: tuple[str, ...] = ()

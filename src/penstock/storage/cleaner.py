@@ -98,7 +98,7 @@ class Cleaning:
         self.through = NO_INDEX
         """The last entry that was looked at while gathering; cleaning ends there."""
         self.segments: Sequence[Segment] = ()
-        """Those that may be touched, in order, as they are now."""
+        """The segments that may be cleaned, in order, as they are now."""
         self.starts: Mapping[PartitionId, Offset] = {}
         """The log start of every living partition that may have records up to `through`."""
         self.between = False

@@ -126,7 +126,7 @@ class ShardLog(LogView):
 
     @property
     def identity(self) -> Identity:
-        """Whose log it is."""
+        """The cluster, shard and node that the log belongs to."""
         return self._home.identity
 
     @property

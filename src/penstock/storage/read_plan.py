@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
     held: HeldFile
     rows: list[Row]
     more: bytes
-    """Those after them, packed: a plan of thousands of rows is made without looking at each."""
+    """The rows after them, packed: a plan of thousands of rows is made without looking at each."""
 
 
 class ReadPlan:

@@ -309,7 +309,7 @@ def _home(
 
 
 def directory_identity(disk: Disk, directory: str) -> Identity:
-    """Whose log it is, from the identity file or the manifest."""
+    """The identity of a log, from the identity file or the manifest."""
     path = f"{directory}/{IDENTITY_NAME}"
     data = read_whole(disk, path)
     if data is not None:

@@ -67,7 +67,7 @@ class SegmentList:
         return self._segments[bisect_right(self._bases, index) - 1]
 
     def after(self, index: Index) -> list[Segment]:
-        """Those that hold something later than `index`, in order."""
+        """The segments that hold something later than `index`, in order."""
         return [segment for segment in self._segments if segment.last > index]
 
     def append(self, segment: Segment) -> None:

@@ -83,7 +83,7 @@ class LocalCluster:
 
     @property
     def running(self) -> list[int]:
-        """Those that run."""
+        """The nodes that run."""
         return [number for number, node in self._nodes.items() if node.running]
 
     @property

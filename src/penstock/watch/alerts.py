@@ -105,15 +105,15 @@ class Alerts:
         return self._settings
 
     def active(self) -> tuple[Alert, ...]:
-        """Those that fire, the worst and the oldest first, then those that are pending."""
+        """The alerts that fire, the worst and the oldest first, then the pending ones."""
         return tuple(sorted((life.alert for life in self._lives.values()), key=_order))
 
     def firing(self) -> tuple[Alert, ...]:
-        """Those that fire."""
+        """The alerts that fire."""
         return tuple(one for one in self.active() if one.state is AlertState.FIRING)
 
     def resolved(self) -> tuple[Alert, ...]:
-        """Those that are over, the latest first."""
+        """The alerts that are over, the latest first."""
         return tuple(reversed(self._resolved))
 
     def note(

@@ -231,7 +231,7 @@ class History:
 
 
 def queue_key(queue: str, group: str) -> Key:
-    """Whose curves those of a queue are."""
+    """The key under which the curves of a queue are kept."""
     return ("queue", queue, group)
 
 

@@ -21,7 +21,7 @@ PROTOCOLS = ("kafka", "native", "sqs", "http", "peer")
 
 
 def add_node(page: Families, node: Node, machine: MachineSample) -> None:
-    """Who this node is, and what it takes of its machine."""
+    """The identity of this node, and its use of the machine."""
     engine = node.engine
     python = platform.python_version()
     page.add("penstock_build_info", 1, __version__, commit(), python)

@@ -223,7 +223,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     """Wall time."""
     node: int
-    """Who took them."""
+    """The node that took them."""
     health: str
     """One sentence for people."""
     healthy: bool

@@ -77,7 +77,7 @@ class Silences:
         self._next = Offset(0)
 
     def current(self) -> tuple[AlertSilence, ...]:
-        """Those in force, the latest first."""
+        """The silences in force, the latest first."""
         now_ms = self._clock.wall_ms()
         some = [one for one in self._known.values() if one.until_ms > now_ms and not one.ended]
         return tuple(sorted(some, key=lambda one: (-one.at_ms, one.id)))
@@ -87,7 +87,7 @@ class Silences:
         return next((one for one in self.current() if one.covers(alert)), None)
 
     def audible(self, alerts: Iterable[Alert]) -> list[Alert]:
-        """Those that are to be announced."""
+        """The alerts that no silence covers."""
         current = self.current()
         return [one for one in alerts if not any(silence.covers(one) for silence in current)]
 

@@ -273,7 +273,8 @@ class Survey:
         return tuple(found[name] for name in sorted(found))
 
     def _group(self, node: NodeId, one: GroupSample, now_ms: int) -> GroupReading:
-        """Who commits without being a member, as a job of Spark does, is there as well."""
+        """A consumer that commits without being a member, as a job of Spark does, counts as
+        present."""
         topics: list[TopicLag] = []
         heard = one.members > 0 or one.group not in self._peopled_ms
         for topic_id, lag, committed, partitions, complete in one.topics:

@@ -138,7 +138,7 @@ class Watch:
             seconds -= NOTICE_SECONDS
 
     def _leaders(self) -> tuple[object, ...]:
-        """Who is there, and who leads what; nothing while the catalog is being opened."""
+        """The nodes that are alive and the leaders; empty while the catalog is being opened."""
         engine = self._node.engine
         try:
             leaders = [engine.topics.leader(ShardId(shard)) for shard in engine.topics.shards()]

@@ -45,7 +45,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Of this document."""
     cluster: str
     node: int
-    """Who sends it."""
+    """The node that sends it."""
     sent_ms: int
     test: bool = False
     alert: Alert

@@ -85,7 +85,7 @@ class GroupRow(Protocol):
 
 
 class GroupKeeper(Protocol):
-    """Who looks after some groups."""
+    """The coordinator of some groups."""
 
     def groups(self) -> Sequence[GroupRow]: ...
 

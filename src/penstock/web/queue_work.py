@@ -280,7 +280,7 @@ class _Work:
 
 
 def _receiver(request: Request) -> str:
-    """Who asks, as leases remember it."""
+    """The receiver, as leases record it."""
     client = request.client
     address = "" if client is None else f"{client.host}:{client.port}"
     return receiver_name("http", address, request.headers.get("user-agent", "").partition(" ")[0])

@@ -226,7 +226,7 @@ def _with_silence(watch: Watch, alert: Alert) -> Alert:
 
 
 def _asked(request: Request) -> tuple[Key, tuple[str, ...]]:
-    """Whose curves, and which there are."""
+    """The key of the curves, and the names of those it has."""
     asked = request.query_params
     if "queue" in asked:
         return queue_key(asked["queue"], asked.get("group", DEFAULT_WORK_GROUP)), QUEUE_NAMES

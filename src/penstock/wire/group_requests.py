@@ -24,7 +24,7 @@ from penstock.wire.requests import Answer, Request
 
 
 class AskCoordinator(Request, frozen=True, tag="coordinator"):
-    """Who looks after a group?"""
+    """Ask for the coordinator of a group."""
 
     group: str
 

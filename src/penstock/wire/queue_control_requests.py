@@ -79,6 +79,6 @@ class MoveRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MoveRows(Answer, frozen=True, tag="moves"):
-    """Those that were started last first."""
+    """The moves, the latest first."""
 
     rows: tuple[MoveRow, ...]

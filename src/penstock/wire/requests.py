@@ -35,7 +35,7 @@ class Done(Answer, frozen=True, tag="done"):
 
 
 class AskCluster(Request, frozen=True, tag="cluster"):
-    """Who is there?"""
+    """Ask for the nodes of the cluster."""
 
 
 class NodeInfo(msgspec.Struct, frozen=True, array_like=True):

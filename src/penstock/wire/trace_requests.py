@@ -48,9 +48,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     """When the leader of that term put it there; -1 if the entry is not there any more."""
     leader: int
-    """Who leads the shard now; 0 if there is none."""
+    """The leader of the shard now; 0 if there is none."""
     nodes: tuple[int, ...]
-    """Who is known to hold it now."""
+    """The nodes that are known to hold it now."""
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     """See `engine.inspection.traces`."""
     group: str
     receiver: str = ""
-    """Who had it, or did it; empty if that is not known."""
+    """The receiver, or the one that acted; empty if that is not known."""
     deliveries: int | None = None
     until_ms: int | None = None
     detail: str = ""
@@ -93,7 +93,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     passed_ms: int | None = None
     """When it first committed one behind the message; None if it has not, or it is forgotten."""
     member: str = ""
-    """Who did."""
+    """The member that did."""
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):

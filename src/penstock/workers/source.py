@@ -153,7 +153,7 @@ class Source:
 
 
 def _settler(message: Message[Any]) -> Settler:
-    """Who carries verdicts on this message, and extends its lease."""
+    """Carries verdicts on this message, and extends its lease."""
     settler = message.lease.settling
     assert isinstance(settler, Settler), "leases come from a client"
     return settler

@@ -88,7 +88,7 @@ class StealQueues(Generic[T]):
         self._ready: dict[int, int] = {}
         """Parcels in the queue of some worker, by level."""
         self._able: dict[int, list[int]] = {}
-        """Who accepts a level; found out when it is first asked for."""
+        """The workers that accept a level; worked out when it is first asked for."""
 
     def join(self, worker: int, accepts: Accepts = lambda _level: True) -> None:
         """A worker begins, idle."""

@@ -58,7 +58,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Who it was, why, and the numbers."""
+    """The limit, the reason, and the numbers."""
 
     limit: str
     sentence: str

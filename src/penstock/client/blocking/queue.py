@@ -234,7 +234,7 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         stream: str = "",
         batch: int = -1,
     ) -> int:
-        """Who reads this queue's log by offset has dealt with the messages from `first` up to, not
+        """For a reader of this queue's log that has processed the messages from `first` up to, not
         including, `end`: they are done for this work group, whichever receiver has leased them,
         after those in `dead`, offsets with a reason, have died. Returns how many that concerned.
 

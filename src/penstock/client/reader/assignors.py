@@ -80,7 +80,7 @@ def _share_sticky(
 
 
 class _Shares:
-    """Who has what, by topic: within a topic one partition is as good as another."""
+    """The partitions of each member, by topic: within a topic one is as good as another."""
 
     def __init__(self, wishes: Mapping[str, Wish]) -> None:
         self._wishes = wishes

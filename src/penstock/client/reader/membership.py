@@ -71,7 +71,7 @@ class MembershipSettings:
     """The name of a static member: if it is back within a session, nothing is shared out anew."""
     client_id: str = "penstock"
     session_timeout: float = 30.0
-    """Who is not heard of for this long is no member any more."""
+    """A member that sends nothing for this long is removed."""
     rebalance_timeout: float = 60.0
     """How long the others wait for this member to put down its work."""
     heartbeat_interval: float = 1.0

@@ -60,13 +60,13 @@ class TopicWatch:
         return self._names if self._pattern is None else frozenset(await self._match(deadline))
 
     async def look(self, deadline: float) -> dict[str, TopicSight]:
-        """Those of them that exist."""
+        """The watched topics that exist."""
         if self._pattern is None:
             return await self.look_at(self._names, deadline)
         return await self._match(deadline)
 
     async def look_at(self, names: Iterable[str], deadline: float) -> dict[str, TopicSight]:
-        """Those of these topics that exist, as they are now."""
+        """The topics of these that exist, as they are now."""
         names = sorted(names)
         if len(names) > FEW_TOPICS:
             wanted = set(names)

@@ -328,7 +328,7 @@ class Runs:
         self._ends = [run[1] for run in self._runs]
 
     def between(self, first: int, end: int) -> list[Run]:
-        """Those that have something between two offsets."""
+        """The runs that have something between two offsets."""
         at = bisect_right(self._ends, first)
         found: list[Run] = []
         while at < len(self._runs) and self._runs[at][0] < end:

@@ -493,7 +493,7 @@ class Node:
 
     @property
     def shards(self) -> LocalShards:
-        """Those that this node holds."""
+        """The shards that this node holds."""
         return self._shards
 
     def link_statistics(self) -> LinkStatistics:

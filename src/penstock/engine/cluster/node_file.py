@@ -29,7 +29,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     """Empty while the node is in no cluster yet."""
     shards: int = 0
     founders: dict[NodeId, str] = {}
-    """Who founded the cluster, with their incarnations; empty for a node that joined later."""
+    """The founders of the cluster, with their incarnations; empty for a node that joined later."""
     keyed: bool = False
     """The node requires a proof by the cluster key. False in a new directory, and in one of release
     0.1 until all members are known to have the key; never false again."""

@@ -38,7 +38,7 @@ def found(shards: int, nodes: Iterable[NodeId]) -> dict[ShardId, Placement]:
 
 
 def founding_members(shard: ShardId, shards: int, nodes: Iterable[NodeId]) -> Membership:
-    """Who founds a shard: what every founder works out for itself."""
+    """The founders of a shard: every node computes the same."""
     if shard == CATALOG_SHARD:
         return catalog_members(nodes)
     return Membership(tuple(sorted(found(shards, nodes)[shard])))

@@ -60,7 +60,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster_id: str
     node: NodeId
-    """Who answers."""
+    """The node that answers."""
     controller: NodeId
     read_only: bool
     health: str

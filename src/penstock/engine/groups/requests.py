@@ -102,7 +102,8 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeavingMember(msgspec.Struct, frozen=True):
-    """Who leaves. An operator removes a static member with its instance and no member id."""
+    """A member that leaves. An operator removes a static member with its instance and no member
+    id."""
 
     member: str
     instance: str | None = None

@@ -53,7 +53,7 @@ class Phase(msgspec.Struct):
     extension_ms: int = 0
     """How much longer the initial delay may become."""
     unsynced: set[str] = msgspec.field(default_factory=set)
-    """Who of this generation has not asked for its assignment."""
+    """The members of this generation that have not asked for their assignment."""
 
 
 class GroupTimers:

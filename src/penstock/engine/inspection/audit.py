@@ -43,7 +43,7 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ms: int
     node: NodeId
-    """Who was asked."""
+    """The node that was asked."""
     who: str
     """Where it came from."""
     action: str

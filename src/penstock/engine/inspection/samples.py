@@ -38,7 +38,7 @@ class QueueSample(msgspec.Struct, frozen=True, array_like=True):
     silent_ms: int = -1
     """Since a worker last asked this node; -1: none has, as far as it knows."""
     workers: tuple[str, ...] = ()
-    """Who asked within the last minute, as they call themselves; some of them, if there are very
+    """The receivers of the last minute, by their own names; some of them, if there are very
     many."""
 
 

@@ -39,7 +39,7 @@ _FAILED = (Verdict.RELEASE, Verdict.REJECT)
 
 
 class WorkersRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Whose workers."""
+    """The partitions and the work group whose workers are asked for."""
 
     partitions: tuple[PartitionId, ...]
     group: str

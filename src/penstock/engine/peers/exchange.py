@@ -46,7 +46,7 @@ from penstock.engine.peers.send_queue import LinkCounters, Outgoing
 
 
 class Caller(NamedTuple):
-    """Who makes a call."""
+    """The node that makes a call."""
 
     node: NodeId
     is_member: bool

@@ -82,7 +82,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class LinkIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Who a node says it is."""
+    """The identity that a node claims."""
 
     cluster_id: _Name
     """Empty: this node has not founded or joined a cluster yet."""
@@ -102,8 +102,8 @@ QUEUES_2 = "queues 2"
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who a node is: the first frame in both directions, or what a PROOF and a CONFIRM carry; again
-    when a node has become part of a cluster."""
+    """The identity of a node: the first frame in both directions, or what a PROOF and a CONFIRM
+    carry; again when a node has become part of a cluster."""
 
     format_oldest: int
     format_newest: int

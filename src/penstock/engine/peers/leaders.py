@@ -16,7 +16,7 @@ from penstock.core.types import NO_NODE, NO_TERM, NodeId, ShardId, Term
 
 
 class Leader(NamedTuple):
-    """Who leads, and since which term; `NO_NODE` if that is not known."""
+    """A leader and its term; `NO_NODE` if there is none that is known."""
 
     node: NodeId
     term: Term

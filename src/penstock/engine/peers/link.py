@@ -189,7 +189,7 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def peer(self) -> NodeId:
-        """Who is at the other end; `NO_NODE` until that is known."""
+        """The node at the other end; `NO_NODE` until that is known."""
         return self.hello.identity.node if self.hello is not None else NO_NODE
 
     @property

@@ -198,10 +198,9 @@ class Links:
         self._diallers: set[asyncio.Task[None]] = set()
         self._peers: dict[NodeId, _Peer] = {}
         self._links: dict[NodeId, Link] = {}
-        """Those that work."""
+        """The links that work, by node."""
         self._connections: dict[Link, None] = {}
-        """In the order in which they were opened."""
-        """Those that are open, working or not."""
+        """The connections that are open, the oldest first."""
         self._refusals: dict[NodeId, str] = {}
         self._server: asyncio.Server | None = None
         self._closed = False
@@ -343,7 +342,7 @@ class Links:
         return frozenset(node for node, link in self._links.items() if link.trusted)
 
     def proven(self) -> frozenset[NodeId]:
-        """Those of them that have proven that they hold a key that is accepted now."""
+        """The members that have proven to hold a key that is accepted now."""
         return frozenset(node for node in self.members() if self._links[node].is_proven)
 
     def members_saying(self, capability: str, *, proven: bool = False) -> frozenset[NodeId]:

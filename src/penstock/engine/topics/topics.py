@@ -210,7 +210,7 @@ class Topics:
         return range(self._data_shards + 1)
 
     def leader(self, shard: ShardId) -> Leader:
-        """Who leads, as far as is known; in read-only mode the replica that serves readers."""
+        """The leader, as far as it is known; in read-only mode the replica that serves readers."""
         running = self._shards.get(shard)
         if running is None:
             heard = self._leaders.get(shard)

@@ -80,7 +80,7 @@ class DeadLetterSources:
 
     stores: tuple[Store, ...]
     queues: tuple[str, ...]
-    """Whose dead are wanted; none: all."""
+    """The queues whose dead letters are wanted; none: all."""
     left_out: int
     """So many of the oldest offsets are not looked at: there are too many."""
 

@@ -350,7 +350,8 @@ def stage_in_task(
 
 
 def _headers() -> "Column":
-    """Those that a message has, and where it came from; if it was replayed before, from there."""
+    """The headers that a message has, and where it came from; if it was replayed before, from
+    there."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     origin = {TOPIC_HEADER: "topic", PARTITION_HEADER: "partition", OFFSET_HEADER: "offset"}

@@ -62,7 +62,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def application(self) -> str:
-        """Whose batches its windows are."""
+        """The application that publishes its windows."""
         return f"penstock-replay/{self.name}"
 
     def check_same(self, asked: "ReplayPlan") -> None:

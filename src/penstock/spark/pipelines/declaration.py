@@ -55,7 +55,7 @@ class Source(Part, frozen=True, kw_only=True):
     stage: str | None = None
     """An earlier stage: what it writes."""
     group: str | None = None
-    """Who reads, as the broker shows it: pipeline-stage if nothing is said."""
+    """The reader's name at the broker: pipeline-stage unless given."""
     start: str = "earliest"
     """Where the first run begins: earliest or latest."""
 
@@ -151,7 +151,7 @@ class Declaration(Part, frozen=True, kw_only=True):
         return named
 
     def group_of(self, stage: Stage) -> str:
-        """Who reads for a stage."""
+        """The group that reads for a stage."""
         return stage.source.group or f"{self.name}-{stage.name}"
 
 

@@ -45,7 +45,7 @@ def watch_of(raw: RawLog, options: ReadOptions, *, patience: float = 0.0) -> Top
 
 
 async def look(raw: RawLog, watch: TopicWatch) -> dict[str, TopicSight]:
-    """Those of the topics that there are."""
+    """The topics that exist."""
     return await watch.look(raw.deadline())
 
 

@@ -100,7 +100,7 @@ def _letter(
 
 
 def _headers(given: object) -> tuple[Header, ...]:
-    """Those of a row that have a name."""
+    """The headers of a row that have a name."""
     if not isinstance(given, list):
         return ()
     return tuple(

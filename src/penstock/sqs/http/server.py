@@ -131,7 +131,7 @@ class SqsHttpServer:
         self.memory = memory or MemoryBudget()
         self.connections: set[SqsConnection] = set()
         self.surplus: dict[SqsConnection, None] = {}
-        """Those that came when there were too many, in the order in which they came."""
+        """Connections above the bound, the oldest first."""
         self.accepted = 0
         self.refused = 0
         self.throttled = 0

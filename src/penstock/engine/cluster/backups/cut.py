@@ -48,7 +48,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     shards: dict[ShardId, Index]
     """The last entry of every shard of the cluster."""
     here: tuple[ShardId, ...]
-    """Those of which this node has everything up to there on its disk."""
+    """The shards of which this node has everything up to the cut on its disk."""
     held_ms: int
     """How long requests had to wait."""
 

@@ -155,7 +155,7 @@ class MessageFacts:
         return index, term, decode_append(entry.payload).stamp_ms
 
     def _nodes(self, running: Shard, index: int) -> tuple[NodeId, ...]:
-        """Who holds an entry: this node says it of itself, and, if it leads, of its followers."""
+        """The nodes that are known to hold an entry: this one, and, if it leads, its followers."""
         if not index:
             return ()
         others = [view.node for view in running.replica.raft.progress() if view.match >= index]

@@ -42,7 +42,7 @@ class Lately:
     watch: "Watch | None"
     readings: Readings | None
     alerts: list[Alert]
-    """Those that fire and are neither acknowledged nor silenced, the worst first."""
+    """The alerts that fire and are neither acknowledged nor silenced, the worst first."""
 
     def points(self, key: Key, name: str) -> list[float]:
         """How a curve went in the last minutes; nothing if that is not known."""
@@ -70,7 +70,7 @@ def lately(broker: Broker) -> Lately:
 
 
 def alerts_by_queue(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
-    """Those that are about a queue."""
+    """The alerts that are about a queue, by its name."""
     found: dict[str, list[Alert]] = {}
     for alert in alerts:
         if alert.subject.queue:

@@ -124,7 +124,7 @@ def _problems(engine: Engine) -> list[str]:
 
 
 def _leaders(engine: Engine) -> dict[int, NodeId]:
-    """Who leads which shard; one that cannot be reached leads nothing, whatever it thinks."""
+    """The leader of each shard that can be reached."""
     alive = engine.topics.alive()
     found = {
         number: engine.topics.leader(ShardId(number)).node for number in engine.topics.shards()

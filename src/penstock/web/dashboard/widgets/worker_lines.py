@@ -36,8 +36,8 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
 async def worker_lines(
     node: Node, topic: Topic, group: str, present: Iterable[str]
 ) -> list[WorkerLine]:
-    """Those who ask now, and those who were seen lately; while the leaders cannot be asked, the
-    names alone."""
+    """The workers that ask now, and those that were seen lately; while the leaders cannot be asked,
+    the names alone."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             found = await node.workers.workers(topic, group)
