@@ -21,13 +21,11 @@ from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import Unavailable
 from penstock.core.limits import POLL_PAUSE_SECONDS
 from penstock.core.retries import PauseBounds
-from penstock.core.types import CATALOG_SHARD
 from penstock.embedded.settings import FILE_SETTINGS, MEMORY_SETTINGS, EmbeddedSettings
 from penstock.engine.cluster.movable_clock import ClockMover
 from penstock.engine.cluster.node import Node
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.groups.requests import GroupSettings
-from penstock.machines.queues import NEWEST_QUEUES_VERSION
 from penstock.native.context import Buffer, Reply
 from penstock.native.service import Service
 from penstock.storage import Disk, LogSettings, RealDisk
@@ -138,9 +136,7 @@ def _can_serve(node: Node) -> bool:
     """It leads everything and has what it needs. A full disk is no reason to wait: acks go on."""
     if not all(node.cluster.local_shard(shard).leads_here for shard in node.shards):
         return False
-    # No other node has to learn the rules that are new in this version.
-    data = (node.shards.get(shard) for shard in node.shards if shard != CATALOG_SHARD)
-    if any(one is None or one.machine.queues.version < NEWEST_QUEUES_VERSION for one in data):
+    if node.cluster.queues_behind():
         return False
     try:
         node.engine.topics.receipt_key()

@@ -16,6 +16,7 @@ from penstock.engine.cluster.node_checks import check_cluster
 from penstock.engine.cluster.node_settings import NodeSettings
 from penstock.engine.engine import Engine
 from penstock.machines.catalog_commands import AddNode
+from penstock.machines.queues import NEWEST_QUEUES_VERSION
 from penstock.storage import LogSettings
 from penstock.storage.memory_disk import MemoryDisk
 from penstock.testing.clock import ManualClock
@@ -67,6 +68,22 @@ def test_it_keeps_everything_on_the_disk_it_was_given() -> None:
     play(first, disk)
     assert disk.list("data") == ["lock", "node", "shard-0", "shard-1"]
     play(second, disk)
+
+
+def test_it_is_ready_when_its_queues_have_the_rules_of_this_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(node: Node) -> None:
+        shard = node.shards.get(ShardId(1))
+        assert shard is not None
+        assert shard.machine.queues.version == NEWEST_QUEUES_VERSION
+        monkeypatch.setattr(shard.machine.queues, "_version", NEWEST_QUEUES_VERSION - 1)
+        assert node.health().problems == (
+            "the queues of shard 1 change to the rules of this version",
+        )
+        await until(lambda: _hurried(node).health().ready)
+
+    play(story)
 
 
 def test_it_can_be_abandoned_and_opened_again() -> None:

@@ -36,6 +36,7 @@ from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
 from penstock.machines.catalog_commands import AddNode, DrainNode, PlaceShard
+from penstock.machines.queues import NEWEST_QUEUES_VERSION
 from penstock.machines.secrets import RECEIPTS
 
 REMOVAL_SECONDS = 20.0
@@ -281,6 +282,10 @@ class Cluster:
                 warnings.append(f"shard {shard}: the disk is full, appends are refused")
             if running.replica.log.quarantine is not None:
                 problems.append(f"shard {shard} is damaged and being repaired")
+        problems += [
+            f"the queues of shard {shard} change to the rules of this version"
+            for shard in self.queues_behind()
+        ]
         if not self._topics.catalog.shards:
             problems.append("the catalog is not there yet")
         elif RECEIPTS not in self._topics.catalog.secrets:
@@ -291,6 +296,21 @@ class Cluster:
             warnings=tuple(warnings),
             read_only=read_only,
         )
+
+    def queues_behind(self) -> list[ShardId]:
+        """The shards of a cluster of one whose queues work by the rules of an older version for a
+        few more milliseconds. Clients should not see the change. In a cluster of several it waits
+        for the last node to be upgraded, and on a full disk for room."""
+        if self._topics.catalog.nodes.keys() != {self._topics.node_id}:
+            return []
+        return [
+            shard
+            for shard in self._shards
+            if shard != CATALOG_SHARD
+            and (running := self._shards.get(shard)) is not None
+            and running.machine.queues.version < NEWEST_QUEUES_VERSION
+            and not self.local_shard(shard).full
+        ]
 
 
 def fit_to_lead(running: Shard) -> set[NodeId]:
