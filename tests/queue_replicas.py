@@ -1,10 +1,10 @@
 """One shard on several replicas, without Raft or disk: what is planned on the first is applied on
 all, and all must answer the same."""
 
-from penstock.core.entries import Entry, EntryKind
-from penstock.core.types import Index, Term
-from penstock.machines import Append, Propose, Reply, Request, join_appends
+from penstock.core.types import Term
+from penstock.machines import Reply, Request
 from penstock.machines.shard_machine import ShardMachine
+from tests.planned_entry import planned_entry
 from tests.slow_snapshot import SlowSnapshot
 
 
@@ -24,12 +24,7 @@ class QueueReplicas:
         """Plan on the leader, apply everywhere."""
         plan = self.leader.plan(request, now_ms=now_ms, term=Term(1))
         self.index += 1
-        if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
-        else:
-            assert isinstance(plan, Propose)
-            kind, payload = EntryKind.COMMAND, plan.payload
-        entry = Entry(Index(self.index), Term(1), kind, payload)
+        entry = planned_entry(plan, self.index)
         first, *others = [machine.apply(entry) for machine in self.machines]
         assert all(other == first for other in others), f"{request} is answered in several ways"
         return first.replies[0]

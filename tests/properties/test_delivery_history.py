@@ -10,23 +10,19 @@ from random import Random
 
 import pytest
 
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Dead, QueueRules, Retry, WorkRules
-from penstock.core.types import EARLIEST, Index, Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, Offset, PartitionId, Term
 from penstock.core.verdicts import Verdict
 from penstock.engine.delivery.leader import STATE_NAMES
 from penstock.engine.inspection.traces.timeline import LEASES, notes_of, tell
 from penstock.engine.replica.delivery_history import DeliveryHistory
 from penstock.machines import (
-    Append,
     AppendBatch,
     CreatePartition,
-    Propose,
     Reply,
     Request,
-    join_appends,
 )
 from penstock.machines.queue_commands import (
     Acquire,
@@ -47,6 +43,7 @@ from penstock.machines.run import Run
 from penstock.machines.run import State as RunState
 from penstock.machines.shard_machine import ShardMachine
 from penstock.wire.trace_requests import Happening, State
+from tests.planned_entry import planned_entry
 
 pytestmark = pytest.mark.slow
 
@@ -82,12 +79,7 @@ class Play:
     def do(self, request: Request) -> Reply:
         plan = self.machine.plan(request, now_ms=self.now_ms, term=Term(1))
         self.index += 1
-        if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
-        else:
-            assert isinstance(plan, Propose)
-            kind, payload = EntryKind.COMMAND, plan.payload
-        entry = Entry(Index(self.index), Term(1), kind, payload)
+        entry = planned_entry(plan, self.index)
         applied = self.machine.apply(entry)
         self.history.note(entry, applied.replies)
         return applied.replies[0]

@@ -51,7 +51,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from penstock.core import delivery_headers
-from penstock.core.entries import Entry, EntryKind
+from penstock.core.entries import Entry
 from penstock.core.errors import PenstockError
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages, read_messages
@@ -63,7 +63,7 @@ from penstock.core.queue_rules import (
     Retry,
     WorkRules,
 )
-from penstock.core.types import EARLIEST, LATEST, Index, Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, Term
 from penstock.core.verdicts import Verdict
 from penstock.machines import (
     Append,
@@ -74,7 +74,6 @@ from penstock.machines import (
     Known,
     Request,
     TrimPartition,
-    join_appends,
 )
 from penstock.machines.machine import Refused, Reply, WakeReaders
 from penstock.machines.partitions import PartitionTrimmed
@@ -100,6 +99,7 @@ from penstock.machines.queues import Acquired, CumulativeAckResult, QueueChanged
 from penstock.machines.run import describe_offsets
 from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.work import WorkGroup
+from tests.planned_entry import planned_entry
 from tests.queue_model import unconserved
 
 HEADERS = {
@@ -428,12 +428,9 @@ class Stage:
         if isinstance(plan, Known):
             return Applied((plan.reply,))
         if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
             for message in read_messages(bytes(plan.batch)):
                 self.messages[plan.partition][message.offset] = message
-        else:
-            kind, payload = EntryKind.COMMAND, plan.payload
-        entry = Entry(Index(len(self.log) + 1), Term(1), kind, payload)
+        entry = planned_entry(plan, len(self.log) + 1)
         self.log.append(entry)
         return self.machine.apply(entry)
 

@@ -5,15 +5,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from penstock.core.entries import Entry, EntryKind
-from penstock.core.types import Index, Offset, PartitionId, ProducerId, Term, TopicId
-from penstock.machines.appends import join_appends
+from penstock.core.types import Offset, PartitionId, ProducerId, Term, TopicId
 from penstock.machines.commands import CreatePartition
-from penstock.machines.machine import Append, Applied, Propose, Reply, Request
+from penstock.machines.machine import Applied, Reply, Request
 from penstock.machines.partitions import AppendBatch
 from penstock.machines.publication_commands import BeginPublication, PublishedPart, SettleParts
 from penstock.machines.publications import PublicationReply
 from penstock.machines.shard_machine import ShardMachine
+from tests.planned_entry import planned_entry
 from tests.simulation.checkers import Violation
 from tests.simulation.history import build_batch
 from tests.simulation.publishing_watch import STAGING, TARGETS, PublishingWatch
@@ -34,11 +33,7 @@ class Rig:
     def do(self, request: Request, change: Callable[[Reply], Reply] = lambda reply: reply) -> Reply:
         plan = self.machine.plan(request, now_ms=1_000, term=Term(1))
         self.index += 1
-        if isinstance(plan, Propose):
-            entry = Entry(Index(self.index), Term(1), EntryKind.COMMAND, plan.payload)
-        else:
-            assert isinstance(plan, Append)
-            entry = Entry(Index(self.index), Term(1), EntryKind.APPEND, join_appends([plan]))
+        entry = planned_entry(plan, self.index)
         (reply,) = self.machine.apply(entry).replies
         self.watch.saw_applied(entry, Applied((change(reply),)))
         return reply

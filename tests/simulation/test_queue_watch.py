@@ -13,15 +13,12 @@ from penstock.core.queue_rules import QueueRules, WorkRules
 from penstock.core.types import EARLIEST, Index, Offset, Term
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines import (
-    Append,
     AppendBatch,
     Applied,
     CreatePartition,
-    Propose,
     Refused,
     Reply,
     Request,
-    join_appends,
 )
 from penstock.machines.queue_commands import (
     Acquire,
@@ -38,6 +35,7 @@ from penstock.machines.queues import Acquired, QueueChanged, Settled
 from penstock.machines.run import State
 from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.work_records import GrantedRun
+from tests.planned_entry import planned_entry
 from tests.queue_model import QueueModel
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Outcome as Sending
@@ -78,12 +76,7 @@ class Rig:
     def do(self, request: Request, change: Change = lambda reply: reply) -> Reply:
         plan = self.machine.plan(request, now_ms=self.now_ms, term=Term(1))
         self.index += 1
-        if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
-        else:
-            assert isinstance(plan, Propose)
-            kind, payload = EntryKind.COMMAND, plan.payload
-        entry = Entry(Index(self.index), Term(1), kind, payload)
+        entry = planned_entry(plan, self.index)
         applied = self.machine.apply(entry)
         changed = Applied((change(applied.replies[0]),))
         self.watch.saw_applied("n1", self.machine, entry, changed)

@@ -6,9 +6,9 @@ bodies there is then a row of bytes that depends only on the record's number and
     … body | headers 0 | length | attributes 0 | time 0 | number | key none | size | body | …
 
 Those rows are made once for a size and kept. Building a batch is joining two rows of bytes, and
-reading it is the reverse: bodies are cut out at the places where
-they must be, and all bytes between them are compared with what must be there. A batch that differs
-is read record by record. Both directions cost a tenth of going through records one by one.
+reading it is the reverse: bodies are cut out at the places where they must be, and all bytes
+between them are compared with what must be there. A batch that differs is read record by record.
+Both directions cost a tenth of going through records one by one.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,9 @@
 
 A message that fails must neither come back for ever nor get lost. So a queue that is made by the
 Python client, or by being sent to, has a delivery limit, a retry curve with jitter and a
-dead-letter queue, each unless it is given. HTTP and the commands add no defaults, the SQS
-API those of AWS, and a topic that is made as a topic has none of it. The defaults of the
-topic configs themselves are what they were, so that a queue that is there already stays as it is.
+dead-letter queue, each unless it is given. HTTP and the commands add no defaults, the SQS API those
+of AWS, and a topic that is made as a topic has none of it. The defaults of the topic configs
+themselves are what they were, so that a queue that is there already stays as it is.
 """
 
 import math

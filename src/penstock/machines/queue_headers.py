@@ -65,7 +65,7 @@ def read_delivery_headers(
     return found
 
 
-def has_unreadable_headers(batch: bytes | memoryview, count: int, rules: QueueRules) -> bool:
+def claims_too_many(batch: bytes | memoryview, count: int, rules: QueueRules) -> bool:
     """The batch claims more messages than anyone opens. Release 0.1 stored what a header claimed,
     16 million messages in 66 bytes: one of them stands for all."""
     return count > BATCH_UNPACKED_RECORDS_MAX and _opens(batch, rules)

@@ -72,7 +72,7 @@ from penstock.machines.queue_commands import (
 )
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
-    has_unreadable_headers,
+    claims_too_many,
     read_delivery_headers,
 )
 from penstock.machines.recent_ids import IdColumns, RecentIds
@@ -550,7 +550,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         for _ in range(part.batch_count):
             base_offset, size, count, _, _ = read_outline(data, position)
             batch = bytes(data[position : position + size])
-            if has_unreadable_headers(batch, count, queue.rules):
+            if claims_too_many(batch, count, queue.rules):
                 skipped.append((Offset(base_offset + 1), Offset(base_offset + count)))
                 count = 1
             found += read_delivery_headers(

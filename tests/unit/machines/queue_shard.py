@@ -7,22 +7,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.core import delivery_headers
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import QueueRules, WorkRules
-from penstock.core.types import EARLIEST, Index, Offset, PartitionId, Term
+from penstock.core.types import EARLIEST, Offset, PartitionId, Term
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.machines import (
-    Append,
     AppendBatch,
     Applied,
     CreatePartition,
-    Propose,
     Reply,
     Request,
     TrimPartition,
-    join_appends,
 )
 from penstock.machines.queue_commands import (
     Acquire,
@@ -37,6 +33,7 @@ from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.work import WorkGroup
 from penstock.machines.work_records import GrantedRun
 from tests.batches import build_batch
+from tests.planned_entry import planned_entry
 from tests.queue_model import unconserved
 
 ONE = PartitionId(1)
@@ -73,12 +70,7 @@ class QueueShard:
     def apply(self, request: Request) -> Applied:
         plan = self.machine.plan(request, now_ms=self.now_ms, term=Term(1))
         self.index += 1
-        if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
-        else:
-            assert isinstance(plan, Propose), plan
-            kind, payload = EntryKind.COMMAND, plan.payload
-        applied = self.machine.apply(Entry(Index(self.index), Term(1), kind, payload))
+        applied = self.machine.apply(planned_entry(plan, self.index))
         for work in self.machine.queues.groups(ONE).values():
             assert not (complaint := unconserved(work)), complaint
         return applied

@@ -3,14 +3,12 @@
 import pytest
 
 from penstock.core import delivery_headers
-from penstock.core.entries import Entry, EntryKind
 from penstock.core.errors import GroupFull, StateFull, TopicExists
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.queue_rules import Deduplication, Priorities, QueueRules, WorkRules
 from penstock.core.types import (
     EARLIEST,
-    Index,
     NodeId,
     Offset,
     PartitionId,
@@ -21,15 +19,12 @@ from penstock.core.types import (
 )
 from penstock.core.verdicts import Verdict
 from penstock.machines import (
-    Append,
     AppendBatch,
     CreatePartition,
     DeletePartition,
-    Propose,
     Refused,
     Reply,
     Request,
-    join_appends,
 )
 from penstock.machines.catalog_commands import (
     AddPartitions,
@@ -56,6 +51,7 @@ from penstock.machines.shard_machine import ShardMachine
 from penstock.machines.state_bytes import SHARES, StateBudget, StateKind
 from tests.batches import build_batch
 from tests.groups import ORDERS, assign, join
+from tests.planned_entry import planned_entry
 
 ONE = PartitionId(1)
 
@@ -72,12 +68,7 @@ class Shard:
     def do(self, request: Request) -> Reply:
         plan = self.machine.plan(request, now_ms=self.now_ms, term=Term(1))
         self.index += 1
-        if isinstance(plan, Append):
-            kind, payload = EntryKind.APPEND, join_appends([plan])
-        else:
-            assert isinstance(plan, Propose)
-            kind, payload = EntryKind.COMMAND, plan.payload
-        entry = Entry(Index(self.index), Term(1), kind, payload)
+        entry = planned_entry(plan, self.index)
         reply = self.machine.apply(entry).replies[0]
         assert not isinstance(reply, Refused), reply
         return reply
