@@ -98,8 +98,8 @@ def test_it_knows_where_it_is_only_when_it_runs() -> None:
 
 
 def test_it_leaves_signals_and_threads_as_they_were() -> None:
-    before = (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+    signals = (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+    threads = set(threading.enumerate())
     with PenstockServer():
-        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-    left = [one.name for one in threading.enumerate() if one.name.startswith("penstock")]
-    assert left == []
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == signals
+    assert [one.name for one in threading.enumerate() if one not in threads] == []
