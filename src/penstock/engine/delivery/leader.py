@@ -112,7 +112,9 @@ class LeaderDelivery:
         elif messages:  # Nearly always it is one batch, of which every message is new.
             batch = build_messages(messages, now_ms)
             if len(batch) <= topic.settings.message_bytes_max:
-                base = (await self._topics.produce(topic, index, batch, Acks.ALL, flow)).base_offset
+                base, _, _ = await self._topics.produce(
+                    topic, index, batch, Acks.ALL, flow, is_sound=True
+                )
                 return [Sent(index, Offset(offset)) for offset in range(base, base + len(messages))]
         sent: list[Sent | None] = [None] * len(messages)
         for number, one in enumerate(ids):
@@ -128,6 +130,7 @@ class LeaderDelivery:
                 build_messages([messages[number] for number in chunk], now_ms),
                 Acks.ALL,
                 flow,
+                is_sound=True,
             )
             for chunk in chunks
         ]
