@@ -363,6 +363,21 @@ class MemoryAccount:
         if place.waiting or budget.waiting:
             budget.wake(place)
 
+    def turn_into_answer(self, request_bytes: int, answer_bytes: int) -> None:
+        """A request was served: give back what it held, draw what its answer takes."""
+        if self.is_closed:
+            return
+        held_by = self.held_by
+        held_by[REQUESTS] -= request_bytes
+        held_by[ANSWERS] += answer_bytes
+        assert held_by[REQUESTS] >= 0, f"{held_by[REQUESTS]} bytes of requests are held"
+        more = answer_bytes - request_bytes
+        place, budget = self.place, self.budget
+        place.held += more
+        budget.held += more
+        if more < 0 and (place.waiting or budget.waiting):
+            budget.wake(place)
+
     def admits(self, size: int) -> bool:
         """Whether there is room for a request of this size, or for a buffer for it."""
         budget = self.budget
