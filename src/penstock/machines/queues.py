@@ -25,6 +25,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from penstock.core.append_payload import Slice, decode_append
+from penstock.core.compression import unpacked_bytes_max
 from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     Overloaded,
@@ -41,12 +42,14 @@ from penstock.core.queue_rules import (
     QueueRules,
     WorkRules,
 )
-from penstock.core.records import read_outline
+from penstock.core.record_bodies import CODEC_MASK
+from penstock.core.records import read_header, read_outline
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
 from penstock.core.verdicts import Outcome
 from penstock.machines.activity import Activity
 from penstock.machines.command_machine import CommandMachine, SnapshotLayout
 from penstock.machines.machine import (
+    Append,
     Applied,
     Reply,
     WakeReaders,
@@ -73,6 +76,7 @@ from penstock.machines.queue_commands import (
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
     claims_too_many,
+    may_open,
     read_delivery_headers,
 )
 from penstock.machines.recent_ids import IdColumns, RecentIds
@@ -95,6 +99,13 @@ REQUEUE_VERSION = 2
 """From here on a message whose delivery came to nothing goes behind those that wait, and the lease
 of a message that no other receiver had since may be extended after it has ended."""
 NEWEST_QUEUES_VERSION = 2
+
+READ_US = 4
+"""About how many microseconds a replica takes to read one message, and to remember its id."""
+WORK_GROUP_READ_US = 5
+"""And to give it its place in one work group."""
+UNPACKED_BYTES_PER_US = 256
+"""Of a compressed batch."""
 
 NO_RULES = QueueRules()
 
@@ -294,13 +305,26 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             return
         self._budget.check(StateKind.MESSAGES, used)
 
-    def check_append(self, partition: PartitionId) -> None:
-        """Refuse messages that would each add state, as long as there is no room for it."""
+    def check_append(self, partition: PartitionId) -> bool:
+        """Whether messages are looked at when they are appended. Refuse those that would each add
+        state, as long as there is no room for it."""
         if partition not in self._readers:
-            return
+            return False
         self._budget.check(StateKind.MESSAGES, self._runs_count.bytes)
         if self._queues[partition].rules.deduplication is not Deduplication.OFF:
             self._budget.check(StateKind.DEDUPLICATION, self._ids_count.bytes)
+        return True
+
+    def apply_us(self, plan: Append) -> int:
+        """About how many microseconds it takes to look at the messages of a batch."""
+        queue = self._queues[plan.partition]
+        if not may_open(queue.rules):
+            return 0
+        each_us = READ_US + len(queue.groups) * WORK_GROUP_READ_US
+        codec = read_header(plan.batch).attributes & CODEC_MASK
+        # What the header says of the number of records was checked; of their size it says nothing.
+        unpacked_bytes = unpacked_bytes_max(len(plan.batch), codec) if codec else 0
+        return plan.record_count * each_us + unpacked_bytes // UNPACKED_BYTES_PER_US
 
     # Applying.
 
