@@ -130,7 +130,7 @@ class Cluster:
                 message = place.sent.popleft()
                 if number not in self.cut and message.target not in self.cut:
                     self.places[message.target].replica.receive(message)
-        return any([place.work() for place in self.places.values()])
+        return sum(place.work() for place in self.places.values()) > 0
 
     def settle(self) -> None:
         """Work and carry messages until nothing is left to do."""
