@@ -44,6 +44,9 @@ ENTRY_SLICES_MAX = 65_536
 # Batching of proposals.
 GATHER_BYTES_MAX = 1 * MIB
 """How much the batcher packs into one entry."""
+ENTRY_APPLY_US_MAX = 20_000
+"""How long replicas may take, about, to look at the messages of one entry, if queues do that, in
+microseconds. A single batch that takes longer has an entry of its own."""
 WRITE_BYTES_MAX = 4 * MIB
 """How much of what is gathered one disk write takes; the rest is made ready meanwhile."""
 PROPOSALS_WAITING_MAX = 100_000
