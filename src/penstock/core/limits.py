@@ -290,6 +290,8 @@ KAFKA_FETCH_BYTES_MAX = 55 * MIB
 """The largest answer to a fetch; Kafka's fetch.max.bytes."""
 KAFKA_FETCHES_HELD_BYTES_MAX = 64 * MIB
 """What waiting fetches hold while they gather their smallest amount; above it they end."""
+KAFKA_LOOKS_PER_TURN = 32
+"""How many waiting fetches look for messages in one turn of the event loop, some 50 µs each."""
 KAFKA_METADATA_CACHE_BYTES_MAX = 32 * MIB
 KAFKA_BATCH_OPENED_BYTES_MAX = 16 * MIB
 """What a compressed batch may open to when a message is looked for by its time."""
