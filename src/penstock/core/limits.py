@@ -341,6 +341,8 @@ LEASE_MS_MAX = 12 * 60 * 60 * 1000
 DEAD_REASON_CHARACTERS_MAX = 1_000
 QUEUE_WAIT_MS_MAX = 20_000
 """SQS's bound for how long a receive may wait."""
+RECEIVES_WAITING_MAX = 50_000
+"""How many receives of all clients may wait for messages on one node; each takes some kilobytes."""
 QUEUE_IN_FLIGHT_MAX = 1_000_000
 """The most that `queue.in.flight.max` may be."""
 QUEUE_SQS_CHARACTERS_MAX = 16 * KIB

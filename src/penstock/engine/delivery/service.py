@@ -25,6 +25,7 @@ from penstock.core.errors import (
     OutcomeUnknown,
     PenstockError,
     StorageFull,
+    TooManyReceives,
     Unavailable,
     UnknownPartition,
     UnknownTopic,
@@ -651,7 +652,7 @@ class DeliveryService:
             except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 if isinstance(error, OutcomeUnknown) and not harmless:
                     raise
-                if isinstance(error, UnknownTopic | StorageFull):
+                if isinstance(error, UnknownTopic | StorageFull | TooManyReceives):
                     raise
                 if self._topics.catalog.topic_by_id(topic.topic_id) is None:
                     raise UnknownTopicId(f"topic {topic.name} was deleted") from error
