@@ -313,6 +313,9 @@ NATIVE_ANSWER_BYTES_MAX = 128 * MIB
 NATIVE_REQUESTS_MAX = 1_000
 """How many requests of one connection may be under way."""
 NATIVE_REQUESTS_BYTES_MAX = 32 * MIB
+NATIVE_REQUEST_COST_BYTES = 4 * KIB
+"""What a request takes besides its own bytes while it is carried out by a task, as a receive that
+waits is."""
 NATIVE_UNSENT_BYTES_MAX = 8 * MIB
 """What may wait to be sent on one connection before its next request is looked at."""
 
