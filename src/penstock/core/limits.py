@@ -337,6 +337,9 @@ NATIVE_ANSWER_BYTES_MAX = 128 * MIB
 NATIVE_REQUESTS_MAX = 1_000
 """How many requests of one connection may be under way."""
 NATIVE_REQUESTS_BYTES_MAX = 32 * MIB
+NATIVE_REQUEST_COST_BYTES = 4 * KIB
+"""What a request takes besides its own bytes while it is carried out by a task, as a receive that
+waits is."""
 NATIVE_UNSENT_BYTES_MAX = 8 * MIB
 """What may wait to be sent on one connection before its next request is looked at."""
 
@@ -365,6 +368,8 @@ LEASE_MS_MAX = 12 * 60 * 60 * 1000
 DEAD_REASON_CHARACTERS_MAX = 1_000
 QUEUE_WAIT_MS_MAX = 20_000
 """SQS's bound for how long a receive may wait."""
+RECEIVES_WAITING_MAX = 50_000
+"""How many receives of all clients may wait for messages on one node; each takes some kilobytes."""
 QUEUE_IN_FLIGHT_MAX = 1_000_000
 """The most that `queue.in.flight.max` may be."""
 QUEUE_SQS_CHARACTERS_MAX = 16 * KIB

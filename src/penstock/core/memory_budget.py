@@ -45,6 +45,8 @@ ANSWERS: Final = 1
 FETCHES: Final = 2
 """Messages that were read and wait for more, or to become an answer."""
 KINDS: Final = ("requests", "answers", "fetches")
+SCOPE_ACCOUNT: Final = "penstock.account"
+"""Where the ASGI scope of a request has the account of its connection."""
 
 ONE_BATCH: Final = 1
 """What a fetch may read when there is only the reserve: a read returns at least one batch."""
@@ -439,6 +441,11 @@ class MemoryDraw:
     def __init__(self, account: MemoryAccount) -> None:
         self.account = account
         self._held = 0
+
+    @property
+    def held(self) -> int:
+        """How much was read."""
+        return self._held
 
     def room(self, wanted: int) -> int:
         """See `MemoryAccount.room`."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.core.memory_budget import ANSWERS, MemoryAccount
 from penstock.core.types import Offset
 from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
@@ -17,6 +18,7 @@ from penstock.web.app import make_app
 from penstock.web.queue_lines import GroupCounts
 from penstock.web.queues import LIST_MAX
 from tests.batches import TODAY_MS, build_batch
+from tests.idle_connection import IdleConnection
 from tests.unit.engine.nodes import Nodes, until
 from tests.unit.web.asgi import JSON, ask
 from tests.web_broker import ServingBroker, WebBroker
@@ -176,6 +178,29 @@ def test_receipts_are_checked(web: WebBroker) -> None:
         refused = web.expect(400, "POST", f"/v1/queues/{name}/settle", {"verdicts": [verdict]})
         assert refused["error"] == "InvalidReceipt"
     assert counts(web, "mine") == {"leased": 1}
+
+
+def test_a_receive_leases_nothing_that_there_is_no_memory_for(web: WebBroker) -> None:
+    make(web, "tight")
+    send(web, "tight", "one")
+    memory = web.node.memory
+
+    async def fill() -> MemoryAccount:
+        account = memory.open("kafka", "host-1", IdleConnection())
+        account.take(ANSWERS, memory.fetch_max)
+        return account
+
+    async def empty(account: MemoryAccount) -> None:
+        account.close()
+
+    others = web.call(fill())
+    try:
+        assert web.expect(200, "POST", "/v1/queues/tight/receive") == {"messages": []}
+        assert counts(web, "tight") == {"ready": 1}
+    finally:
+        web.call(empty(others))
+    (got,) = web.expect(200, "POST", "/v1/queues/tight/receive")["messages"]
+    assert got["deliveries"] == 1
 
 
 def test_looking_touches_nothing(web: WebBroker) -> None:

@@ -23,8 +23,8 @@ from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.core.clock import Clock
-from penstock.core.errors import NotLeader, PenstockError
-from penstock.core.limits import ACQUIRE_MESSAGES_MAX, MIB
+from penstock.core.errors import NotLeader, PenstockError, TooManyReceives
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX, MIB, RECEIVES_WAITING_MAX
 from penstock.core.memory_budget import MemoryDraw
 from penstock.core.message import Message
 from penstock.core.records import read_outline
@@ -109,6 +109,8 @@ class Acquisitions:
         self.receivers = Receivers(clock)
         """The receivers of the last minute, for people."""
         self.reader = MessageReader()
+        self.waiting = 0
+        """How many receives wait for messages."""
         self._turns = count()
         self._queues: dict[WaitKey, WaitQueue[LeaseRequest]] = {}
         self._skips: dict[WaitKey, int] = {}
@@ -353,12 +355,18 @@ class Acquisition:
                 if self._is_short:
                     await self._wait_for_room(left_ms)
                     continue
+                if owner.waiting >= RECEIVES_WAITING_MAX:
+                    return self._refuse_to_wait()
                 # What became ready in one partition while another was looked at woke no one.
                 looks += 1
                 if looks < LOOKS_MAX and self._may_have():
                     continue
                 looks = 0
-                lease = await self._wait(left_ms)
+                owner.waiting += 1
+                try:
+                    lease = await self._wait(left_ms)
+                finally:
+                    owner.waiting -= 1
                 if lease is not None:
                     return [lease]
                 if self.led is not None and owner.has_moved(self.led):
@@ -526,6 +534,18 @@ class Acquisition:
         return size
 
     # Waiting.
+
+    def _refuse_to_wait(self) -> list[PartitionLease]:
+        """Too many receives wait already: raise, or answer with it as the problem of each place."""
+        error = TooManyReceives(
+            f"{self._owner.waiting} receives wait for messages on this node, which is as many as"
+            " may; try again later, or receive without a wait",
+            retry_after_ms=1_000,
+        )
+        if self._ends_wait is None:
+            raise error
+        self.problems = {topic.partitions[index]: error for topic, index in self._places}
+        return []
 
     async def _wait(self, wait_ms: int) -> PartitionLease | None:
         """Wait for this receiver's turn; a lease, if messages were pre-acquired."""
