@@ -50,8 +50,7 @@ from penstock.machines.state_bytes import ByteCount
 from penstock.machines.state_pieces import encoded
 from penstock.machines.timers import Timers
 from penstock.machines.turn_order import Order, Turns, make_order
-from penstock.machines.work_copy import WorkCopy
-from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkRecord
+from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkCopy, WorkRecord
 
 DELIVERIES_REASON = "too many deliveries"
 

@@ -23,9 +23,15 @@ from penstock.native.queue_control import CONTROL_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.receive import ReceiveService
 from penstock.native.topics import TOPIC_HANDLERS
-from penstock.native.traces import TRACE_HANDLERS
 from penstock.wire.read_requests import Fetch
 from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request
+from penstock.wire.trace_requests import AskTrace
+
+
+async def answer_trace(context: Context, request: AskTrace, _payload: memoryview) -> Reply:
+    """The trace of a message: any node answers."""
+    return await context.node.traces.trace(request.message, request.within), b""
+
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
     **CONTROL_HANDLERS,
@@ -36,7 +42,7 @@ HANDLERS: Final[Mapping[type[Request], Handler]] = {
     **QUEUE_HANDLERS,
     **READ_HANDLERS,
     **TOPIC_HANDLERS,
-    **TRACE_HANDLERS,
+    AskTrace: answer_trace,
 }
 
 
