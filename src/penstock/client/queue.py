@@ -379,9 +379,9 @@ class Queue(Generic[T]):
         return await cancel(self._core.router, self.name, self.group, places)
 
     async def reset(self, to: Start = "earliest", *, dry_run: bool = False) -> list[OffsetChange]:
-        """Let this work group go on from elsewhere: "earliest", "latest", a datetime, or offsets by
+        """Reset the offsets of this work group: "earliest", "latest", a datetime, or offsets by
         partition. Messages it was done with are delivered again, if they are still there; leases
-        end. A dry run only tells."""
+        end. A dry run changes nothing."""
         return await reset(self._core.router, self.name, self.group, to, dry_run=dry_run)
 
     async def purge(self) -> int:

@@ -152,7 +152,7 @@ class WorkGroup:
 
     @property
     def is_recalling(self) -> bool:
-        """It has to be told what messages say before it can deliver any."""
+        """It needs the headers of messages before it can deliver any."""
         return self.recalled < self.recall_end
 
     @property

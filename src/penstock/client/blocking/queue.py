@@ -319,9 +319,9 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         return self._thread.run(self._inner.cancel(messages))
 
     def reset(self, to: Start = "earliest", *, dry_run: bool = False) -> list[OffsetChange]:
-        """Let this work group go on from elsewhere: "earliest", "latest", a datetime, or offsets by
+        """Reset the offsets of this work group: "earliest", "latest", a datetime, or offsets by
         partition. Messages it was done with are delivered again, if they are still there; leases
-        end. A dry run only tells."""
+        end. A dry run changes nothing."""
         return self._thread.run(self._inner.reset(to, dry_run=dry_run))
 
     def purge(self) -> int:

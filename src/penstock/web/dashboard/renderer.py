@@ -5,7 +5,7 @@
     GET /queues?format=json                           what is on it
 
 Jinja2 is imported and the templates are compiled when the first page is asked for: most brokers
-start without anybody looking. It takes some tenths of a second and happens beside the loop, which
+start without an open page. It takes some tenths of a second and happens beside the loop, which
 has other things to do (`prepare`).
 
 Every value is escaped where it is put into a page; a name that is missing in a template is an

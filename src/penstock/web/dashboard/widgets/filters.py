@@ -123,7 +123,7 @@ def count_of(count: int, one: str, many: str = "") -> str:
 
 
 def details(text: str) -> str:
-    """What was told with an order, for people: `{"max": 10, "dry_run": true}` as `max 10, dry run
+    """The details of an order, for people: `{"max": 10, "dry_run": true}` as `max 10, dry run
     yes`. What is cut off, or no JSON, stays as it is."""
     try:
         return _plain(msgspec.json.decode(text)) if text else ""
