@@ -31,7 +31,7 @@ from itertools import islice
 
 import msgspec
 
-from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
+from penstock.core.limits import CUMULATIVE_ACK_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
 from penstock.core.verdicts import LATE, Outcome, Verdict
@@ -537,7 +537,7 @@ class WorkGroup:
         self._order.left(run)
         self._dead[run.first] = None
 
-    # Covering.
+    # Cumulative acks.
 
     def ack_cumulatively(
         self,
@@ -545,7 +545,7 @@ class WorkGroup:
         end: Offset,
         dead: Iterable[tuple[Offset, str]],
         now_ms: int,
-        steps: int = COVER_STEPS_MAX,
+        steps: int = CUMULATIVE_ACK_STEPS_MAX,
     ) -> tuple[int, Offset]:
         """A reader of the log has processed a range: after `dead` have died, all of it is done,
         also messages that are leased or delayed. Those that are done or dead already stay so.

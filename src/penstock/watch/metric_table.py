@@ -122,8 +122,8 @@ CHAPTERS: tuple[Chapter, ...] = (
     Chapter(
         "Queues",
         "`queue` is the topic, `group` the work group: `queue` is the one of SQS and of all"
-        " receivers that name no group, others are share groups. A queue whose partitions are led by"
-        " several nodes is exported by each of them, in part.",
+        " receivers that name no group, others are share groups. A queue whose partitions are led"
+        " by several nodes is exported by each of them, in part.",
         (
             Metric(
                 "penstock_queue_messages",
