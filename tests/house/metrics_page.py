@@ -13,12 +13,12 @@ from penstock.core.limits import (
 from penstock.watch.metric_table import CHAPTERS, Kind, Metric
 
 INTRODUCTION = """\
-`GET /metrics` on the HTTP port of every node, in Prometheus' text format, or in OpenMetrics for
-whoever asks for it. `penstock generate prometheus` writes a configuration that scrapes a cluster,
-with rules for alerts. Nothing is counted for this page that is not counted anyhow, in plain
-numbers, once for each request or batch and never for each message; the page is made when somebody
-asks, and one page serves everybody for a second, or longer if it took long to make: at most a
-fiftieth of a node's time goes into it."""
+`GET /metrics` on the HTTP port of every node, in Prometheus' text format, or in OpenMetrics on
+request. `penstock generate prometheus` writes a configuration that scrapes a cluster, with rules
+for alerts. The page needs no counters of its own: all are plain numbers, kept once for each request
+or batch and never for each message. The page is made on request, and the same page answers all
+requests for a second, or longer if it took long to make: at most a fiftieth of a node's time goes
+into it."""
 
 ADDING_UP = f"""\
 ## Several nodes
@@ -28,10 +28,10 @@ that a sum over all nodes is the cluster's number:
 
 - **Counters** count what this node did: what it appended as the leader, what it handed to clients,
   which requests it answered, what became of messages while it led their shard. When another node
-  takes over, the old one's counters stay where they are and the new one's go on from theirs:
+  takes over, the old one's counters stop and the new one's continue:
   `sum(rate(...))` is right at any time. They begin at 0 when a process starts, which Prometheus
   knows how to read.
-- **Gauges** of queues, topics and groups are exported by whoever leads the shard they lie in. A
+- **Gauges** of queues, topics and groups are exported by the leader of their shard. A
   queue with several partitions is exported in part by several nodes. When leadership moves, the
   series moves with it.
 - Where adding makes no sense, the column *over nodes* says what does: the oldest message of a queue

@@ -97,6 +97,22 @@ def test_remote_calls(tmp_path: Path) -> None:
     assert list(figures.remote_asks(tree)) == ["src/penstock/engine/a.py:5"]
 
 
+def test_a_small_module_counts_beside_its_only_importer(tmp_path: Path) -> None:
+    tree = made(
+        tmp_path,
+        web__app="from penstock.web import small, shared, large\nfrom penstock.core import far",
+        web__page="import penstock.web.shared",
+        web__small="X = 1\n" * (figures.SMALL_LINES - 1),
+        web__large="X = 1\n" * figures.SMALL_LINES,
+        web__shared="",
+        core__far="",
+        kafka__table="from penstock.kafka import api_00_produce",
+        kafka__api_00_produce="",
+    )
+    (place,) = figures.small_modules(tree)
+    assert place == "src/penstock/web/small.py: 79 lines, for src/penstock/web/app.py"
+
+
 def test_ways_to_do_a_thing(tmp_path: Path) -> None:
     tree = made(
         tmp_path,

@@ -265,7 +265,7 @@ def timers_are_not_restored() -> list[Patch]:
     return [(WorkGroup, "restore", classmethod(restore))]
 
 
-# Covering.
+# Cumulative acks.
 
 
 @mutation

@@ -471,13 +471,15 @@ class CumulativeAcks:
         queue = site.client.queue(self.name, group=self.group)
         await queue.begin()
         await site.client.send_many(self.name, [f"row {number}" for number in range(10)])
-        assert await queue.cover(0, 0, 6, dead={2: "bad row"}, stream=self.stream, batch=3) == 6
+        assert await queue.ack_range(0, 0, 6, dead={2: "bad row"}, stream=self.stream, batch=3) == 6
 
     async def check(self, site: Site) -> None:
         queue = site.client.queue(self.name, group=self.group)
         assert (await queue.standing())[0].first == 6
-        assert await queue.cover(0, 0, 10, stream=self.stream, batch=3) == 0, "it was heard before"
-        assert await queue.cover(0, 6, 10, stream=self.stream, batch=4) == 4
+        assert await queue.ack_range(0, 0, 10, stream=self.stream, batch=3) == 0, (
+            "it was heard before"
+        )
+        assert await queue.ack_range(0, 6, 10, stream=self.stream, batch=4) == 4
         assert (await states_of(site, self.name, self.group))["dead"] == 1
 
 

@@ -13,10 +13,10 @@ programs without a loop use `penstock.blocking`.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from functools import cache
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
-from penstock.client.allocator import keep_freed_memory
 from penstock.client.call_options import SendManyOptions, SendOptions, SubscribeOptions
 from penstock.client.codecs import Codec, codec_for
 from penstock.client.connection.channel import Channel
@@ -61,6 +61,7 @@ from penstock.client.subscription_options import SubscriptionOptions
 from penstock.client.topic import Topic
 from penstock.core.clock import Clock, SystemClock
 from penstock.core.errors import ClientClosed, DeadlinePassed, InvalidRequest, OutcomeUnknown
+from penstock.core.limits import MIB
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.wire.trace_requests import AskTrace, TraceInfo
 
@@ -69,6 +70,22 @@ T = TypeVar("T")
 HANDLES_KEPT_MAX = 1_000
 
 OpenChannel = Callable[[], Awaitable[Channel]]
+
+
+SHOWN_BYTES = 8 * MIB
+"""Twice as much stays with the process when it is free."""
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have the C library keep the memory of a batch for the next one; once in a process.
+
+    A batch takes a megabyte or two for a moment. glibc gives freed blocks of that size back to the
+    system, and to get them again costs a page fault for every four kilobytes: on a virtual machine
+    a third of the time of a batch. Once it has seen a large block come and go, it keeps up to twice
+    as much (mallopt(3), M_MMAP_THRESHOLD). The block shown here is never touched, so it costs
+    nothing. With another library this has no effect."""
+    bytes(SHOWN_BYTES)
 
 
 class Client(GroupAdmin):

@@ -70,8 +70,8 @@ class GroupAdmin(ABC):
         topics: str | Iterable[str] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Let a group without members go on from elsewhere: "earliest", "latest", a datetime, or
-        offsets by partition. Without topics, in all it has read. A dry run only tells."""
+        """Reset the offsets of a group without members: "earliest", "latest", a datetime, or
+        offsets by partition. Without topics, in all it has read. A dry run changes nothing."""
         return await reset_group(self._core.router, name, to, topics=topics, dry_run=dry_run)
 
 
@@ -126,11 +126,11 @@ async def reset_group(
     topics: str | Iterable[str] | None = None,
     dry_run: bool = False,
 ) -> list[OffsetChange]:
-    """Let a group go on from elsewhere; what changes, partition by partition."""
+    """Reset the offsets of a group; returns what changes, partition by partition."""
     rule = StartRule(to)
     group = await router.ask(AskGroup(name), GroupInfo)
     if group.members:
-        raise GroupNotEmpty(f"group {name} has members: stop them before it goes on elsewhere")
+        raise GroupNotEmpty(f"group {name} has members: stop them before its offsets are reset")
     before = {TopicPartition(one.topic, one.index): one.committed for one in group.partitions}
     names = {part.topic for part in before} if topics is None else set(_several(topics))
     if not names:

@@ -11,6 +11,7 @@ queue that does not exist is made when something is sent to it, if settings and 
 then has a delivery limit, a retry curve and a dead-letter queue. Receiving from it is an error.
 """
 
+import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar, Unpack, cast
@@ -65,8 +66,8 @@ from penstock.client.sent_message import Sent, SentMany
 from penstock.client.worker.cumulative_ack import (
     Beginning,
     WorkStanding,
+    ack_range,
     begin_work,
-    cover_range,
     standings,
 )
 from penstock.client.worker.receiver import Receiver
@@ -282,6 +283,29 @@ class Queue(Generic[T]):
         to do, and how far they may read from their `offsets`."""
         return await standings(self._core.router, self.name, self.group, offsets or {})
 
+    async def ack_range(
+        self,
+        partition: int,
+        first: int,
+        end: int,
+        *,
+        dead: Mapping[int, str] | None = None,
+        stream: str = "",
+        batch: int = -1,
+    ) -> int:
+        """Acknowledge the messages from `first` up to, not including, `end` (a cumulative ack), for
+        a reader of this queue's log: they are done for this work group, whichever receiver has
+        leased them, after those in `dead`, offsets with a reason, have died. Returns how many that
+        concerned.
+
+        What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
+        which counts its batches upwards, is heard once for each `batch` even if dead messages of it
+        were delivered anew in between."""
+        return await ack_range(
+            self._core.router, self.name, self.group, partition, first, end, dead or {},
+            stream=stream, batch=batch,
+        )  # fmt: skip
+
     async def cover(
         self,
         partition: int,
@@ -292,17 +316,9 @@ class Queue(Generic[T]):
         stream: str = "",
         batch: int = -1,
     ) -> int:
-        """For a reader of this queue's log that has processed the messages from `first` up to, not
-        including, `end`: they are done for this work group, whichever receiver has leased them,
-        after those in `dead`, offsets with a reason, have died. Returns how many that concerned.
-
-        What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
-        which counts its batches upwards, is heard once for each `batch` even if dead messages of it
-        were delivered anew in between."""
-        return await cover_range(
-            self._core.router, self.name, self.group, partition, first, end, dead or {},
-            stream=stream, batch=batch,
-        )  # fmt: skip
+        """Deprecated: the name of `ack_range` in 0.1."""
+        warnings.warn("Queue.cover is now .ack_range", DeprecationWarning, stacklevel=2)
+        return await self.ack_range(partition, first, end, dead=dead, stream=stream, batch=batch)
 
     # Looking.
 
@@ -381,9 +397,9 @@ class Queue(Generic[T]):
         return await cancel(self._core.router, self.name, self.group, places)
 
     async def reset(self, to: Start = "earliest", *, dry_run: bool = False) -> list[OffsetChange]:
-        """Let this work group go on from elsewhere: "earliest", "latest", a datetime, or offsets by
+        """Reset the offsets of this work group: "earliest", "latest", a datetime, or offsets by
         partition. Messages it was done with are delivered again, if they are still there; leases
-        end. A dry run only tells."""
+        end. A dry run changes nothing."""
         return await reset(self._core.router, self.name, self.group, to, dry_run=dry_run)
 
     async def purge(self) -> int:

@@ -114,7 +114,7 @@ def _place(name: str, one: Place) -> tuple[int, int]:
 async def reset(
     router: RequestRouter, name: str, group: str, to: Start, *, dry_run: bool
 ) -> list[OffsetChange]:
-    """Let a work group go on from elsewhere; what changes, partition by partition."""
+    """Reset the offsets of a work group; returns what changes, partition by partition."""
     rule = StartRule(to)
     before = await standings(router, name, group, {})
     after = await new_offsets(router, [name], rule)

@@ -415,9 +415,9 @@ MOVE_FILTER_PLACES_MAX = 10_000
 MOVE_FAILURE_CHARACTERS_MAX = 1_000
 TURN_STEPS_MAX = 2_000
 """How many leases, delays and expiries one entry may end; the rest is for the next one."""
-COVER_STEPS_MAX = 5_000
+CUMULATIVE_ACK_STEPS_MAX = 5_000
 """How many runs one entry may end that covers a range; the rest is for the next one."""
-COVER_DEAD_MAX = 1_000
+CUMULATIVE_ACK_DEAD_MAX = 1_000
 """How many messages may die by one of them."""
 STREAM_NAME_CHARACTERS_MAX = 100
 """Of the name of an application that acks cumulatively."""

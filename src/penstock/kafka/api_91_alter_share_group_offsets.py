@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets, key 91: let a share group go on from other offsets.
+"""AlterShareGroupOffsets, key 91: reset the offsets of a share group.
 
 Versions    0.
 Behaviour   Asked of the group's coordinator; others answer NOT_COORDINATOR. The group must have no

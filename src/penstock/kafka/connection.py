@@ -39,6 +39,7 @@ from penstock.engine.replica.time_slices import TimeSlices
 from penstock.kafka.api import Api
 from penstock.kafka.codec import skip_tags
 from penstock.kafka.context import Buffer, Context
+from penstock.kafka.error_codes import UNSUPPORTED_VERSION
 from penstock.kafka.port_state import PROTOCOL, PortState
 from penstock.kafka.tcp_keepalive import keep_alive
 
@@ -49,7 +50,6 @@ _HEADER: Final = struct.Struct(">hhih")
 _KEY: Final = struct.Struct(">h")
 _PRODUCE_KEY: Final = 0
 _API_VERSIONS_KEY: Final = 18
-_UNSUPPORTED_VERSION: Final = 35
 _JOINED_BYTES_MAX: Final = 16 * limits.KIB
 """Small answers are joined: one copy of a few bytes costs less than a list of many buffers."""
 _WRITE_HIGH_BYTES: Final = _JOINED_BYTES_MAX
@@ -403,8 +403,8 @@ class Connection(asyncio.BufferedProtocol):
             {"api_key": api.key, "min_version": api.advertised[0], "max_version": api.advertised[1]}
             for api in self.port_state.apis.values()
         ]
-        context.count_error(_UNSUPPORTED_VERSION)
-        context.answer({"error_code": _UNSUPPORTED_VERSION, "api_keys": keys})
+        context.count_error(UNSUPPORTED_VERSION)
+        context.answer({"error_code": UNSUPPORTED_VERSION, "api_keys": keys})
 
     async def _work(self) -> None:
         """Serve what is queued, one after the other, until there is no more.

@@ -14,8 +14,8 @@ from penstock.core.front_end import FrontEndStatistics
 from penstock.core.memory_budget import MemoryBudget
 from penstock.kafka.api import Api
 from penstock.kafka.connection import Connection
-from penstock.kafka.port_guest import NativeListener
-from penstock.kafka.port_state import KafkaSettings, KafkaStatistics, PortState
+from penstock.kafka.native_listener import NativeListener
+from penstock.kafka.port_state import KafkaSettings, PortState
 from penstock.kafka.table import TABLE
 
 if TYPE_CHECKING:
@@ -135,10 +135,6 @@ class KafkaListener:
         self.sweep()
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
 
-    def statistics(self) -> KafkaStatistics:
-        """Counters since the start, and what is under way."""
-        return self._port_state.statistics()
-
     def front_end(self) -> FrontEndStatistics:
-        """The same, in the words that all front-ends share."""
+        """Counters since the start, and what is under way."""
         return self._port_state.front_end()

@@ -24,8 +24,8 @@ from penstock.engine.inspection.limited_log import LimitedLog
 from penstock.kafka.api import Api
 from penstock.kafka.error_names import name_of
 from penstock.kafka.metadata_cache import MetadataCache
+from penstock.kafka.native_listener import NativeListener
 from penstock.kafka.parked_fetches import ParkedFetches
-from penstock.kafka.port_guest import NativeListener
 from penstock.kafka.sequence_gaps import SequenceGaps
 from penstock.kafka.share_sessions import ShareSessions
 from penstock.kafka.turn_queue import TurnQueue
@@ -48,24 +48,6 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     connection_idle_ms: int = limits.KAFKA_CONNECTION_IDLE_MS
     frame_ms_max: int = limits.KAFKA_FRAME_MS_MAX
     fetch_bytes_max: int = limits.KAFKA_FETCH_BYTES_MAX
-
-
-class KafkaStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the start, and what is under way now."""
-
-    connections: int
-    connections_total: int
-    connections_refused_total: int
-    connections_faulted_total: int
-    """Closed by us: malformed or unknown requests, failures, silence."""
-    requests_total: Mapping[str, int]
-    """By the name of the API."""
-    errors_total: Mapping[tuple[str, int], int]
-    """By the name of the API and the error code."""
-    bytes_in_total: int
-    bytes_out_total: int
-    requests_held_bytes: int
-    answers_unsent_bytes: int
 
 
 class PortState:
@@ -164,22 +146,4 @@ class PortState:
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             held_bytes=self.memory.held_by(PROTOCOL),
-        )
-
-    def statistics(self) -> KafkaStatistics:
-        """A frozen snapshot."""
-        held = self.memory.held_by(PROTOCOL)
-        return KafkaStatistics(
-            connections=len(self.connections),
-            connections_total=self.accepted,
-            connections_refused_total=self.refused,
-            connections_faulted_total=self.faulted,
-            requests_total={api.name: self.requests[key] for key, api in self.apis.items()},
-            errors_total={
-                (self.apis[key].name, code): count for (key, code), count in self.errors.items()
-            },
-            bytes_in_total=self.bytes_in,
-            bytes_out_total=self.bytes_out,
-            requests_held_bytes=held["requests"],
-            answers_unsent_bytes=held["answers"],
         )

@@ -3,7 +3,7 @@
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import (
     ACQUIRE_MESSAGES_MAX,
-    COVER_DEAD_MAX,
+    CUMULATIVE_ACK_DEAD_MAX,
     DEAD_REASON_CHARACTERS_MAX,
     GROUP_NAME_BYTES_MAX,
     RECEIVER_CHARACTERS_MAX,
@@ -40,8 +40,8 @@ def check_queue_command(request: QueueCommand) -> None:
                 raise InvalidRequest(f"a stream's name of {len(stream)} characters is too long")
             if not 0 <= first <= end:
                 raise InvalidRequest(f"offsets {first} to {end} cannot be covered")
-            if len(dead) > COVER_DEAD_MAX:
-                raise InvalidRequest(f"{len(dead)} die at once; {COVER_DEAD_MAX} at most")
+            if len(dead) > CUMULATIVE_ACK_DEAD_MAX:
+                raise InvalidRequest(f"{len(dead)} die at once; {CUMULATIVE_ACK_DEAD_MAX} at most")
             for _, reason in dead:
                 _check_reason(reason)
         case Recall(delivery_headers=delivery_headers):

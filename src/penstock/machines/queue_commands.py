@@ -63,7 +63,7 @@ class CloseWork(Stamped, frozen=True, kw_only=True, tag="close_work"):
 
 
 class ResetWork(Stamped, frozen=True, kw_only=True, tag="reset_work"):
-    """Let a work group go on from another offset, as if opened there; leases end."""
+    """Reset the offset of a work group, as if it were opened there; leases end."""
 
     partition: PartitionId
     group: str

@@ -31,7 +31,7 @@ from itertools import islice
 
 import msgspec
 
-from penstock.core.limits import COVER_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
+from penstock.core.limits import CUMULATIVE_ACK_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
 from penstock.core.verdicts import LATE, Outcome, Verdict
@@ -50,8 +50,7 @@ from penstock.machines.state_bytes import ByteCount
 from penstock.machines.state_pieces import encoded
 from penstock.machines.timers import Timers
 from penstock.machines.turn_order import Order, Turns, make_order
-from penstock.machines.work_copy import WorkCopy
-from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkRecord
+from penstock.machines.work_records import DeadMessage, GrantedRun, Tally, WorkCopy, WorkRecord
 
 DELIVERIES_REASON = "too many deliveries"
 
@@ -153,7 +152,7 @@ class WorkGroup:
 
     @property
     def is_recalling(self) -> bool:
-        """It has to be told what messages say before it can deliver any."""
+        """It needs the headers of messages before it can deliver any."""
         return self.recalled < self.recall_end
 
     @property
@@ -538,7 +537,7 @@ class WorkGroup:
         self._order.left(run)
         self._dead[run.first] = None
 
-    # Covering.
+    # Cumulative acks.
 
     def ack_cumulatively(
         self,
@@ -546,7 +545,7 @@ class WorkGroup:
         end: Offset,
         dead: Iterable[tuple[Offset, str]],
         now_ms: int,
-        steps: int = COVER_STEPS_MAX,
+        steps: int = CUMULATIVE_ACK_STEPS_MAX,
     ) -> tuple[int, Offset]:
         """A reader of the log has processed a range: after `dead` have died, all of it is done,
         also messages that are leased or delayed. Those that are done or dead already stay so.

@@ -6,7 +6,7 @@ from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, Offset
-from penstock.engine.delivery import cumulative_acks as covering
+from penstock.engine.delivery.cumulative_acks import ack_range, standing
 from penstock.engine.topics.queue_upkeep import work_rules
 from penstock.native.context import Context, Handlers, Reply
 from penstock.wire.cumulative_ack_requests import (
@@ -40,7 +40,7 @@ async def answer_standing(context: Context, request: AskStanding, _payload: memo
     """Where it stands."""
     topic = _checked(context.topic(request.topic_id), request.index)
     offset = Offset(max(request.offset, 0))
-    found = covering.standing(context.engine.topics, topic, request.index, request.group, offset)
+    found = standing(context.engine.topics, topic, request.index, request.group, offset)
     return Standing(*found), b""
 
 
@@ -49,7 +49,7 @@ async def answer_cumulative_ack(
 ) -> Reply:
     """A range is done, but for the dead."""
     topic = _checked(context.topic(request.topic_id), request.index)
-    reply = await covering.cover(
+    reply = await ack_range(
         context.engine.topics,
         context.engine.delivery.open_at_first_use,
         topic,
@@ -74,7 +74,7 @@ def _checked(topic: Topic, index: int) -> Topic:
     return topic
 
 
-COVER_HANDLERS: Handlers = {
+CUMULATIVE_ACK_HANDLERS: Handlers = {
     AskStanding: answer_standing,
     BeginWork: answer_begin,
     CumulativeAck: answer_cumulative_ack,

@@ -33,7 +33,7 @@ async def answer_cancel(context: Context, request: CancelMessages, _payload: mem
 
 
 async def answer_reset(context: Context, request: RestartWork, _payload: memoryview) -> Reply:
-    """Let a work group go on from elsewhere."""
+    """Reset the offsets of a work group."""
     topic = context.engine.topics.topic(request.name)
     if not 0 <= request.index < len(topic.partitions):
         raise InvalidRequest(f"{topic.name} has {len(topic.partitions)} partitions")

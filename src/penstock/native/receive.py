@@ -28,7 +28,7 @@ from penstock.native.context import Buffer, Context
 from penstock.wire.leadership_mark import UNKNOWN, led_mark
 from penstock.wire.requests import ReceivedPart, ReceiveRequest, ReceiveResponse
 
-TAKE_WAIT_MS_MAX: Final = 60_000
+RECEIVE_WAIT_MS_MAX: Final = 60_000
 MARKS_KEPT_MAX: Final = 256
 _OFFSET: Final = struct.Struct(">q")
 
@@ -43,23 +43,23 @@ class ReceiveService:
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are sent in parts; the last used ones last."""
 
-    async def take(
+    async def receive(
         self, request: ReceiveRequest, address: str, account: MemoryAccount | None
     ) -> tuple[ReceiveResponse, Buffer]:
         """Lease messages; waits for some if there are none. `address` is the client's; messages are
         read on its `account`."""
         draw = None if account is None else MemoryDraw(account)
         try:
-            return await self._take(request, address, draw)
+            return await self._receive(request, address, draw)
         finally:
             if draw is not None:  # The connection has the answer now, and draws for it.
                 draw.close()
 
-    async def _take(
+    async def _receive(
         self, request: ReceiveRequest, address: str, draw: MemoryDraw | None
     ) -> tuple[ReceiveResponse, Buffer]:
         receiver = receiver_name("native", address, request.receiver)
-        wait_ms = min(max(request.wait_ms, 0), TAKE_WAIT_MS_MAX)
+        wait_ms = min(max(request.wait_ms, 0), RECEIVE_WAIT_MS_MAX)
         limits = AcquireLimits(
             messages=request.messages_max,
             bytes=min(max(request.bytes_max, 1), RECEIVE_BYTES_MAX),
@@ -79,10 +79,10 @@ class ReceiveService:
             leases = await acquisition.run()
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if leases or moved or left_ms <= 0:
-                return self._taken(topic, leases, moved)
+                return self._response(topic, leases, moved)
             limits = limits._replace(wait_ms=left_ms)
 
-    def _taken(
+    def _response(
         self, topic: Topic, leases: Sequence[PartitionLease], moved: bool
     ) -> tuple[ReceiveResponse, Buffer]:
         try:
@@ -95,15 +95,15 @@ class ReceiveService:
         payload = payloads[0] if len(payloads) == 1 else b"".join(payloads)
         return ReceiveResponse(parts, self._clock.wall_ms(), moved), payload
 
-    def give_back(self, request: ReceiveRequest, taken: ReceiveResponse) -> None:
+    def give_back(self, request: ReceiveRequest, response: ReceiveResponse) -> None:
         """The answer reached no client."""
         topic = self._context.engine.topics.catalog.topic_by_id(TopicId(request.topic_id))
-        if topic is None or not taken.parts:
+        if topic is None or not response.parts:
             return
         partitions, group = topic.partitions, request.group
         self._delivery.give_back(
             LeasedRange(partitions[part.index], group, part.epoch, Offset(first), Offset(end))
-            for part in taken.parts
+            for part in response.parts
             for first, end, _, _ in part.runs
         )
 

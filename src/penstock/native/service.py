@@ -14,7 +14,7 @@ from penstock.core.memory_budget import MemoryAccount, MemoryBudget
 from penstock.engine.cluster.node import Node
 from penstock.engine.topics.slow_requests import SlowRequests
 from penstock.native.context import Buffer, Context, Handler, Reply
-from penstock.native.cumulative_acks import COVER_HANDLERS
+from penstock.native.cumulative_acks import CUMULATIVE_ACK_HANDLERS
 from penstock.native.groups import GROUP_HANDLERS
 from penstock.native.log_reads import READ_HANDLERS, answer_fetch
 from penstock.native.messages import MESSAGE_HANDLERS, Quick
@@ -23,20 +23,26 @@ from penstock.native.queue_control import CONTROL_HANDLERS
 from penstock.native.queues import QUEUE_HANDLERS
 from penstock.native.receive import ReceiveService
 from penstock.native.topics import TOPIC_HANDLERS
-from penstock.native.traces import TRACE_HANDLERS
 from penstock.wire.read_requests import Fetch
 from penstock.wire.requests import Answer, ReceiveRequest, ReceiveResponse, Request
+from penstock.wire.trace_requests import AskTrace
+
+
+async def answer_trace(context: Context, request: AskTrace, _payload: memoryview) -> Reply:
+    """The trace of a message: any node answers."""
+    return await context.node.traces.trace(request.message, request.within), b""
+
 
 HANDLERS: Final[Mapping[type[Request], Handler]] = {
     **CONTROL_HANDLERS,
-    **COVER_HANDLERS,
+    **CUMULATIVE_ACK_HANDLERS,
     **GROUP_HANDLERS,
     **MESSAGE_HANDLERS,
     **PUBLISH_HANDLERS,
     **QUEUE_HANDLERS,
     **READ_HANDLERS,
     **TOPIC_HANDLERS,
-    **TRACE_HANDLERS,
+    AskTrace: answer_trace,
 }
 
 
@@ -73,7 +79,7 @@ class Service:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.
         `address` is the client's, if it has one, and messages are read on its `account`."""
         if type(request) is ReceiveRequest:
-            return await self._receiving.take(request, address, account)
+            return await self._receiving.receive(request, address, account)
         if type(request) is Fetch:
             return await answer_fetch(self._context, request, account)
         handler = HANDLERS.get(type(request))

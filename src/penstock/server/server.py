@@ -47,14 +47,18 @@ from penstock.kafka.listener import KafkaListener
 from penstock.kafka.port_state import KafkaSettings
 from penstock.native.listener import NativeConnections
 from penstock.native.service import Service
-from penstock.server.allocator import release_freed_memory
 from penstock.server.checks import advertised
 from penstock.server.config import Config
 from penstock.server.http_port import PACKAGES, PATIENCE_SECONDS, HttpPort
 from penstock.server.logs import event_fields
 from penstock.server.notation import Address
 from penstock.server.ports import check_free, is_about_place, refusal
-from penstock.server.process import check_asserts, make_data_directory, raise_open_files_limit
+from penstock.server.process import (
+    check_asserts,
+    make_data_directory,
+    raise_open_files_limit,
+    release_freed_memory,
+)
 from penstock.server.ready_file import (
     remove_old_ready_file,
     remove_ready_file,

@@ -10,9 +10,10 @@ together to a tree, and the tree is read along the request's type, so that only 
 ever looked at. Two older ways to write a list are read too: `Entries.member.1.Id`, and for a single
 item no number at all, `Attribute.Name=…`.
 
-XML goes the other way, from the answer's own structure; the names are in `query_names.py`. A client
-that accepts `application/json` gets the same in JSON: maps are lists of names and values there, and
-what there is none of is null.
+XML goes the other way, from the answer's own structure. Lists and maps lie flat and are called by
+one of their items (`ITEM_NAMES`): JSON's `"Attributes": {…}` is `Attribute.1.Name=…` in a form and
+`<Attribute><Name>…` in XML. A client that accepts `application/json` gets the same in JSON: maps
+are lists of names and values there, and what there is none of is null.
 """
 
 import re
@@ -31,7 +32,6 @@ from penstock.sqs.protocol_errors import (
     UnknownAction,
     UnknownVersion,
 )
-from penstock.sqs.query_names import JSON_NAMES, item_name, key_name
 from penstock.sqs.reply import Reply
 from penstock.sqs.requests import Request
 from penstock.sqs.service import ACTIONS
@@ -47,6 +47,34 @@ QUEUE_PATH = re.compile(rb"/(?:(?:queue|\d+)/(?:[\w-]+/){0,2})?[\w.-]{1,249}")
 
 QUEUE_URL_PATH = re.compile(rb"/\d{12}/[\w.-]{1,249}")
 """The path of a queue's URL, as this broker makes them."""
+
+ITEM_NAMES = {
+    "Actions": "ActionName",
+    "AttributeNames": "AttributeName",
+    "Attributes": "Attribute",
+    "AWSAccountIds": "AWSAccountId",
+    "BinaryListValues": "BinaryListValue",
+    "Failed": "BatchResultErrorEntry",
+    "MessageAttributeNames": "MessageAttributeName",
+    "MessageAttributes": "MessageAttribute",
+    "MessageSystemAttributeNames": "MessageSystemAttributeName",
+    "MessageSystemAttributes": "MessageSystemAttribute",
+    "Messages": "Message",
+    "QueueUrls": "QueueUrl",
+    "Results": "ListMessageMoveTasksResultEntry",
+    "StringListValues": "StringListValue",
+    "TagKeys": "TagKey",
+    "Tags": "Tag",
+    "queueUrls": "QueueUrl",
+    "tags": "Tag",
+}
+"""What an item of a member is called, whatever the action."""
+
+JSON_NAMES = {"Messages": "messages", "QueueUrls": "queueUrls"}
+"""Lists that an answer in JSON calls otherwise."""
+
+TAG_MEMBERS = ("Tags", "tags")
+"""Maps whose keys are called `Key`; those of all others are called `Name`."""
 
 _LIST_WORDS = ("member", "entry")
 _ESCAPES = str.maketrans(
@@ -73,6 +101,20 @@ Tree = dict[str, Any]
 """Text, or another tree, by the next part of the name."""
 Reader = Callable[[Any], Any]
 """Takes what the tree has for a member, and gives what JSON would have."""
+
+
+def item_name(action: str, member: str) -> str:
+    """What an item of a list or map is called."""
+    if member == "Entries":
+        return f"{action}RequestEntry"
+    if member == "Successful":
+        return f"{action}ResultEntry"
+    return ITEM_NAMES.get(member, member)
+
+
+def key_name(member: str) -> str:
+    """What a key of a map is called."""
+    return "Key" if member in TAG_MEMBERS else "Name"
 
 
 def read_form(text: bytes) -> dict[str, str]:

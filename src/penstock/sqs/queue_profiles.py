@@ -1,8 +1,8 @@
-"""What sends and receives need to know about a queue: worked out once, and kept until the queue
+"""The settings of a queue as sends and receives need them, computed once and kept until the queue
 changes.
 
-Most requests of a busy queue are alike: a body and nothing else, a number of messages and nothing
-else. What must be looked at for such a one, besides the request, is here.
+Most requests to a busy queue are plain: a send has only a body, a receive only a number of
+messages. A plain request is checked against a few fields of this profile and nothing else.
 """
 
 from typing import Final

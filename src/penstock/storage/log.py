@@ -451,11 +451,6 @@ class ShardLog(LogView):
         """What the last complete scrub job found."""
         return self._scrubber.last_finding
 
-    def find_damage(self) -> DamagedFile | None:
-        """Verify one sealed segment here and now; blocks for as long as reading it takes."""
-        segment = self._scrubber.take_next(self.committed_hint)
-        return self._scrubber.verify(segment) if segment else None
-
     def mark_damaged(self, damage: DamagedFile) -> None:
         """Write down, durably and at once, that the next start has to repair this log.
 

@@ -121,9 +121,9 @@ CHAPTERS: tuple[Chapter, ...] = (
     ),
     Chapter(
         "Queues",
-        "`queue` is the topic, `group` the work group: `queue` is the one that SQS and everybody"
-        " who names none share, others are share groups. A queue whose partitions are led by"
-        " several nodes is exported by each of them, in part.",
+        "`queue` is the topic, `group` the work group: `queue` is the one of SQS and of all"
+        " receivers that name no group, others are share groups. A queue whose partitions are led"
+        " by several nodes is exported by each of them, in part.",
         (
             Metric(
                 "penstock_queue_messages",

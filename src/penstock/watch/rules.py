@@ -138,7 +138,7 @@ _TABLE = (
         meaning="So much of what one kind of a shard's state may take is taken: groups and offsets,"
         " producers, deduplication ids, leased messages, work groups, moves, publications or the"
         " catalog.",
-        advice="See which kind it is, remove what nobody needs, or raise storage.state_size_max.",
+        advice="See which kind it is, remove what is not needed, or raise storage.state_size_max.",
     ),
     Rule(
         name="processing_rate",

@@ -68,7 +68,7 @@ class Survey:
         self._slices = slices
 
     async def take(self) -> Readings:
-        """Ask everybody, and put together what they say."""
+        """Ask every node, and put the answers together."""
         heard, silent = await self._node.sampler.everywhere()
         self._slices.begin()
         now_ms = self._engine.topics.clock.monotonic_ms()

@@ -43,6 +43,7 @@ from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.limits import AUDIT_LINES_MAX
 from penstock.core.request_times import RequestTimes
 from penstock.core.types import NodeId, ShardId
+from penstock.engine.cluster.backups.cut import Cut
 from penstock.engine.cluster.keys.key_distribution import KeyStatus
 from penstock.engine.cluster.node import Node as EngineNode
 from penstock.engine.cluster.status import ClusterStatus
@@ -63,7 +64,6 @@ from penstock.web.answers import error_answer, json_answer, penstock_error_answe
 from penstock.web.api_operation import ApiOperation, limit_parameter
 from penstock.web.audited_actions import OrderNotes
 from penstock.web.broker import Broker, Cluster, Node, node_of
-from penstock.web.cuts import cut_routes
 from penstock.web.dashboard.renderer import is_for_people, problem_view, render
 from penstock.web.dashboard.routes import page_routes
 from penstock.web.guard import Guard
@@ -176,7 +176,13 @@ def api_routes(broker: Broker) -> list[BaseRoute]:
             answers={200: AuditTrail},
             query=[limit_parameter(AUDIT_LINES_MAX, AUDIT_LINES_MAX)],
         ),
-        *cut_routes(broker),
+        ApiOperation(
+            "POST",
+            "/v1/backup/cut",
+            endpoints.cut,
+            "Mark one moment of the whole cluster, for a copy of this node's files",
+            answers={200: Cut},
+        ),
         *watch_routes(broker),
         *silence_routes(broker),
         *queue_routes(broker),
@@ -307,6 +313,10 @@ class _Endpoints:
     async def audit(self, request: Request) -> Response:
         limit = whole_number(request, "limit", AUDIT_LINES_MAX, least=1, most=AUDIT_LINES_MAX)
         return json_answer(AuditTrail(await node_of(self._broker).audit.recent(limit)))
+
+    async def cut(self, _request: Request) -> Response:
+        """A POST, though it changes nothing: requests wait while the moment is marked."""
+        return json_answer(await bounded(node_of(self._broker).cuts.cut()))
 
     def _cluster(self) -> Cluster:
         return self._node().cluster

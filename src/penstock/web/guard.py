@@ -10,7 +10,7 @@ reach it, and so can any page that is open in that browser; these rules keep suc
 - **A page must be ours.** A change that shows any sign of a browser (an `Origin`, a `Referer`,
   `Sec-Fetch-Site`) must show the token that our pages carry (`tokens.py`), too. Programs have no
   such signs and need no token.
-- **Read-only.** With `web.read_only`, nothing is changed by HTTP at all, by whomever.
+- **Read-only.** With `web.read_only`, nothing at all is changed by HTTP.
 - **Bounds.** A body has at most 1 MiB and is read whole before anything is begun.
 
 Health checks are exempt from the first rule: a load balancer may call a node whatever it likes, and

@@ -13,8 +13,8 @@
 
 Messages are in `queue_work.py`, dead letters in `queue_moves.py`. Any node can be asked.
 
-A queue is a topic seen through a work group. Every topic can be one; listed are those that were
-told something about it (`queue.*`) or have a work group open.
+A queue is a topic seen through a work group. Every topic can be one; the list has those with a
+config of a queue (`queue.*`) or an open work group.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class WorkGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResetQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The body that lets a work group go on from elsewhere."""
+    """The body that resets the offsets of a work group."""
 
     start: int | str | None = None
     """An offset, "earliest" or "latest"."""
@@ -181,7 +181,7 @@ def _order_routes(queues: "_Queues", one: str) -> Sequence[ApiOperation]:
             "POST",
             f"{one}/reset",
             queues.reset,
-            "Let a work group go on from another offset or time",
+            "Reset the offsets of a work group to an offset or a time",
             body=ResetQueue,
             answers={200: QueueReset},
         ),

@@ -46,7 +46,7 @@ PLACE_CHARACTERS_MAX = 100
 
 
 class ResetGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The body that lets a consumer group go on from elsewhere."""
+    """The body that resets the offsets of a consumer group."""
 
     to: str | int
     topic: str | None = None
@@ -93,7 +93,7 @@ def topic_routes(broker: Broker) -> Sequence[ApiOperation]:
             "POST",
             "/v1/groups/{group:path}/reset",
             topics.reset_group,
-            "Let a consumer group without members go on from another place",
+            "Reset the offsets of a consumer group without members",
             body=ResetGroup,
             answers={200: GroupReset},
         ),

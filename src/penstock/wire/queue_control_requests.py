@@ -20,7 +20,7 @@ class CancelMessages(Request, frozen=True, tag="cancel_messages"):
 
 
 class RestartWork(Request, frozen=True, tag="restart_work"):
-    """Let a work group go on from an offset of one partition, or from `EARLIEST` or `LATEST`.
+    """Reset the offset of a work group in one partition, or to `EARLIEST` or `LATEST`.
     Answered with `Done`."""
 
     name: str

@@ -14,16 +14,18 @@ A tick that may be skipped expires when the next one is due: if all workers are 
 hour's worth of ticks is not worked off afterwards.
 """
 
+import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol, runtime_checkable
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.workers.schedules import Missed, Schedule, latest_before
-from penstock.workers.wall_clock import wait_until_ms
 
 _log = logging.getLogger(__name__)
 
@@ -117,3 +119,37 @@ def window_seconds(schedule: Schedule, now: datetime) -> float:
         following = schedule.next_after(tick)
         longest, tick = max(longest, following - tick), following
     return min(WINDOW_SECONDS_MAX, max(WINDOW_SECONDS_MIN, 2 * longest.total_seconds()))
+
+
+LOOK_SECONDS = 60.0
+"""How long a wait lasts at most before the clock is looked at again: it may have been set."""
+
+
+@runtime_checkable
+class MovableClock(Clock, Protocol):
+    """A clock that a test moves by hand, and that announces each move."""
+
+    def watch(self, moved: Callable[[], None]) -> Callable[[], None]:
+        """Call `moved` after every move, on any thread; calling the result ends that."""
+        ...
+
+
+async def wait_until_ms(clock: Clock, wall_ms: int) -> None:
+    """Return when the clock shows this time, or a later one."""
+    loop = asyncio.get_running_loop()
+    moved = asyncio.Event()
+
+    def note() -> None:
+        with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing waits on it.
+            loop.call_soon_threadsafe(moved.set)
+
+    end = clock.watch(note) if isinstance(clock, MovableClock) else None
+    try:
+        while (left_ms := wall_ms - clock.wall_ms()) > 0:
+            moved.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left_ms / 1_000, LOOK_SECONDS)):
+                    await moved.wait()
+    finally:
+        if end is not None:
+            end()

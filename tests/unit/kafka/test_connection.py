@@ -140,12 +140,12 @@ def test_answers_leave_in_the_order_of_requests(run_on_each: Run) -> None:
             contexts = await heartbeats(place, client, 3)
             contexts[2].answer({"error_code": 2})
             contexts[1].answer({"error_code": 1})
-            assert place.listener.statistics().answers_unsent_bytes > 0
+            assert place.listener.front_end().held_bytes["answers"] > 0
             contexts[0].answer({"error_code": 0})
             codes = [(await client.receive()).error_code for _ in range(3)]
             assert codes == [0, 1, 2]
-            assert place.listener.statistics().answers_unsent_bytes == 0
-            assert place.listener.statistics().requests_held_bytes == 0
+            assert place.listener.front_end().held_bytes["answers"] == 0
+            assert place.listener.front_end().held_bytes["requests"] == 0
 
     run_on_each(scenario())
 
@@ -204,7 +204,7 @@ def test_large_requests_arrive_whole(run_on_each: Run, size: int) -> None:
             assert place.frames == [frame[4:]] * 3
             for context in place.started:
                 context.finish([])
-            assert place.listener.statistics().requests_held_bytes == 0
+            assert place.listener.front_end().held_bytes["requests"] == 0
 
     run_on_each(scenario())
 
@@ -238,9 +238,9 @@ def test_what_is_no_request_ends_the_connection_with_one_line(
                 assert await client.is_closed()
             async with wire_client(place.host, place.port) as client:
                 await client.call(METADATA, 0, {})
-            statistics = place.listener.statistics()
-            assert statistics.connections_faulted_total == 1
-            assert statistics.requests_held_bytes == 0
+            statistics = place.listener.front_end()
+            assert statistics.faulted == 1
+            assert statistics.held_bytes["requests"] == 0
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
@@ -287,9 +287,9 @@ def test_refusals_are_answered_with_their_code(run: Run) -> None:
             for version in range(6):
                 assert (await client.call(13, version, {"group_id": "invalid"})).error_code == 42
                 assert (await client.call(13, version, {"group_id": "g"})).error_code == 7
-            assert place.listener.statistics().errors_total == {
-                ("LeaveGroup", 42): 6,
-                ("LeaveGroup", 7): 6,
+            assert place.listener.front_end().requests.errors == {
+                ("LeaveGroup", "INVALID_REQUEST"): 6,
+                ("LeaveGroup", "REQUEST_TIMED_OUT"): 6,
             }
 
     run(scenario())
@@ -322,10 +322,10 @@ def test_a_client_that_goes_away_ends_what_it_waits_for(run: Run) -> None:
                 client.send(11, 0, {"group_id": "a"})
                 (context,) = await heartbeats(place, client, 1)
                 context.on_cancel = lambda: hurried.append(context.abandoned)
-            await until(lambda: place.listener.statistics().connections == 0)
+            await until(lambda: place.listener.front_end().connections == 0)
             assert hurried == [True]
             context.answer({})  # Nobody is there to get it.
-            assert place.listener.statistics().requests_held_bytes == 0
+            assert place.listener.front_end().held_bytes["requests"] == 0
 
     run(scenario())
 
@@ -358,14 +358,14 @@ def test_a_client_that_does_not_read_is_not_served_further(run_on_each: Run) -> 
             (first,) = await heartbeats(place, client, 1)
             large = bytes(32 * limits.MIB)
             first.finish([struct.pack(">i", len(large)), large])
-            await until(lambda: place.listener.statistics().answers_unsent_bytes > 0)
+            await until(lambda: place.listener.front_end().held_bytes["answers"] > 0)
             client.send(HEARTBEAT, 0, {})
             for _ in range(50):
                 await asyncio.sleep(0)
             assert len(place.started) == 1
             await client.reader.readexactly(4 + len(large))
             await until(lambda: len(place.started) == 2)
-            assert place.listener.statistics().answers_unsent_bytes == 0
+            assert place.listener.front_end().held_bytes["answers"] == 0
 
     run_on_each(scenario())
 
@@ -382,16 +382,16 @@ def test_all_requests_together_are_bounded(run_on_each: Run) -> None:
             one.writer.write(frame)
             await until(lambda: len(place.started) == 1)
             other.writer.write(frame)
-            statistics = place.listener.statistics
+            front_end = place.listener.front_end
             await until(lambda: place.memory.statistics().waiting == 1)
             for _ in range(50):
                 await asyncio.sleep(0)
             assert len(place.started) == 1, "half of the second request is here and has to wait"
-            assert statistics().requests_held_bytes <= 4 * limits.MIB
+            assert front_end().held_bytes["requests"] <= 4 * limits.MIB
             place.started[0].finish([])
             await until(lambda: len(place.started) == 2)
             place.started[1].finish([])
-            assert statistics().requests_held_bytes == 0
+            assert front_end().held_bytes["requests"] == 0
 
     run_on_each(scenario())
 
@@ -533,7 +533,7 @@ def test_an_address_has_only_so_many_connections(
             async with wire_client(place.host, place.port) as second:
                 assert await second.is_closed()
             await first.call(METADATA, 0, {})
-            assert place.listener.statistics().connections_refused_total == 1
+            assert place.listener.front_end().refused == 1
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
@@ -550,7 +550,7 @@ def test_connections_are_bounded(run: Run) -> None:
             async with wire_client(place.host, place.port) as second:
                 assert await second.is_closed()
             await first.call(METADATA, 0, {})
-            assert place.listener.statistics().connections_refused_total == 1
+            assert place.listener.front_end().refused == 1
 
     run(scenario())
 
@@ -570,12 +570,12 @@ def test_a_request_that_stays_incomplete_is_given_up(run: Run) -> None:
                     place.listener.sweep()
                     place.clock.advance(limits.KAFKA_FRAME_MS_MAX - 1)
                     place.listener.sweep()
-                    assert place.listener.statistics().connections == 1
+                    assert place.listener.front_end().connections == 1
                     place.clock.advance(1)
                     place.listener.sweep()
                     assert await client.is_closed()
-                    await until(lambda: place.listener.statistics().connections == 0)
-            assert place.listener.statistics().requests_held_bytes == 0
+                    await until(lambda: place.listener.front_end().connections == 0)
+            assert place.listener.front_end().held_bytes["requests"] == 0
 
     run(scenario())
 
@@ -626,7 +626,7 @@ def test_an_idle_connection_is_closed(run: Run) -> None:
             place.clock.advance(limits.KAFKA_CONNECTION_IDLE_MS)
             place.listener.sweep()
             assert await client.is_closed()
-            assert place.listener.statistics().connections_faulted_total == 0
+            assert place.listener.front_end().faulted == 0
 
     run(scenario())
 

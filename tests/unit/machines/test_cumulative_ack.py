@@ -5,8 +5,8 @@ import pytest
 
 from penstock.core.errors import InvalidRequest
 from penstock.core.limits import (
-    COVER_DEAD_MAX,
-    COVER_STEPS_MAX,
+    CUMULATIVE_ACK_DEAD_MAX,
+    CUMULATIVE_ACK_STEPS_MAX,
     DEAD_REASON_CHARACTERS_MAX,
     STREAM_NAME_CHARACTERS_MAX,
 )
@@ -236,7 +236,7 @@ def test_a_batch_of_a_stream_is_covered_once() -> None:
 
 
 def test_a_batch_that_takes_several_entries_is_covered_with_the_last() -> None:
-    count = COVER_STEPS_MAX + 3
+    count = CUMULATIVE_ACK_STEPS_MAX + 3
     shard = QueueShard(FIFO)
     shard.send(*(message(group=b"a") for _ in range(count)))
     replies = [shard.do(command(0, count, stream="s", batch=0)) for _ in range(3)]
@@ -251,12 +251,12 @@ def test_a_batch_that_takes_several_entries_is_covered_with_the_last() -> None:
 
 
 def test_a_great_many_runs_take_several_entries() -> None:
-    count = COVER_STEPS_MAX + 10
+    count = CUMULATIVE_ACK_STEPS_MAX + 10
     shard = QueueShard(FIFO)
     shard.send(*(message(group=b"%d" % (one % 7)) for one in range(count)))
     reply = shard.do(command(0, count))
-    assert reply == CumulativeAckResult(COVER_STEPS_MAX, Offset(COVER_STEPS_MAX))
-    assert ack_cumulatively(shard, COVER_STEPS_MAX, count) == 10
+    assert reply == CumulativeAckResult(CUMULATIVE_ACK_STEPS_MAX, Offset(CUMULATIVE_ACK_STEPS_MAX))
+    assert ack_cumulatively(shard, CUMULATIVE_ACK_STEPS_MAX, count) == 10
     assert left(shard) == {}
 
 
@@ -287,7 +287,7 @@ def test_a_cursor_passes_over_exactly_the_range(first: int, end: int) -> None:
         command(5, 4),
         command(-1, 4),
         command(0, 4, {1: "x" * (DEAD_REASON_CHARACTERS_MAX + 1)}),
-        command(0, 4, dict.fromkeys(range(COVER_DEAD_MAX + 1), "bad")),
+        command(0, 4, dict.fromkeys(range(CUMULATIVE_ACK_DEAD_MAX + 1), "bad")),
         command(0, 4, stream="s" * (STREAM_NAME_CHARACTERS_MAX + 1)),
     ],
 )

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import DirectoryRefused
-from penstock.server.process import make_data_directory, raise_open_files_limit
+from penstock.core.limits import KIB, MIB
+from penstock.server.process import (
+    _TRIM,
+    make_data_directory,
+    raise_open_files_limit,
+    release_freed_memory,
+)
 
 
 def test_the_directory_is_made_once(tmp_path: Path) -> None:
@@ -42,3 +48,22 @@ def test_a_broker_needs_asserts(flags: list[str]) -> None:
     )
     assert (done.returncode != 0) == bool(flags)
     assert ("start it without -O" in done.stderr) == bool(flags)
+
+
+BLOCK = 64 * KIB
+"""Small enough for the heap, and not a mapping of its own."""
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * 4 * KIB
+
+
+@pytest.mark.skipif(_TRIM is None, reason="the C library has no malloc_trim")
+def test_freed_blocks_between_used_ones_go_back() -> None:
+    blocks = [bytes([1]) * BLOCK for _ in range(1_024)]
+    used = blocks[::64]
+    before = resident_bytes()
+    del blocks
+    release_freed_memory()
+    assert resident_bytes() <= before - 32 * MIB
+    assert len(used) == 16

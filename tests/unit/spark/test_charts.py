@@ -10,7 +10,6 @@ from penstock.core.errors import InvalidRequest
 from penstock.spark.jobs.charts import (
     check_chart_file,
     draw_bars,
-    draw_lines,
     draw_stacked,
     new_figure,
     save,
@@ -23,14 +22,10 @@ TIMES = [START + timedelta(minutes=number) for number in range(5)]
 
 @pytest.mark.slow
 def test_a_figure_is_written_as_what_its_name_says(tmp_path: Path) -> None:
-    figure, (over_time, bars, lines) = new_figure("Failures", panels=3)
+    figure, (over_time, bars) = new_figure("Failures", panels=2)
     series = {"timeout": [(TIMES[0], 3), (TIMES[1], 4)], "other": [(TIMES[1], 1)]}
     draw_stacked(over_time, series, title="over time", width_seconds=60, unit="messages")
     draw_bars(bars, [("costs $5 and $6", 7), ("other", 1)], title="reasons", unit="messages")
-    marks = [(TIMES[2], "node 2 killed")]
-    draw_lines(
-        lines, {"a": [(at, 1.5) for at in TIMES]}, title="depth", unit="messages", marks=marks
-    )
     assert save(figure, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     svg = save(figure, tmp_path / "a.svg").read_text()
     assert "<svg" in svg
@@ -41,12 +36,11 @@ def test_a_figure_is_written_as_what_its_name_says(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_chart_of_nothing_says_so(tmp_path: Path) -> None:
-    figure, (one, two, three) = new_figure("Nothing", panels=3)
+    figure, (one, two) = new_figure("Nothing", panels=2)
     draw_stacked(one, {}, title="over time", width_seconds=60, unit="messages")
     draw_bars(two, [], title="reasons", unit="messages")
-    draw_lines(three, {"a": []}, title="depth", unit="messages")
-    texts = [[text.get_text() for text in axes.texts] for axes in (one, two, three)]
-    assert texts == [["nothing"]] * 3
+    texts = [[text.get_text() for text in axes.texts] for axes in (one, two)]
+    assert texts == [["nothing"]] * 2
     save(figure, tmp_path / "a.png")
 
 

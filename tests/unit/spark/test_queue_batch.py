@@ -73,7 +73,7 @@ def test_a_batch_is_settled_once() -> None:
         batch = QueueBatch(
             queue="orders", stream="s", number=0, starts={0: 0, 1: 1}, ends={0: 2, 1: 3}
         )
-        await queue.cover(0, 0, 0, dead={1: "bad"})
+        await queue.ack_range(0, 0, 0, dead={1: "bad"})
         assert await settle(client, "queue", batch) == 3
         assert await settle(client, "queue", batch) == 0
         stats = await queue.stats()

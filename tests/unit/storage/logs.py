@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from penstock.core.append_payload import Slice, decode_append, encode_append
 from penstock.core.entries import Entry, EntryKind, HardState, Membership, encode_membership
+from penstock.core.errors import DamagedFile
 from penstock.core.records import read_header, stamp_batch
 from penstock.core.types import Index, NodeId, Offset, PartitionId, ShardId, Term
 from penstock.storage.disk import Disk
@@ -83,6 +84,15 @@ def complete(log: ShardLog, job: LogJob | None) -> None:
     run(job)
     log.complete(job)
     drain(log)
+
+
+def scrub(log: ShardLog) -> DamagedFile | None:
+    """Verify one sealed segment in turn; what was found, None if none is sealed."""
+    job = log.scrub_job()
+    if job is None:
+        return None
+    complete(log, job)
+    return log.scrub_finding
 
 
 def drain(log: ShardLog) -> None:

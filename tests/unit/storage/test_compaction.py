@@ -41,6 +41,7 @@ from tests.unit.storage.logs import (
     drain,
     everything,
     open_log,
+    scrub,
     write,
 )
 
@@ -93,7 +94,7 @@ def test_only_the_last_record_of_a_key_stays(place: Place, codec: int) -> None:
         assert seen(log, 1) == expected
         assert latest(seen(log, 1)) == latest(maker.records[1])
         assert seen(log, 2) == maker.records[2], "it is not compacted"
-        assert all(log.find_damage() is None for _ in range(8))
+        assert all(scrub(log) is None for _ in range(8))
         log = place.open(verify_all=verify_all)
         assert clean_to(log) == point
     place.close()

@@ -20,6 +20,7 @@ from tests.unit.storage.logs import (
     drain,
     everything,
     open_log,
+    scrub,
     write,
 )
 
@@ -230,7 +231,7 @@ def test_rot_found_at_run_time_is_repaired_at_the_next_start(place: Place) -> No
     write(log, LEADERS[:50])
     log.note_commit(Index(45))
     place.flip(place.names(".log")[1], 1000)
-    findings = [damage for _ in range(10) if (damage := log.find_damage()) is not None]
+    findings = [damage for _ in range(10) if (damage := scrub(log)) is not None]
     assert findings
     assert "leader" in findings[0].way_out
     log.mark_damaged(findings[0])

@@ -18,6 +18,7 @@ from tests.unit.storage.logs import (
     everything,
     noop,
     open_log,
+    scrub,
     write,
 )
 
@@ -86,7 +87,7 @@ def test_a_mostly_dead_segment_is_rewritten(place: Place) -> None:
             assert read == batches_of(entries, partition, start)
         assert log.offset_for_time(PartitionId(2), 0) == (0, 1000)
         assert everything(log) == entries[log.first_index - 1 :]
-        assert all(log.find_damage() is None for _ in range(8))
+        assert all(scrub(log) is None for _ in range(8))
 
 
 def test_a_rewrite_is_not_repeated(place: Place) -> None:
@@ -143,7 +144,7 @@ def test_rot_met_while_rewriting_is_reported(place: Place) -> None:
     log.fail(job, failure.value)
     assert not log.poisoned
     log.note_commit(log.last_index)
-    assert log.find_damage() is not None
+    assert scrub(log) is not None
 
 
 def test_a_log_without_append_entries_is_reclaimed(place: Place) -> None:

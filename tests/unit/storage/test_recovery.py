@@ -24,6 +24,7 @@ from tests.unit.storage.logs import (
     everything,
     noop,
     open_log,
+    scrub,
     write,
 )
 
@@ -204,7 +205,7 @@ def test_side_indexes_are_made_again(place: Place, harm: str) -> None:
     assert everything(log) == entries
     read = log.read(PartitionId(1), Offset(0), 1 << 20, EVERYTHING)
     assert read == batches_of(entries, 1)
-    assert log.find_damage() is None
+    assert scrub(log) is None
     assert name in place.names(".index")
 
 

@@ -127,7 +127,7 @@ def reset(
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Let a group go on from another place. It must have no members while that happens.
+    """Reset the offsets of a group, which must have no members while that happens.
 
     What would change is shown before it does, and you are asked; programs say --yes.
 
@@ -149,12 +149,12 @@ def reset(
             sys.stdout.flush()
             ask_back(
                 name,
-                warning=f"This would let group {name} go on from there.",
+                warning=f"This would reset the offsets of group {name}.",
                 kept=f"that was not its name; {name} is as it was",
                 cannot=f"a reset of {name} makes its members repeat or skip messages",
             )
         changes = with_client(url, lambda client: _reset(client, name, place, topic, dry_run=False))
-        print(f"group {name} goes on from there", file=sys.stderr)
+        print(f"the offsets of group {name} are reset", file=sys.stderr)
     if json:
         print_json({"changes": changes, "dry_run": dry_run})
 

@@ -1,5 +1,6 @@
 """`penstock doctor`: is this machine fit for a broker, and is the broker well?"""
 
+import importlib.metadata
 import os
 import sys
 import time
@@ -16,11 +17,12 @@ from penstock.cli.doctor.broker import check_http, check_version
 from penstock.cli.doctor.checklist import check_production
 from penstock.cli.doctor.facts import ask_facts
 from penstock.cli.doctor.machine import Finding, check_machine
-from penstock.cli.doctor.spark import check_spark
 from penstock.cli.session import with_client
 from penstock.client.client import Client
-from penstock.core.errors import PenstockError
+from penstock.core.errors import NotInstalled, PenstockError
 from penstock.server.config import Broker
+from penstock.spark.java import find_java
+from penstock.spark.sessions import INSTALL, check_packages
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "ask": "cyan"}
 ROUND_TRIPS = 10
@@ -133,3 +135,19 @@ def _print(finding: Finding) -> None:
     console.print(f"{finding.check:<14}  {finding.found}", markup=False)
     if finding.advice:
         console.print(f"{'':<22}{finding.advice}", style="dim", markup=False)
+
+
+def check_spark() -> Finding:
+    """Which PySpark is installed, and which Java it would run on."""
+    try:
+        check_packages()
+    except NotInstalled as error:
+        told, _, _ = str(error).partition(": ")
+        return Finding("spark", "ok", f"{told}; only pipelines and jobs need it: {INSTALL}")
+    version = f"PySpark {importlib.metadata.version('pyspark')}"
+    try:
+        java = find_java()
+    except NotInstalled as error:
+        told, _, advice = str(error).rpartition("; ")
+        return Finding("spark", "warn", f"{version}; {told}", advice)
+    return Finding("spark", "ok", f"{version} on Java {java.version} of {java.found}, {java.home}")

@@ -346,7 +346,7 @@ def reset(
     if not yes and not dry_run:
         ask_back(
             name,
-            warning=f"This would let group {group} of {name} go on from {start}.",
+            warning=f"This would reset the offsets of group {group} of {name} to {start}.",
             kept=f"that was not its name; {name} is as it was",
             cannot=f"a reset of {name} makes workers repeat or skip messages",
         )

@@ -1,20 +1,52 @@
 """`penstock peek`: short for `penstock queue peek`, over the native protocol, so that it looks into
 a `file:` directory as well."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 from cyclopts import CycloptsError, Parameter
 
 from penstock.cli.address_flags import DEFAULT_URL, Url
 from penstock.cli.admin import Json, print_json
-from penstock.cli.message.stored_message import Stored, StoredCodec
 from penstock.cli.queue.messages import Group, Name, print_messages
 from penstock.cli.session import with_client
 from penstock.client.client import Client
+from penstock.client.codecs import Encoded
 from penstock.client.peeked_message import PeekedMessage
+from penstock.core.message import Header
 from penstock.core.message_states import STATES, parse_states
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.web.queue_messages import HeaderValue, StoredMessage, text
+
+
+class Stored(NamedTuple):
+    """A message as it lies in a log, with all its headers, also Penstock's own."""
+
+    data: bytes
+    headers: tuple[Header, ...]
+
+    def text(self, name: str) -> str | None:
+        """A header as a text."""
+        for known, value in self.headers:
+            if known == name:
+                return None if value is None else value.decode(errors="replace")
+        return None
+
+    def number(self, name: str) -> int | None:
+        """A header that is a number."""
+        found = self.text(name)
+        return int(found) if found is not None and found.isdecimal() else None
+
+
+class StoredCodec:
+    """Hands out what is stored; a command that looks at messages has nothing to send."""
+
+    def encode(self, value: Stored) -> Encoded:
+        """As it was."""
+        return value.data, value.headers
+
+    def decode(self, data: bytes, headers: Sequence[Header]) -> Stored:
+        return Stored(data, tuple(headers))
 
 
 def peek(

@@ -367,7 +367,7 @@ class BlockingClient(ClientLifecycle):
         topics: str | Iterable[str] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Let a group without members go on from elsewhere: "earliest", "latest", a datetime, or
-        offsets by partition. Without topics, in all it has read. A dry run only tells."""
+        """Reset the offsets of a group without members: "earliest", "latest", a datetime, or
+        offsets by partition. Without topics, in all it has read. A dry run changes nothing."""
         topics = listed(topics)
         return self._thread.run(self._inner.reset_group(name, to, topics=topics, dry_run=dry_run))

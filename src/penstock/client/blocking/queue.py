@@ -224,6 +224,28 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         to do, and how far they may read from their `offsets`."""
         return self._thread.run(self._inner.standing(offsets))
 
+    def ack_range(
+        self,
+        partition: int,
+        first: int,
+        end: int,
+        *,
+        dead: Mapping[int, str] | None = None,
+        stream: str = "",
+        batch: int = -1,
+    ) -> int:
+        """Acknowledge the messages from `first` up to, not including, `end` (a cumulative ack), for
+        a reader of this queue's log: they are done for this work group, whichever receiver has
+        leased them, after those in `dead`, offsets with a reason, have died. Returns how many that
+        concerned.
+
+        What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
+        which counts its batches upwards, is heard once for each `batch` even if dead messages of it
+        were delivered anew in between."""
+        return self._thread.run(
+            self._inner.ack_range(partition, first, end, dead=dead, stream=stream, batch=batch)
+        )
+
     def cover(
         self,
         partition: int,
@@ -234,13 +256,7 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         stream: str = "",
         batch: int = -1,
     ) -> int:
-        """For a reader of this queue's log that has processed the messages from `first` up to, not
-        including, `end`: they are done for this work group, whichever receiver has leased them,
-        after those in `dead`, offsets with a reason, have died. Returns how many that concerned.
-
-        What is done or dead already stays so: asking again changes nothing. A `stream` with a name,
-        which counts its batches upwards, is heard once for each `batch` even if dead messages of it
-        were delivered anew in between."""
+        """Deprecated: the name of `ack_range` in 0.1."""
         return self._thread.run(
             self._inner.cover(partition, first, end, dead=dead, stream=stream, batch=batch)
         )
@@ -319,9 +335,9 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         return self._thread.run(self._inner.cancel(messages))
 
     def reset(self, to: Start = "earliest", *, dry_run: bool = False) -> list[OffsetChange]:
-        """Let this work group go on from elsewhere: "earliest", "latest", a datetime, or offsets by
+        """Reset the offsets of this work group: "earliest", "latest", a datetime, or offsets by
         partition. Messages it was done with are delivered again, if they are still there; leases
-        end. A dry run only tells."""
+        end. A dry run changes nothing."""
         return self._thread.run(self._inner.reset(to, dry_run=dry_run))
 
     def purge(self) -> int:

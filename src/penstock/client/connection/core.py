@@ -41,9 +41,9 @@ class ClientCore:
         """Consumers and subscriptions that have to be closed with the client; those that were
         closed before are forgotten by themselves."""
         self._tasks: set[asyncio.Task[object]] = set()
-        channel.on_late = self._take_late
+        channel.on_late = self._return_late
 
-    def _take_late(self, node: int, request: Request, answer: Answer) -> None:
+    def _return_late(self, node: int, request: Request, answer: Answer) -> None:
         """Messages were leased for a caller that had stopped waiting: they go back, uncounted."""
         if not isinstance(request, ReceiveRequest) or not isinstance(answer, ReceiveResponse):
             return

@@ -12,7 +12,7 @@ from typing import Literal
 
 from penstock.client.connection.request_router import RequestRouter
 from penstock.core.errors import InvalidRequest
-from penstock.core.limits import COVER_DEAD_MAX
+from penstock.core.limits import CUMULATIVE_ACK_DEAD_MAX
 from penstock.core.types import EARLIEST, LATEST
 from penstock.wire.cumulative_ack_requests import (
     AskStanding,
@@ -78,7 +78,7 @@ async def standings(
     return dict(zip(indexes, found, strict=True))
 
 
-async def cover_range(
+async def ack_range(
     router: RequestRouter,
     name: str,
     group: str,
@@ -90,14 +90,17 @@ async def cover_range(
     stream: str = "",
     batch: int = -1,
 ) -> int:
-    """A range is done, after these have died; split into as many requests as it takes."""
+    """Acknowledge a range after its dead have died, in as many requests as it takes."""
     if not 0 <= first <= end:
         raise InvalidRequest(f"offsets {first} to {end} are no range of messages")
     if dead and min(dead) < 0:
         raise InvalidRequest(f"there is no message {min(dead)}")
     deadline = router.deadline(None)
     named = tuple(sorted(dead.items()))
-    dying = [named[at : at + COVER_DEAD_MAX] for at in range(0, len(named) or 1, COVER_DEAD_MAX)]
+    dying = [
+        named[at : at + CUMULATIVE_ACK_DEAD_MAX]
+        for at in range(0, len(named) or 1, CUMULATIVE_ACK_DEAD_MAX)
+    ]
 
     async def ask(start: int, stop: int, die: Dying, name_it: str) -> CumulativeAckResult:
         answer, _ = await router.ask_leader(

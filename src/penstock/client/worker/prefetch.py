@@ -234,7 +234,7 @@ class Prefetch:
         seconds = self._wait_seconds + self._router.settings.attempt_timeout
         self.fetches += 1
         answer, payload = await self._router.ask_node(node, request, Fetched, seconds)
-        self._take(places, versions, answer, payload)
+        self._add(places, versions, answer, payload)
 
     def _fetch_bytes(self) -> int:
         """How much to ask for: what there is room for, of messages as large as the last ones."""
@@ -244,7 +244,7 @@ class Prefetch:
         room = min(room, int(messages * self._message_bytes))
         return max(FETCH_BYTES_MIN, min(room, self._router.settings.receive_bytes_max))
 
-    def _take(
+    def _add(
         self, places: Sequence[Place], versions: Sequence[int], answer: Fetched, payload: Buffer
     ) -> None:
         view = memoryview(payload)

@@ -121,7 +121,7 @@ class Receiver(Generic[T]):
                 settings.client_id,
             )
             try:
-                found = await self._take(info, request, left)
+                found = await self._receive_from(info, request, left)
             except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 # Nothing was leased, or it comes back by itself.
                 router.metadata.forget(self.queue, info)
@@ -159,7 +159,7 @@ class Receiver(Generic[T]):
             self._led = info, leaders
         return leaders
 
-    async def _take(
+    async def _receive_from(
         self, info: TopicInfo, request: ReceiveRequest, wait: float
     ) -> list[Message[T]]:
         nodes = list(self._leaders(info))

@@ -1,8 +1,9 @@
 """Work groups whose messages are read by offset, on the node that leads the partition.
 
 A reader of the log, such as a Spark stream, leases nothing: it can read again what it has read. It
-asks where its work group stands, reads from there, and covers what it has dealt with. Others may
-work in the same group, but what they have leased within a covered range is theirs no more.
+asks where its work group stands, reads from there, and acknowledges what it has dealt with in
+ranges (a cumulative ack). Others may work in the same group, but what they have leased within such
+a range is theirs no more.
 
 A message that waits for its time must not be read before: `ready` is how far a reader may go. The
 first message that waits holds up those behind it. What comes to life behind a reader, because dead
@@ -14,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from penstock.core.errors import Unavailable, UnknownWork
-from penstock.core.limits import COVER_STEPS_MAX
+from penstock.core.limits import CUMULATIVE_ACK_STEPS_MAX
 from penstock.core.topic import Topic
 from penstock.core.types import Offset
 from penstock.engine.topics.topics import Topics
@@ -42,7 +43,7 @@ class Standing(NamedTuple):
     """Ranges before the asked offset that can be delivered, some of them."""
 
 
-async def cover(
+async def ack_range(
     topics: Topics,
     open_group: OpenGroup,
     topic: Topic,
@@ -55,8 +56,8 @@ async def cover(
     stream: str = "",
     batch: int = -1,
 ) -> CumulativeAckResult:
-    """A range is done, but for the dead. `open_group` opens a work group that is used for the first
-    time, as a receive does."""
+    """Acknowledge a range of messages, but for the dead. `open_group` opens a work group that is
+    used for the first time, as a receive does."""
     partition = topic.partitions[index]
     shard = topics.led_shard(partition)
     command = CumulativeAck(
@@ -74,7 +75,7 @@ async def cover(
         reply = await shard.change(command)
     if isinstance(reply, Refused):
         raise refusal_error(reply)
-    assert isinstance(reply, CumulativeAckResult), f"a cover was answered with {reply}"
+    assert isinstance(reply, CumulativeAckResult), f"a cumulative ack was answered with {reply}"
     return reply
 
 
@@ -102,7 +103,11 @@ def standing(topics: Topics, topic: Topic, index: int, group: str, offset: Offse
 def _first_left(work: WorkGroup) -> Offset:
     """Dead messages are passed over, so many of them: early perhaps, and never late."""
     for step, run in enumerate(work.runs_from(Offset(0))):
-        if step == COVER_STEPS_MAX or run.state is not State.DEAD or run.first >= work.cursor:
+        if (
+            step == CUMULATIVE_ACK_STEPS_MAX
+            or run.state is not State.DEAD
+            or run.first >= work.cursor
+        ):
             return min(run.first, work.cursor)
     return work.cursor
 
@@ -115,19 +120,19 @@ def _ready(work: WorkGroup, offset: Offset, end: Offset, now_ms: int) -> Offset:
     for step, run in enumerate(work.runs_from(offset)):
         if run.first >= limit:
             break
-        if step == COVER_STEPS_MAX or (run.state is State.DELAYED and run.at_ms > now_ms):
+        if step == CUMULATIVE_ACK_STEPS_MAX or (run.state is State.DELAYED and run.at_ms > now_ms):
             return max(offset, run.first)
     return max(offset, limit)
 
 
 def _again(work: WorkGroup, offset: Offset, now_ms: int) -> list[tuple[Offset, Offset]]:
     """Only so many runs are looked at, and so many ranges reported; the rest follows when these are
-    covered."""
+    acknowledged."""
     found: list[tuple[Offset, Offset]] = []
     if work.is_held:
         return found
     looked = min(offset, work.cursor)
-    for run in islice(work.runs_from(Offset(0)), COVER_STEPS_MAX):
+    for run in islice(work.runs_from(Offset(0)), CUMULATIVE_ACK_STEPS_MAX):
         if run.first >= looked or len(found) == AGAIN_RANGES_MAX:
             break
         if run.state is State.READY:

@@ -27,7 +27,7 @@ from penstock.machines.queues import Settled
 
 
 class LeaseReturns:
-    """Gives leases back that no receiver was told of; one per node."""
+    """Gives leases back that no receiver has seen; one per node."""
 
     def __init__(self, topics: Topics, forwarder: Forwarder) -> None:
         self._topics = topics

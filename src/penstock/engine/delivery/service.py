@@ -532,7 +532,7 @@ class DeliveryService:
     async def reset(
         self, topic: Topic, group: str, *, start: int, index: int | None = None
     ) -> None:
-        """Let a work group go on from another offset, `EARLIEST` or `LATEST`; leases end."""
+        """Reset the offsets of a work group to `start`, `EARLIEST` or `LATEST`; leases end."""
         await self._everywhere(
             topic,
             lambda partition: ResetWork(partition=partition, group=group, start=Offset(start)),

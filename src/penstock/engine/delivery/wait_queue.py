@@ -11,7 +11,7 @@ pass a function that acquires messages which are still being written. When an ap
 the first such waiter submits its acquire right behind it: both share one sync and one round of
 replication. A receiver that arrives while messages without a reservation are being written
 acquires them without waiting. If a pre-acquire gets nothing, because the messages are
-delayed or belong to older reservations, the next appends are not pre-acquired (`VAIN_SKIPS`).
+delayed or belong to older reservations, the next appends are not pre-acquired (`BACKOFF_APPENDS`).
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from penstock.core.types import PartitionId
 from penstock.engine.topics.long_polls import Batch, Watch
 from penstock.engine.topics.poll_time import note_parked
 
-VAIN_SKIPS = 64
-"""After a pre-acquire that got nothing, so many appends pass without one."""
+BACKOFF_APPENDS = 64
+"""Back-off: after a pre-acquire that got nothing, so many appends pass without one."""
 
 Acquiring = TypeVar("Acquiring")
 PreAcquire = Callable[[PartitionId, int, Batch], Acquiring | None]
@@ -160,7 +160,7 @@ class WaitQueue(Generic[Acquiring]):
             if not reserved[partition]:
                 del reserved[partition]
             if not got_some:
-                self.skips = VAIN_SKIPS
+                self.skips = BACKOFF_APPENDS
             self.wake()
             self._check_idle()
 

@@ -41,7 +41,6 @@ from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.requests import BrowsedMessage
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.moves.message_copier import Change, Copy, MessageCopier
-from penstock.engine.moves.rate_limit import RateLimit
 from penstock.engine.replica.shard import Shard
 from penstock.engine.topics.topics import Topics
 from penstock.machines.machine import Refused, refusal_error
@@ -339,3 +338,26 @@ def _size(one: BrowsedMessage) -> int:
     message = one.message
     headers = sum(len(name) + len(value or b"") for name, value in message.headers)
     return 100 + len(message.key or b"") + len(message.value or b"") + headers
+
+
+_SECOND_US = 1_000_000
+
+
+class RateLimit:
+    """A rate limit: at most so many operations a second.
+
+    Cost is paid afterwards, unlike with a token bucket: a caller that has done a hundred operations
+    at a limit of ten a second waits until ten seconds have passed since it began. Idle time earns
+    no burst."""
+
+    def __init__(self, rate: int) -> None:
+        """`rate` is how many each second."""
+        assert rate > 0, f"{rate} each second would never end"
+        self._rate = rate
+        self._free_us = 0
+
+    def pay(self, count: int, *, began_ms: int, now_ms: int) -> int:
+        """So many were done since `began_ms`; how many milliseconds to wait before the next."""
+        began_us = max(self._free_us, began_ms * 1_000)
+        self._free_us = began_us + count * _SECOND_US // self._rate
+        return max(0, -(-(self._free_us - now_ms * 1_000) // 1_000))

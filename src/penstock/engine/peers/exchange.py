@@ -41,8 +41,21 @@ from penstock.engine.peers.frames import (
     Withdrawal,
     encode_frame,
 )
-from penstock.engine.peers.remote_errors import describe_error, remake_error
 from penstock.engine.peers.send_queue import LinkCounters, Outgoing
+from penstock.wire import failures
+from penstock.wire.failures import Described
+
+
+def describe_error(request_id: int, error: PenstockError) -> Failure:
+    """The frame that carries an error to another node: `wire.failures` does the same for clients.
+    The id of the request is part of the frame."""
+    parts = failures.describe_error(error)
+    return Failure(request_id, parts.kinds, parts.message, parts.details)
+
+
+def remake_error(failure: Failure) -> PenstockError:
+    """The exception another node raised, or the nearest one that is known here."""
+    return failures.remake_error(Described(failure.kinds, failure.message, failure.details))
 
 
 class Caller(NamedTuple):

@@ -210,7 +210,7 @@ class Links:
         self._ticked_ms = self._clock.monotonic_ms()
         self._timer = self._loop.call_later(settings.tick_ms / 1000, self._tick)
 
-    # For everybody.
+    # For every part of the node.
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the address that others can dial, with the port that was found for port 0."""

@@ -243,8 +243,8 @@ class Replica:
         return True
 
     def read_barrier(self, answer: Answer) -> None:
-        """Answer `Done` once this node is sure to lead and to have applied everything that was
-        acknowledged, by whomever, before this call (Raft §6.4)."""
+        """Answer `Done` once this node is sure to lead and to have applied everything that any
+        leader acknowledged before this call (Raft §6.4)."""
         try:
             self._refuse_if_halted()
             self._refuse_if_crowded()

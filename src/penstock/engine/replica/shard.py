@@ -79,7 +79,7 @@ class Shard:
         name = f"penstock-{node}-{settings.identity.shard}"
         self._writer = ThreadWorker(f"{name}-writer", self._loop.call_soon_threadsafe)
         self._background = ThreadWorker(f"{name}-background", self._loop.call_soon_threadsafe)
-        # Each node reads its own copy of the catalog: what a client was told is to be there soon.
+        # Each node reads its own copy of the catalog: acknowledged changes must show soon.
         raft = RaftSettings(node=node, prompt_commits=settings.identity.shard == CATALOG_SHARD)
         replica_settings = (
             ReplicaSettings(raft=raft)

@@ -55,7 +55,7 @@ class LakeWriter:
             dead_count = dead.count()
             written = self._place(rows.where(f"{REASON} IS NULL"), f"{query}-{batch}")
             if dead_count:
-                self._bury(dead, query, batch)
+                self._write_dead_letters(dead, query, batch)
             self._count(written, dead_count)
         finally:
             rows.unpersist()
@@ -86,7 +86,7 @@ class LakeWriter:
             files.delete(beside, True)
         return written
 
-    def _bury(self, dead: "DataFrame", query: str, batch: int) -> None:
+    def _write_dead_letters(self, dead: "DataFrame", query: str, batch: int) -> None:
         letters = messages_of(
             [dead],
             source=self._source,

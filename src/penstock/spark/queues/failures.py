@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.core import delivery_headers
 from penstock.core.errors import InvalidRequest
-from penstock.core.limits import COVER_DEAD_MAX, DEAD_REASON_CHARACTERS_MAX
+from penstock.core.limits import CUMULATIVE_ACK_DEAD_MAX, DEAD_REASON_CHARACTERS_MAX
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.spark.address import address_of
 from penstock.spark.connections import client_of, run
@@ -77,7 +77,7 @@ class _Burial:
 
     def __call__(self, rows: "Iterable[Row]") -> None:
         left = iter(rows)
-        while some := list(islice(left, COVER_DEAD_MAX)):
+        while some := list(islice(left, CUMULATIVE_ACK_DEAD_MAX)):
             dead: dict[int, dict[int, str]] = {}
             for partition, offset, why in some:
                 if partition is None or offset is None:
@@ -86,7 +86,7 @@ class _Burial:
                 dead.setdefault(partition, {})[offset] = text
             for partition, reasons in dead.items():
                 queue = client_of(self._address).queue(self._queue, group=self._group)
-                run(queue.cover(partition, 0, 0, dead=reasons))
+                run(queue.ack_range(partition, 0, 0, dead=reasons))
 
 
 # Topics.

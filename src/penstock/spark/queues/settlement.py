@@ -22,7 +22,7 @@ RANGES_MAX: Final = 1_000
 
 
 async def settle(client: Client, group: str, batch: QueueBatch) -> int:
-    """Cover what a committed batch has read; returns how many messages were not done before."""
+    """Acknowledge what a committed batch has read; returns how many were not done before."""
     if batch.number < 0:
         return 0
     queue = client.queue(batch.queue, group=group)
@@ -30,11 +30,11 @@ async def settle(client: Client, group: str, batch: QueueBatch) -> int:
     for partition, one in batch.ranges():
         shares.setdefault(partition, []).append(one)
 
-    async def cover(partition: int, ranges: list[Range]) -> int:
+    async def ack(partition: int, ranges: list[Range]) -> int:
         assert len(ranges) <= RANGES_MAX, f"a batch of {len(ranges)} ranges"
         count = 0
         for number, (first, end) in enumerate(ranges, batch.number * RANGES_MAX):
-            count += await queue.cover(partition, first, end, stream=batch.stream, batch=number)
+            count += await queue.ack_range(partition, first, end, stream=batch.stream, batch=number)
         return count
 
-    return sum(await asyncio.gather(*(cover(*share) for share in shares.items())))
+    return sum(await asyncio.gather(*(ack(*share) for share in shares.items())))

@@ -45,16 +45,18 @@ from pyspark.sql.types import StructType
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.raw_log import RawLog
 from penstock.client.reader.topic_watch import TopicSight, TopicWatch
+from penstock.core.errors import OffsetOutOfRange, UnknownPartition
+from penstock.core.limits import KIB
 from penstock.core.types import EARLIEST, LATEST
 from penstock.spark.connections import client_of, run
 from penstock.spark.identity import tell_topics
 from penstock.spark.reading.admission import Patience, share, share_bytes
 from penstock.spark.reading.columns import arrow_schema, check_schema
+from penstock.spark.reading.decoder import heads_of
 from penstock.spark.reading.fetcher import read_stretches
 from penstock.spark.reading.ranges import Stretch, split
 from penstock.spark.reading.read_options import ReadOptions
 from penstock.spark.reading.reader import Task
-from penstock.spark.reading.size_sample import bytes_per_message
 from penstock.spark.reading.start_offsets import (
     Places,
     deleted,
@@ -338,3 +340,33 @@ def from_json(offsets: Json) -> Places:
 
 def _partitions(sights: Mapping[str, TopicSight], topic: str) -> int:
     return sights[topic].partitions if topic in sights else 0
+
+
+SAMPLE_BYTES: Final = 64 * KIB
+FOREVER: Final = 1 << 62
+
+
+async def bytes_per_message(
+    raw: RawLog, places: Mapping[TopicPartition, int], parts: Sequence[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """Stored bytes of a message after each of these places, estimated from the next batches, which
+    are not opened; nothing of a place that is not there."""
+    found: dict[TopicPartition, float] = {}
+    for part in parts:
+        start = places[part]
+        reader = raw.read(part, start, start + 1, bytes_max=SAMPLE_BYTES)
+        try:
+            data = await reader.next()
+        except (OffsetOutOfRange, UnknownPartition):
+            continue  # The reader of the batch reports it.
+        finally:
+            await reader.close()
+        if data is None:
+            continue
+        size = messages = 0
+        for head in heads_of(data, 0, FOREVER):
+            size += head.size
+            messages += head.records
+        if messages:
+            found[part] = size / messages
+    return found

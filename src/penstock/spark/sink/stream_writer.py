@@ -8,14 +8,16 @@ Spark tells `write` neither the batch nor the query, but as properties of the ta
 writer anew for every commit, in another process: nothing is kept here from batch to batch.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.core.errors import InvalidRequest
-from penstock.spark.sink.plans import plan_of
 from penstock.spark.sink.publisher import TaskDone, TaskMessages, publish_tasks
 from penstock.spark.sink.stager import stage_rows
 from penstock.spark.sink.write_options import Schema
@@ -56,3 +58,40 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: TaskMessages, batchId: int) -> None:  # noqa: N803
         """Nothing to take back: what was staged and not published expires. Spark also comes here
         after a commit that raised, when the batch may well be published."""
+
+
+DIGEST_CHARACTERS = 16
+
+
+def plan_of(checkpoint: str | None, batch: int) -> str:
+    """A short text that differs between batches that were planned apart; empty if unknown.
+
+    Before Spark runs a micro-batch it writes what the batch reads, and when, into the checkpoint:
+    the file `offsets/<number>`. A batch that is repeated after a crash is run from that file, so
+    the file distinguishes it from another batch of the same number. There is such a one if two
+    drivers run one query with copies of its checkpoint, or one that was restored from a backup:
+    their batches 7 begin alike and need not end alike, and to take one for the other loses rows or
+    doubles them.
+
+    A checkpoint on another kind of file system, which this process cannot read, is not looked into:
+    the query's id and the number must do."""
+    directory = _directory(checkpoint)
+    if directory is None:
+        return ""
+    try:
+        written = (directory / "offsets" / str(batch)).read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(written).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def _directory(checkpoint: str | None) -> Path | None:
+    """Where a checkpoint is, if it is on a disk of this machine."""
+    if not checkpoint:
+        return None
+    if "://" not in checkpoint and not checkpoint.startswith("file:"):
+        return Path(checkpoint)
+    place = urlsplit(checkpoint)
+    if place.scheme != "file" or place.netloc:
+        return None
+    return Path(unquote(place.path))

@@ -5,7 +5,7 @@
     GET /queues?format=json                           what is on it
 
 Jinja2 is imported and the templates are compiled when the first page is asked for: most brokers
-start without anybody looking. It takes some tenths of a second and happens beside the loop, which
+start without an open page. It takes some tenths of a second and happens beside the loop, which
 has other things to do (`prepare`).
 
 Every value is escaped where it is put into a page; a name that is missing in a template is an
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,9 +33,7 @@ from penstock.web.broker import Broker
 from penstock.web.dashboard.assets import asset_address, assets
 from penstock.web.dashboard.live.status import alert_counts, other_nodes
 from penstock.web.dashboard.view import View
-from penstock.web.dashboard.widgets import badges as marks
 from penstock.web.dashboard.widgets import filters as words
-from penstock.web.dashboard.widgets.chart_range import chart_range
 from penstock.web.tokens import page_token
 
 if TYPE_CHECKING:
@@ -55,6 +54,26 @@ SAFE_PAGE = {
 
 
 _TITLES = {404: "Not found", 503: "Not now"}
+
+
+DEFAULT_RANGE = "15m"
+RANGES: Mapping[str, int] = {"15m": 900, "1h": 3_600, "6h": 21_600, "1d": 86_400, "7d": 604_800}
+"""In seconds."""
+
+
+class ChartRange(msgspec.Struct, frozen=True):
+    """How far back the charts of a page go, and the choices: `?range=6h` in the address."""
+
+    name: str
+    seconds: int
+    names: tuple[str, ...] = tuple(RANGES)
+
+
+def chart_range(request: Request) -> ChartRange:
+    """What the address asks for."""
+    name = request.query_params.get("range", DEFAULT_RANGE)
+    name = name if name in RANGES else DEFAULT_RANGE
+    return ChartRange(name, RANGES[name])
 
 
 class Place(NamedTuple):
@@ -158,8 +177,8 @@ def environment() -> "Environment":
         "share": words.share,
         "segment": words.segment,
         "details": words.details,
-        "cell": marks.cell,
-        "spark": marks.spark,
+        "cell": words.cell,
+        "spark": words.spark,
     }
     made.globals |= {
         "asset": asset_address,

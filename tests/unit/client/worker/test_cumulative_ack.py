@@ -8,7 +8,7 @@ import pytest
 import penstock
 from penstock import Client
 from penstock.core.errors import InvalidRequest, UnknownPartition, UnknownWork
-from penstock.core.limits import COVER_DEAD_MAX, COVER_STEPS_MAX
+from penstock.core.limits import CUMULATIVE_ACK_DEAD_MAX, CUMULATIVE_ACK_STEPS_MAX
 from penstock.testing.clock import ManualClock
 from penstock.testing.server import PenstockServer
 from tests.unit.client.memory_play import PATIENCE_SECONDS, Scene
@@ -44,8 +44,8 @@ def test_what_is_covered_is_done(play: Play) -> None:
         await client.create_queue("orders", dead_letter="")
         await queue.send_many(range(10))
         await queue.begin()
-        assert await queue.cover(0, 0, 6, dead={2: "no address"}) == 6
-        assert await queue.cover(0, 0, 6, dead={2: "nothing at all"}) == 0
+        assert await queue.ack_range(0, 0, 6, dead={2: "no address"}) == 6
+        assert await queue.ack_range(0, 0, 6, dead={2: "nothing at all"}) == 0
         stats = await queue.stats()
         assert (stats.acked, stats.dead, stats.ready) == (5, 1, 4)
         (dead,) = await queue.peek(states=["dead"])
@@ -56,12 +56,25 @@ def test_what_is_covered_is_done(play: Play) -> None:
     play(scene)
 
 
+def test_the_old_name_of_ack_range(play: Play) -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        queue = client.queue("orders")
+        await queue.send_many(range(3))
+        await queue.begin()
+        with pytest.warns(DeprecationWarning, match=r"is now \.ack_range"):
+            assert await queue.cover(0, 0, 3, dead={1: "bad"}) == 3
+        stats = await queue.stats()
+        assert (stats.acked, stats.ready) == (2, 0)
+
+    play(scene)
+
+
 def test_who_holds_a_covered_message_comes_too_late(play: Play) -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
         queue = client.queue("orders")
         await queue.send_many(range(3))
         held = await queue.receive(3)
-        assert await queue.cover(0, 0, 2) == 2
+        assert await queue.ack_range(0, 0, 2) == 2
         assert [await one.ack() for one in held] == [False, False, True]
 
     play(scene)
@@ -79,7 +92,7 @@ def test_a_group_stands_where_it_has_something_left(play: Play) -> None:
         one, other = (await queue.standing({0: 1})).values()
         assert (one.first, one.ready, one.end) == (0, 4, 6)
         assert (other.first, other.ready, other.end) == (0, 0, 0)
-        await queue.cover(0, 0, 3, dead={0: "bad"})
+        await queue.ack_range(0, 0, 3, dead={0: "bad"})
         assert (await queue.standing())[0].first == 3, "the dead are dealt with"
         assert (await queue.standing({0: 5}))[0].ready == 6
         clock.advance(seconds=61)
@@ -120,12 +133,12 @@ def test_a_group_may_begin_behind_the_last_message(play: Play) -> None:
 
 def test_what_takes_several_requests_is_one_call(play: Play) -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
-        count = COVER_STEPS_MAX + 7
+        count = CUMULATIVE_ACK_STEPS_MAX + 7
         await client.create_queue("orders", fifo=True, dead_letter="")
         queue = client.queue("orders")
         await queue.send_many(range(count), message_group="one")
-        dead = dict.fromkeys(range(0, 2 * COVER_DEAD_MAX + 2, 2), "even")
-        assert await queue.cover(0, 0, count, dead=dead) == count
+        dead = dict.fromkeys(range(0, 2 * CUMULATIVE_ACK_DEAD_MAX + 2, 2), "even")
+        assert await queue.ack_range(0, 0, count, dead=dead) == count
         stats = await queue.stats()
         assert (stats.dead, stats.acked, stats.depth) == (len(dead), count - len(dead), 0)
 
@@ -138,7 +151,7 @@ def test_the_covered_dead_go_to_the_dead_letter_queue_and_come_back(play: Play) 
         await client.create_queue("orders", deliveries_max=3, dead_letter="dead")
         await client.send_many("orders", ["good", "bad"])
         queue = client.queue("orders")
-        await queue.cover(0, 0, 2, dead={1: "unreadable"})
+        await queue.ack_range(0, 0, 2, dead={1: "unreadable"})
         (letter,) = await client.queue("dead").receive(1, wait=60)
         assert letter.body == "bad"
         await letter.release()
@@ -154,13 +167,13 @@ def test_what_lives_again_behind_a_reader_is_told(play: Play) -> None:
         queue = client.queue("orders")
         await queue.create(dead_letter="")
         await queue.send_many(range(8))
-        await queue.cover(0, 0, 6, dead={1: "bad", 2: "bad", 4: "bad"}, stream="s", batch=0)
+        await queue.ack_range(0, 0, 6, dead={1: "bad", 2: "bad", 4: "bad"}, stream="s", batch=0)
         assert (await queue.standing({0: 6}))[0].again == ()
         assert int(await queue.redrive()) == 3
-        assert await queue.cover(0, 0, 6, stream="s", batch=0) == 0
+        assert await queue.ack_range(0, 0, 6, stream="s", batch=0) == 0
         found = (await queue.standing({0: 6}))[0]
         assert (found.first, found.again) == (1, ((1, 3), (4, 5)))
-        assert await queue.cover(0, 1, 3, stream="s", batch=1) == 2
+        assert await queue.ack_range(0, 1, 3, stream="s", batch=1) == 2
         assert (await queue.standing({0: 6}))[0].again == ((4, 5),)
 
     play(scene)
@@ -188,10 +201,10 @@ def test_what_cannot_be_covered_is_refused(play: Play) -> None:
         queue = client.queue("orders")
         await queue.send(1)
         with pytest.raises(InvalidRequest, match="no range"):
-            await queue.cover(0, 3, 2)
+            await queue.ack_range(0, 3, 2)
         with pytest.raises(InvalidRequest, match="no message -1"):
-            await queue.cover(0, 0, 2, dead={-1: "bad"})
+            await queue.ack_range(0, 0, 2, dead={-1: "bad"})
         with pytest.raises(UnknownPartition):
-            await queue.cover(7, 0, 2)
+            await queue.ack_range(7, 0, 2)
 
     play(scene)

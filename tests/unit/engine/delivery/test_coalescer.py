@@ -90,7 +90,7 @@ def test_one_turns_requests_are_one() -> None:
     play(story)
 
 
-def test_other_partitions_and_topics_have_bags_of_their_own() -> None:
+def test_other_partitions_and_topics_have_batches_of_their_own() -> None:
     async def story(broker: Broker) -> None:
         one, two = topic(1), topic(2)
         broker.ask("a", about=one)
@@ -191,7 +191,7 @@ def test_what_comes_while_a_bag_is_under_way_is_one_bag_more() -> None:
     play(story)
 
 
-def test_bags_of_all_kinds_wait_for_each_other_and_go_together() -> None:
+def test_batches_of_all_kinds_wait_for_each_other_and_go_together() -> None:
     async def run() -> None:
         gate = CoalescingGate()
         one, two, about = Broker(gate), Broker(gate), topic(1)

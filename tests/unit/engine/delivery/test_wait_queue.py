@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.core.types import PartitionId
-from penstock.engine.delivery.wait_queue import VAIN_SKIPS, WaitQueue
+from penstock.engine.delivery.wait_queue import BACKOFF_APPENDS, WaitQueue
 from penstock.engine.topics.long_polls import Batch, LongPolls, Watch
 from tests.batches import build_batch
 
@@ -202,7 +202,7 @@ def test_after_one_in_vain_there_is_no_pre_acquire_for_a_while() -> None:
         await first
         counter.queue.reserve(PARTITION, 1)(False)
         await counter.come_in("b")
-        for _ in range(VAIN_SKIPS):
+        for _ in range(BACKOFF_APPENDS):
             counter.waiting.pre_acquire(PARTITION, build_batch(1))
         assert [order.name for order in counter.orders] == ["a"]
         counter.waiting.pre_acquire(PARTITION, build_batch(1))

@@ -1,9 +1,8 @@
 """Pages that many people have open, made once for all of them.
 
-All open pages ask for themselves at the same beat. Those that show only
-what the watch has read are the same for the same address, until the watch has read again, an alert
-changes or the broker does: the second request is answered with the page of the first. So a wall of
-screens costs as much as one of them.
+Open pages are refreshed at the same time. A page made only of the watch's readings depends on
+nothing but its address, the last reading, the alerts and the state of the broker. It is kept until
+one of these changes, and further requests get the kept page: many screens cost as much as one.
 """
 
 from collections.abc import Callable

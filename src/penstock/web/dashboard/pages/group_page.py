@@ -1,5 +1,5 @@
-"""The page of one consumer group: how far behind it is and where, who its members are, and letting
-it go on from elsewhere, with a look at what that means before it is done.
+"""The page of one consumer group: how far behind it is and where, who its members are, and a
+reset of its offsets, with a look at what that means before it is done.
 
     ?to= &topic=      what a reset there would change: earliest, latest, an offset, -100, @-1h …
 """

@@ -1,1 +1,1 @@
-"""Pieces that several pages share: filters, badges, payloads, message tables."""
+"""Pieces that several pages share: filters, payloads, message tables."""

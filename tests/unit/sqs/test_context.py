@@ -1,6 +1,6 @@
 """What was done a moment ago."""
 
-from penstock.sqs.cooldowns import COOLDOWNS_MAX, Cooldowns
+from penstock.sqs.context import COOLDOWNS_MAX, Cooldowns
 from penstock.testing.clock import ManualClock
 
 

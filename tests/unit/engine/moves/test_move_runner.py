@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.moves.rate_limit import RateLimit
+from penstock.engine.moves.move_runner import RateLimit
 
 
 @pytest.mark.parametrize("bite", [1, 7, 100])

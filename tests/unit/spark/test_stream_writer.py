@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from penstock.spark.sink.plans import plan_of
+from penstock.spark.sink.stream_writer import plan_of
 
 
 def plan(checkpoint: Path, batch: int, text: str) -> None:
