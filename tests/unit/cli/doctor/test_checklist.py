@@ -129,6 +129,7 @@ BAD: list[tuple[str, Facts]] = [
     ("persistence", replace(good(), settings={"data": f"{TEMPORARY[0]}x"})),
     ("poison", with_queue(deliveries_max=0)),
     ("partitions", with_cluster(nodes=(node(1, 5), node(2, 0), node(3, 0)))),
+    ("partitions", with_cluster(partitions=10_000)),
     (
         "partitions",
         with_readings(topics=(TopicReading(topic="t", partitions=1, in_rate=5.0),)),
