@@ -17,9 +17,8 @@ Long because what an acquisition reads, waits for and gives back is one sequence
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.core.clock import Clock
@@ -64,6 +63,8 @@ say."""
 LOOKS_MAX: Final = 10
 """How often a receiver looks in vain, although there may be something, before it waits again."""
 SKIPS_KEPT_MAX: Final = 1_024
+TURNS_MAX: Final = 10_000
+"""Of how many work groups a node remembers which partition is next."""
 
 T = TypeVar("T")
 Place = tuple[Topic, int]
@@ -111,7 +112,7 @@ class Acquisitions:
         self.reader = MessageReader()
         self.waiting = 0
         """How many receives wait for messages."""
-        self._turns = count()
+        self._turns: dict[Hashable, int] = {}
         self._queues: dict[WaitKey, WaitQueue[LeaseRequest]] = {}
         self._skips: dict[WaitKey, int] = {}
         """What closed wait queues had left of them; the last closed ones last."""
@@ -133,11 +134,17 @@ class Acquisitions:
                 found.append(index)
         return found
 
-    def in_turn(self, partitions: Sequence[T]) -> Sequence[T]:
-        """Begin with another one each time, so that all partitions are worked off alike."""
+    def in_turn(self, partitions: Sequence[T], key: Hashable) -> Sequence[T]:
+        """Begin with the next one each time, so that all partitions are worked off alike. `key` is
+        what takes turns: counted together, two queues that are asked alternately would each begin
+        with every other partition only."""
         if len(partitions) < 2:
             return partitions
-        turn = next(self._turns) % len(partitions)
+        turns = self._turns
+        if key not in turns and len(turns) >= TURNS_MAX:
+            turns.clear()  # Of deleted queues, too; the others begin anew.
+        turn = turns.get(key, 0) % len(partitions)
+        turns[key] = turn + 1
         return [*partitions[turn:], *partitions[:turn]]
 
     def work(self, place: Place, group: str) -> WorkGroup | None:
@@ -402,7 +409,9 @@ class Acquisition:
         messages, room = min(self.limits.messages, ACQUIRE_MESSAGES_MAX), self.limits.bytes
         leases: list[PartitionLease] = []
         self.problems, self._is_short = {}, False
-        places = self._places if self._ends_wait else self._owner.in_turn(self._places)
+        places = self._places
+        if self._ends_wait is None and len(places) > 1:
+            places = self._owner.in_turn(places, (places[0][0].topic_id, self.group))
         last = places[-1] if places else None
         try:
             for place in places:

@@ -241,9 +241,9 @@ class DeliveryService:
         others by itself."""
         led = self._leader.led(topic)
         shares: list[list[int]] = []
-        for _, index in self._leader.in_turn(
-            [(topic, one) for one in range(len(topic.partitions))]
-        ):
+        if len(led) == len(topic.partitions):
+            return [led]
+        for index in self._leader.in_turn(range(len(topic.partitions)), topic.topic_id):
             if index not in led:
                 shares.append([index])
             elif led not in shares:

@@ -188,6 +188,27 @@ def test_a_large_lease_is_read_as_far_as_it_is_handed_out(
     on_one_node(tmp_path, story)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_receives_begin_with_each_partition_in_turn(tmp_path: Path, others: int) -> None:
+    """Of n partitions a message that is the first in its own waits for n - 1 receives at most,
+    whatever is received from other queues."""
+
+    async def story(nodes: Nodes, queues: DeliveryService, _topic: Topic) -> None:
+        other = await nodes[1].engine.topics.create_topic("other", 4, CONFIGS)
+        topic = await nodes[1].engine.topics.create_topic("four", 4, CONFIGS)
+        for index in range(4):
+            await queues.send(topic, numbered(3), index=index)
+        found = []
+        for _ in range(12):
+            (got,) = await queues.receive(topic)
+            found.append(got.receipt.partition)
+            for _ in range(others):
+                await queues.receive(other)
+        assert all(set(found[at : at + 4]) == set(topic.partitions) for at in (0, 4, 8))
+
+    on_one_node(tmp_path, story)
+
+
 def test_one_stale_receipt_does_not_spoil_the_others(tmp_path: Path) -> None:
     async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
         await queues.send(topic, numbered(3))
