@@ -73,7 +73,8 @@ class WebBroker(ThreadedBroker):
         node = self.broker.node
         await until(lambda: RECEIPTS in node.engine.topics.catalog.secrets)
         self.process = ServingBroker(node)
-        self._web = HttpListener(make_app(self.process), connections_max=64)
+        app = make_app(self.process)
+        self._web = HttpListener(app, connections_max=64, memory=node.memory)
         host, port = await self._web.start("127.0.0.1", 0)
         self.http = f"{host}:{port}"
         await node.register(kafka=self.address, http=self.http)

@@ -14,6 +14,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 import penstock
 from penstock import Client
+from penstock.client.reader.assignors import ASSIGNORS, COOPERATIVE
 from penstock.client.subscription import Subscription
 from tests.interop.served import Served, serving
 
@@ -44,10 +45,12 @@ class KafkaMember(Protocol):
 
 
 class Confluent:
+    assignor = "range"
+
     def __init__(self, address: str, topic: str, group: str) -> None:
         self._consumer = Consumer({
             "bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": "range", "heartbeat.interval.ms": BEAT_MS,
+            "partition.assignment.strategy": self.assignor, "heartbeat.interval.ms": BEAT_MS,
         })  # fmt: skip
         self._consumer.subscribe([topic])
 
@@ -63,6 +66,10 @@ class Confluent:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+class CooperativeConfluent(Confluent):
+    assignor = "cooperative-sticky"
 
 
 class KafkaPython:
@@ -156,9 +163,15 @@ class Polled:
 class Native:
     """A native member, and what it has seen."""
 
-    def __init__(self, client: Client, topic: str, group: str) -> None:
+    def __init__(
+        self, client: Client, topic: str, group: str, assignors: tuple[str, ...] = ASSIGNORS
+    ) -> None:
         self.subscription: Subscription[bytes] = client.subscribe(
-            topic, group=group, codec=bytes, heartbeat_interval=BEAT_MS / 1_000
+            topic,
+            group=group,
+            codec=bytes,
+            heartbeat_interval=BEAT_MS / 1_000,
+            assignors=assignors,
         )
         self.seen: list[tuple[int, int]] = []
         self._task: asyncio.Task[None] | None = None
@@ -201,7 +214,12 @@ async def fill(client: Client, topic: str, count: int) -> None:
         await client.topic(topic).send_many([b"x"] * count, partition=index)
 
 
-KINDS: list[Callable[[str, str, str], KafkaMember]] = [Confluent, KafkaPython, AioKafka]
+KINDS: list[Callable[[str, str, str], KafkaMember]] = [
+    Confluent,
+    CooperativeConfluent,
+    KafkaPython,
+    AioKafka,
+]
 
 
 @pytest.mark.parametrize("first", ["native", "kafka"])
@@ -216,7 +234,9 @@ def test_both_kinds_of_members_share_a_group(
             await client.create_topic(topic, partitions=PARTITIONS)
             await fill(client, topic, 10)
             kafka = Polled(lambda: kind(served.kafka, topic, topic))
-            native = Native(client, topic, topic)
+            cooperates = kind is CooperativeConfluent
+            assignors = (CooperativeConfluent.assignor,) if cooperates else ASSIGNORS
+            native = Native(client, topic, topic, assignors)
             members: list[Polled | Native] = (
                 [native, kafka] if first == "native" else [kafka, native]
             )
@@ -257,7 +277,7 @@ def test_a_group_shares_in_a_way_that_all_its_members_know(
             await client.create_topic("sticky", partitions=2)
             subscription = client.subscribe("sticky", group="sticky", heartbeat_interval=0.1)
             async with subscription:
-                assert (await client.describe_group("sticky")).assignor == "penstock-sticky"
+                assert (await client.describe_group("sticky")).assignor == COOPERATIVE
                 async with Polled(lambda: Confluent(served.kafka, "sticky", "sticky")) as kafka:
                     await until(lambda: len(kafka.assignment) == 1, lambda: kafka.assignment)
                     assert (await client.describe_group("sticky")).assignor == "range"

@@ -90,10 +90,14 @@ class ObservedReplica(Replica):
         self.watch.saw_ready(self.place, ready)
         super()._carry_out(ready)
 
-    def _apply(self, entries: tuple[Entry, ...]) -> None:
-        for entry in entries:
-            super()._apply((entry,))
-            self.watch.saw_applied(self.place, entry)
+    def _apply(self, entry: Entry) -> None:
+        super()._apply(entry)
+        self.watch.saw_applied(self.place, entry)
+
+    def _rest(self, turns: int) -> None:
+        if self._unapplied:
+            self.place.timeline.count("apply interrupted")
+        super()._rest(turns)
 
     def _submit_write(self, job: LogJob, duties: list[PendingWrite]) -> None:
         self.watch.saw_writing(self.place, duties)
@@ -127,6 +131,8 @@ class SimulatedNode:
         self.name = f"n{number}"
         self.timeline = timeline
         self.random = timeline.random(self.name)
+        self._slowness = timeline.random(f"{self.name} slowness")
+        self._seconds = 0.0
         self.clock = SimulatedClock(timeline, self.random)
         self.pace = DiskPace(self.random)
         self.disk = FaultyDisk()
@@ -351,8 +357,15 @@ class SimulatedNode:
             background=SimulatedWorker(self.pace, self.schedule, slow),
             soon=lambda action: self.schedule(0, action),
             on_halt=self._halted,
+            seconds=self._look_at_watch,
             announce=self._announced,
         )
+
+    def _look_at_watch(self) -> float:
+        """Now and then something took long: entries are then applied in several parts."""
+        if self._slowness.random() < 0.1:
+            self._seconds += 1
+        return self._seconds
 
     def _announced(self, line: str) -> None:
         self.line(line)

@@ -172,8 +172,8 @@ def duplicates_are_delivered() -> list[Patch]:
     """A message with an id that was seen is as good as any other."""
     original = RecentIds.note
 
-    def note(self: RecentIds, one: bytes, offset: Offset, stamp_ms: int) -> bool:
-        original(self, one, offset, stamp_ms)
+    def note(self: RecentIds, one: bytes, offset: Offset, *times_ms: int) -> bool:
+        original(self, one, offset, *times_ms)
         return True
 
     return [(RecentIds, "note", note)]
@@ -183,8 +183,9 @@ def duplicates_are_delivered() -> list[Patch]:
 def ids_are_forgotten_early() -> list[Patch]:
     """An id is remembered for a fraction of the time that is promised."""
 
-    def forget_ids(self: Queues, queue: Any) -> None:
-        queue.ids.forget(self._time_ms - queue.rules.deduplication_ms // 1_000)
+    def forget_ids(self: Queues, queue: Any, ids_max: int) -> int:
+        after_ms = self._time_ms - queue.rules.deduplication_ms // 1_000
+        return int(queue.ids.forget(after_ms, ids_max))
 
     return [(Queues, "_forget_ids", forget_ids)]
 

@@ -31,7 +31,7 @@ MUST_HAPPEN = (
     "message sent", "message sent again", "message leased", "message acked", "lease ended",
     "message expired", "message dead", "message revived", "duplicate suppressed", "stale receipt",
     "worker crash", "queue reset", "recall", "range covered", "batch decided", "batch repeated",
-    "batch published", "publisher crash", "staging expired",
+    "batch published", "publisher crash", "staging expired", "apply interrupted",
 )  # fmt: skip
 """Faults and rare branches; a batch of seeds in which one never happened proves too little."""
 

@@ -470,9 +470,16 @@ class Client(GroupAdmin):
             node=info.node,
             controller=info.controller,
             nodes=tuple(
-                NodeDescription(id=one.node, address=one.address, alive=one.alive, http=one.http)
+                NodeDescription(
+                    id=one.node,
+                    address=one.address,
+                    alive=one.alive,
+                    http=one.http,
+                    read_only=one.read_only,
+                )
                 for one in info.nodes
             ),
+            read_only_shards=info.read_only_shards,
         )
 
     async def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:

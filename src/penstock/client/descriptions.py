@@ -133,6 +133,9 @@ class NodeDescription:
     alive: bool
     http: str = ""
     """HOST:PORT of its HTTP port; empty of a node of 0.1, and of an engine inside this process."""
+    read_only: bool = False
+    """It holds a shard that has lost its majority: what lies there can be read and not written.
+    As the node sees it that was asked; always False if that is a node of 0.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +148,13 @@ class ClusterDescription:
     node: int
     controller: int
     nodes: tuple[NodeDescription, ...]
+    read_only_shards: tuple[int, ...] = ()
+    """Shards of the node that answered that have lost their majority."""
+
+    @property
+    def read_only(self) -> bool:
+        """Some of the data can be read and not written now."""
+        return bool(self.read_only_shards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,7 @@ async def describe_group(router: RequestRouter, name: str) -> GroupDescription:
                 instance_id=one.instance,
                 client_id=one.client_id,
                 host=one.client_host,
+                assigned=tuple(TopicPartition(topic, index) for topic, index in one.assigned),
             )
             for one in info.members
         ),

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from penstock.client.reader.positions import TopicPartition
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
@@ -23,6 +25,8 @@ class GroupMember:
     """The name of a static member."""
     client_id: str
     host: str
+    assigned: tuple[TopicPartition, ...] = ()
+    """The partitions that it reads. Empty while the group rebalances, and from a node of 0.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

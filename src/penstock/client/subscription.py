@@ -239,7 +239,7 @@ class Subscription(Generic[T]):
         """Go on with these partitions, or with all."""
         chosen = self._chosen(partitions, topic)
         for place in chosen:
-            place.is_paused = False
+            place.is_paused = place.is_leaving
             self._reader.paused.discard(place.part)
             self._reader.note(place)
         # One that was stopped in the middle of a batch has to be fetched from there.

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TypedDict
 
 from penstock.client.guarantees import Guarantee
-from penstock.client.reader.assignors import ASSIGNORS
+from penstock.client.reader.assignors import ASSIGNORS, KNOWN_ASSIGNORS
 from penstock.client.reader.membership import MembershipSettings
 from penstock.client.reader.start_position import Start
 from penstock.client.seconds import Seconds, to_milliseconds
@@ -45,14 +45,17 @@ class SubscriptionOptions:
     heartbeat_interval: Seconds = 1.0
     """A member learns of changes by its heartbeats."""
     assignors: tuple[str, ...] = ASSIGNORS
-    """Ways to share out partitions, the best first; "range" is the one Kafka's clients know."""
+    """Ways to share out partitions, the best first; "range" is the one Kafka's clients know.
+    ("cooperative-sticky",) is for a group whose Kafka clients all rebalance cooperatively."""
     client_id: str = "penstock"
 
     def __post_init__(self) -> None:
         if self.prefetch < 1:
             raise InvalidRequest(f"prefetch is {self.prefetch}; it takes one message at least")
-        if not self.assignors or not set(self.assignors) <= set(ASSIGNORS):
-            raise InvalidRequest(f"assignors are {self.assignors}; choose from {ASSIGNORS}")
+        if not self.assignors or not set(self.assignors) <= set(KNOWN_ASSIGNORS):
+            raise InvalidRequest(
+                f"assignors are {self.assignors}; choose from {', '.join(KNOWN_ASSIGNORS)}"
+            )
         if self.group is None and self.guarantee is Guarantee.AT_MOST_ONCE:
             raise InvalidRequest("at most once needs a group: without one nothing is committed")
         for name in ("commit_interval", "topics_interval", "heartbeat_interval"):

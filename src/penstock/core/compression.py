@@ -23,6 +23,10 @@ _FRAMED_SNAPPY = b"\x82SNAPPY\x00"
 _FRAMED_SNAPPY_HEAD = _FRAMED_SNAPPY + struct.pack(">ii", 1, 1)
 _FRAMED_SNAPPY_BLOCK_BYTES = 32 * 1024
 _SNAPPY_LENGTH = struct.Struct(">i")
+_RATIOS_MAX = (1, 1_032, 22, 255, 32_768)
+"""How many bytes a byte can become at most, by codec: gzip's longest match is two bits, a copy of
+snappy 64 bytes in three, a length of lz4 goes on by 255 a byte, and four bytes of zstd can be a
+block of 128 KiB."""
 _OUTPUT_FACTOR = 4
 _OUTPUT_BYTES_MIN = 4096
 
@@ -45,6 +49,11 @@ def decompress(
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise InvalidBatch(f"the records cannot be decompressed: {error}") from error
     raise InvalidBatch(f"compression codec {codec} is not known")
+
+
+def unpacked_bytes_max(packed_bytes: int, codec: int) -> int:
+    """At most so much comes out of `decompress`; it may be far less."""
+    return min(packed_bytes * _RATIOS_MAX[codec], BATCH_UNPACKED_BYTES_MAX)
 
 
 def compress(records: bytes, codec: int) -> bytes:

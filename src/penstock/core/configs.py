@@ -90,12 +90,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def parse(self, text: str) -> ConfigValue:
         """The value that the text stands for; `InvalidConfig` if it stands for none."""
-        value = self._read(text.strip()) if len(text) <= self.characters_max else None
+        self.check_characters(text)
+        value = self._read(text.strip())
         if value is None:
-            raise InvalidConfig(
-                f"{self.subject} {self.name} cannot be {quoted(text)}: it is {self.allowed}"
-            )
+            raise self._wrong(text)
         return value
+
+    def check_characters(self, text: str) -> None:
+        """Raise `InvalidConfig` if the text, or a part of it, is too long to be looked at."""
+        if len(text) > self.characters_max:
+            raise self._wrong(text)
+
+    def _wrong(self, text: str) -> InvalidConfig:
+        return InvalidConfig(
+            f"{self.subject} {self.name} cannot be {quoted(text)}: it is {self.allowed}"
+        )
 
     def _read(self, text: str) -> ConfigValue | None:
         match self.kind:

@@ -69,6 +69,7 @@
     │   ├── NotEnoughReplicas      fewer nodes are up than the topic asks for
     │   ├── RebalanceInProgress    the group is changing hands
     │   ├── Overloaded             a bound was reached
+    │   │   └── TooManyReceives    as many receives as may be wait on this node
     │   └── StorageFull            the disk is full: deletes and acks go on, appends do not
     ├── OutcomeUnknown             it may or may not have happened; never reported as failed
     └── StorageError               the disk broke a promise
@@ -549,6 +550,10 @@ class Overloaded(Unavailable):
 
     kafka_code = 89  # THROTTLING_QUOTA_EXCEEDED
     sqs_code = "RequestThrottled"
+
+
+class TooManyReceives(Overloaded):
+    """As many receives as may be wait for messages on this node."""
 
 
 class StorageFull(Unavailable):

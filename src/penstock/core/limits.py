@@ -44,6 +44,9 @@ ENTRY_SLICES_MAX = 65_536
 # Batching of proposals.
 GATHER_BYTES_MAX = 1 * MIB
 """How much the batcher packs into one entry."""
+ENTRY_APPLY_US_MAX = 20_000
+"""How long replicas may take, about, to look at the messages of one entry, if queues do that, in
+microseconds. A single batch that takes longer has an entry of its own."""
 WRITE_BYTES_MAX = 4 * MIB
 """How much of what is gathered one disk write takes; the rest is made ready meanwhile."""
 PROPOSALS_WAITING_MAX = 100_000
@@ -272,6 +275,25 @@ KAFKA_DECODED_AT_ONCE_BYTES = 16 * KIB
 """A larger request is decoded and carried out in time slices."""
 KAFKA_DECODED_WHOLE_BYTES_MAX = 256 * KIB
 """The largest heartbeat or request of a share session: these are never decoded in slices."""
+KAFKA_ROW_BYTES = 512
+"""What a row of a request takes as objects, with what is noted about it while it is carried out."""
+KAFKA_UNCOUNTED_BYTES_MAX = 2 * KIB
+"""A request up to this size is carried out without counting its rows."""
+KAFKA_ANSWER_BYTES_MAX = 128 * MIB
+"""What the rows of one request and of its answer may hold together; above it the request is
+refused."""
+KAFKA_ANSWER_PORTION_BYTES = 64 * KIB
+"""So often an answer that is being built draws on the memory budget."""
+KAFKA_LONG_ANSWER_BYTES = 1 * MIB
+"""An answer above this is long."""
+KAFKA_LONG_ANSWERS_MAX = 4
+"""How many long answers are built at once on one port. Many half-built ones could take all memory
+and leave none to finish any."""
+KAFKA_ROOM_SECONDS_MAX = 5.0
+"""How long a request waits for room in the memory budget, all in all, before it is refused: what
+waits holds memory that others wait for."""
+KAFKA_SLICES_PER_TURN = 2
+"""How many long requests have a time slice in one turn of the event loop."""
 KAFKA_TAGS_MAX = 64
 """Tagged fields of one struct."""
 KAFKA_HEADER_BYTES_MAX = 32 * KIB
@@ -290,6 +312,8 @@ KAFKA_FETCH_BYTES_MAX = 55 * MIB
 """The largest answer to a fetch; Kafka's fetch.max.bytes."""
 KAFKA_FETCHES_HELD_BYTES_MAX = 64 * MIB
 """What waiting fetches hold while they gather their smallest amount; above it they end."""
+KAFKA_LOOKS_PER_TURN = 32
+"""How many waiting fetches look for messages in one turn of the event loop, some 50 µs each."""
 KAFKA_METADATA_CACHE_BYTES_MAX = 32 * MIB
 KAFKA_BATCH_OPENED_BYTES_MAX = 16 * MIB
 """What a compressed batch may open to when a message is looked for by its time."""
@@ -313,6 +337,9 @@ NATIVE_ANSWER_BYTES_MAX = 128 * MIB
 NATIVE_REQUESTS_MAX = 1_000
 """How many requests of one connection may be under way."""
 NATIVE_REQUESTS_BYTES_MAX = 32 * MIB
+NATIVE_REQUEST_COST_BYTES = 4 * KIB
+"""What a request takes besides its own bytes while it is carried out by a task, as a receive that
+waits is."""
 NATIVE_UNSENT_BYTES_MAX = 8 * MIB
 """What may wait to be sent on one connection before its next request is looked at."""
 
@@ -341,6 +368,8 @@ LEASE_MS_MAX = 12 * 60 * 60 * 1000
 DEAD_REASON_CHARACTERS_MAX = 1_000
 QUEUE_WAIT_MS_MAX = 20_000
 """SQS's bound for how long a receive may wait."""
+RECEIVES_WAITING_MAX = 50_000
+"""How many receives of all clients may wait for messages on one node; each takes some kilobytes."""
 QUEUE_IN_FLIGHT_MAX = 1_000_000
 """The most that `queue.in.flight.max` may be."""
 QUEUE_SQS_CHARACTERS_MAX = 16 * KIB

@@ -45,6 +45,8 @@ ANSWERS: Final = 1
 FETCHES: Final = 2
 """Messages that were read and wait for more, or to become an answer."""
 KINDS: Final = ("requests", "answers", "fetches")
+SCOPE_ACCOUNT: Final = "penstock.account"
+"""Where the ASGI scope of a request has the account of its connection."""
 
 ONE_BATCH: Final = 1
 """What a fetch may read when there is only the reserve: a read returns at least one batch."""
@@ -363,6 +365,21 @@ class MemoryAccount:
         if place.waiting or budget.waiting:
             budget.wake(place)
 
+    def turn_into_answer(self, request_bytes: int, answer_bytes: int) -> None:
+        """A request was served: give back what it held, draw what its answer takes."""
+        if self.is_closed:
+            return
+        held_by = self.held_by
+        held_by[REQUESTS] -= request_bytes
+        held_by[ANSWERS] += answer_bytes
+        assert held_by[REQUESTS] >= 0, f"{held_by[REQUESTS]} bytes of requests are held"
+        more = answer_bytes - request_bytes
+        place, budget = self.place, self.budget
+        place.held += more
+        budget.held += more
+        if more < 0 and (place.waiting or budget.waiting):
+            budget.wake(place)
+
     def admits(self, size: int) -> bool:
         """Whether there is room for a request of this size, or for a buffer for it."""
         budget = self.budget
@@ -424,6 +441,11 @@ class MemoryDraw:
     def __init__(self, account: MemoryAccount) -> None:
         self.account = account
         self._held = 0
+
+    @property
+    def held(self) -> int:
+        """How much was read."""
+        return self._held
 
     def room(self, wanted: int) -> int:
         """See `MemoryAccount.room`."""

@@ -49,7 +49,8 @@ _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _LENGTH_FROM: Final = 12
 _TIME_BOUND: Final = 1 << 63
-_CARD: Final = PREFIX.encode()
+_PREFIX: Final = PREFIX.encode()
+_LAST_OF_PREFIX: Final = _PREFIX[-1:]
 _LENGTHS: Final = tuple(encode_varint(length) for length in range(2048))
 _LENGTHS_KNOWN: Final = len(_LENGTHS)
 _NONE: Final = encode_varint(-1)
@@ -196,7 +197,8 @@ def has_delivery_headers(batch: Bytes) -> bool:
     if _ATTRIBUTES.unpack_from(batch)[0] & CODEC_MASK:
         return True
     whole = batch if isinstance(batch, bytes | bytearray) else bytes(batch)
-    return whole.rfind(_CARD) >= 0  # Where it is not, this is found out sooner from the end.
+    # One byte is looked for ten times as fast as nine; and of these, from the end.
+    return _LAST_OF_PREFIX in whole and whole.rfind(_PREFIX) >= 0
 
 
 def build_messages(messages: Sequence[NewMessage], now_ms: int) -> bytearray:

@@ -175,7 +175,7 @@ def _walk(body: bytes, header: BatchHeader) -> list[Record]:
     return found
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     byte = data[position]
     if byte < 0x80:

@@ -11,6 +11,7 @@ All other records are walked one by one, and how many of them is bounded by the 
 caller on the event loop leaves long walks to a thread.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
@@ -53,7 +54,18 @@ def check_records(body: bytes, count: int, may_walk: Callable[[int], bool]) -> b
     return True
 
 
-def _walk(body: bytes, position: int, number: int, end: int) -> int:
+def check_few_records(batch: bytes | bytearray | memoryview, position: int, count: int) -> None:
+    """`check_records` for records that are not compressed, and fewer than `STRETCH_MIN`: they begin
+    at `position` of the batch, and are checked where they lie."""
+    try:
+        position = _walk(batch, position, 0, count)
+    except IndexError:
+        raise InvalidBatch("the records end in the middle of one") from None
+    if position != len(batch):
+        raise InvalidBatch(f"{len(batch) - position} bytes follow the last record")
+
+
+def _walk(body: bytes | bytearray | memoryview, position: int, number: int, end: int) -> int:
     """Check records one by one; the position after them."""
     size = len(body)
     for expected in range(number, end):
@@ -105,7 +117,7 @@ def _walk(body: bytes, position: int, number: int, end: int) -> int:
     return position
 
 
-def _headers_end(body: bytes, position: int, stop: int) -> int:
+def _headers_end(body: bytes | bytearray | memoryview, position: int, stop: int) -> int:
     count, position = read_varint(body, position)
     if not 0 <= count <= stop - position:
         raise InvalidBatch(f"a record says it has {count} headers")
@@ -120,7 +132,7 @@ def _headers_end(body: bytes, position: int, stop: int) -> int:
     return position
 
 
-def _width(body: bytes, position: int) -> int:
+def _width(body: bytes | bytearray | memoryview, position: int) -> int:
     return read_varint(body, position)[1] - position
 
 
@@ -148,53 +160,44 @@ def _is_stretch(body: bytes, position: int, step: int, number: int, n: int) -> b
     """Whether the next `n` records are as long as the first and have their numbers where it has
     them. The first was walked."""
     stop = position + n * step
-    at = position
-    fixed, at = _number_at(body, at, position)
-    at += 1
-    times, at = _number_at(body, at, position)
-    for column in times[:-1]:
-        if body[position + column : stop : step].translate(None, _HIGH):
-            return False
-    if not body[position + times[-1] : stop : step].isascii():
+    lengths, times, offsets = _columns(body, position)
+    if len(lengths) > _RECORD_COLUMNS_MAX:
         return False
-    offsets, at = _number_at(body, at, position)
-    for column, expected in zip(offsets, _offset_columns(len(offsets)), strict=True):
-        start = number - _OFFSETS_FROM[len(offsets)]
-        if body[position + column : stop : step] != expected[start : start + n]:
-            return False
-    fixed = fixed + _lengths(body, at, position)
-    if len(fixed) > _RECORD_COLUMNS_MAX:
-        return False
-    for column in fixed:
-        first = position + column
+    for first in lengths:
         if body[first:stop:step] != body[first : first + 1] * n:
+            return False
+    for first in range(times.start, times.stop - 1):
+        if body[first:stop:step].translate(None, _HIGH):
+            return False
+    if not body[times.stop - 1 : stop : step].isascii():
+        return False
+    start = number - _OFFSETS_FROM[len(offsets)]
+    for first, expected in zip(offsets, _offset_columns(len(offsets)), strict=True):
+        if body[first:stop:step] != expected[start : start + n]:
             return False
     return True
 
 
-def _lengths(body: bytes, at: int, position: int) -> list[int]:
-    """Where the lengths of key, value and headers of a record stand, and the number of headers."""
-    columns: list[int] = []
-    for _ in range(2):
-        found, at = _number_at(body, at, position)
-        columns += found
-        length, _ = read_varint(body, position + found[0])
-        at += max(length, 0)
-    found, at = _number_at(body, at, position)
-    columns += found
-    headers, _ = read_varint(body, position + found[0])
+def _columns(body: bytes, position: int) -> tuple[list[int], range, range]:
+    """Where the numbers of a record stand that was walked: the bytes of all lengths and of the
+    number of headers, of the time, and of the offset."""
+    _, at = read_varint(body, position)
+    lengths = list(range(position, at))
+    times = range(at + 1, read_varint(body, at + 1)[1])
+    _, at = read_varint(body, times.stop)
+    offsets = range(times.stop, at)
+    for _ in range(2):  # Key and value.
+        length, end = read_varint(body, at)
+        lengths += range(at, end)
+        at = end + length if length > 0 else end
+    headers, end = read_varint(body, at)
+    lengths += range(at, end)
+    at = end
     for _ in range(2 * min(headers, _RECORD_COLUMNS_MAX)):
-        found, at = _number_at(body, at, position)
-        columns += found
-        length, _ = read_varint(body, position + found[0])
-        at += max(length, 0)
-    return columns
-
-
-def _number_at(body: bytes, at: int, position: int) -> tuple[list[int], int]:
-    """The places of a number's bytes, from the beginning of the record, and where it ends."""
-    end = at + 1 if body[at] < 0x80 else at + _width(body, at)
-    return list(range(at - position, end - position)), end
+        length, end = read_varint(body, at)
+        lengths += range(at, end)
+        at = end + length if length > 0 else end
+    return lengths, times, offsets
 
 
 _OFFSETS_FROM: Final = (0, 0, 64, 8_192, 1 << 20, 1 << 27)
@@ -202,7 +205,7 @@ _OFFSETS_FROM: Final = (0, 0, 64, 8_192, 1 << 20, 1 << 27)
 
 
 def _same_width_until(number: int) -> int:
-    return next(first for first in _OFFSETS_FROM[2:] if first > number)
+    return _OFFSETS_FROM[bisect_right(_OFFSETS_FROM, number, 2)]
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ Behaviour   Whole batches as they are stored, the first of which may begin befor
             fenced; a request to the wrong broker is answered with the leader (from version 12, its
             address from 16).
             A partition that is named more than once is answered once. A long request is carried
-            out in time slices.
+            out in time slices. Of the waiting fetches of a connection only the oldest is woken.
 KIPs        74, 227, 320, 392 (no preferred replica is ever named), 482, 516, 903, 951.
 Not served  Fetch sessions: every answer has session 0, which makes clients send full requests.
             Reading from followers. Replicas do not fetch: they speak another protocol.
@@ -70,7 +70,7 @@ async def _serve_long(frame: bytearray, position: int, context: Context) -> None
     request = await context.decode_in_slices(frame, position)
     if not _refuses_session(request, context):
         fetch = _LongFetch(request, context)
-        await context.slices.run(fetch.find(request))
+        await context.run_in_slices(fetch.find(request))
         await fetch.run()
 
 
@@ -143,8 +143,8 @@ class _Fetch:
 
     __slots__ = (
         "bytes_max", "bytes_min", "context", "endpoints", "failed", "got_bytes", "held_bytes",
-        "is_answered", "is_short", "is_woken", "parked_at", "parked_bytes", "parts", "room_end",
-        "timer", "topics", "wait_ms", "watch",
+        "is_answered", "is_parked", "is_short", "is_woken", "parked_at", "parked_bytes", "parts",
+        "room_end", "timer", "topics", "wait_ms", "watch",
     )  # fmt: skip
 
     def __init__(self, request: Message, context: Context) -> None:
@@ -164,6 +164,7 @@ class _Fetch:
         self.is_short = False
         """The budget has less room than it would read."""
         self.is_answered = False
+        self.is_parked = False
         self.is_woken = False
         self.parked_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
@@ -211,13 +212,23 @@ class _Fetch:
     def _park(self) -> None:
         """Wait for messages or for the end of the client's patience."""
         context = self.context
-        partitions = [
-            part.topic.partitions[part.index] for part in self.parts if part.topic is not None
-        ]
-        self.watch = context.engine.topics.watch(partitions, self._wake)
+        self.is_parked = True
+        if context.port_state.parked_fetches.park(context.connection, self):
+            self._watch()
         self.timer = asyncio.get_running_loop().call_later(self.wait_ms / 1_000, self._give_up)
         self.parked_at = precise_seconds()
         context.on_cancel = self._give_up
+
+    def _watch(self) -> None:
+        partitions = [
+            part.topic.partitions[part.index] for part in self.parts if part.topic is not None
+        ]
+        self.watch = self.context.engine.topics.watch(partitions, self._wake)
+
+    def lead(self) -> None:
+        """All fetches before it are answered: look for what came meanwhile."""
+        self._watch()
+        self._wake()
 
     # Looking.
 
@@ -311,7 +322,7 @@ class _Fetch:
         """Called by the engine in the middle of its work: look in the loop's next turn."""
         if not self.is_woken:
             self.is_woken = True
-            asyncio.get_running_loop().call_soon(self._look_again)
+            self.context.port_state.parked_fetches.looks.call_soon(self._look_again)
 
     def _give_up(self) -> None:
         """The client's patience is at an end, or the node's."""
@@ -357,6 +368,8 @@ class _Fetch:
         if self.timer is not None:
             self.timer.cancel()
         context = self.context
+        if self.is_parked:
+            context.port_state.parked_fetches.leave(context.connection, self)
         context.port_state.fetches_held_bytes -= self.parked_bytes
         if not context.abandoned:
             self._count()
@@ -413,13 +426,12 @@ class _LongFetch(_Fetch):
             self.woken.clear()
 
     async def _look_in_slices(self) -> None:
-        slices = self.context.slices
         self.is_short = False
         for part in self.parts:
             if not part.code:
                 self.room_end = -1  # Others have drawn meanwhile.
                 self._look_at(part)
-                await slices.let_others()
+                await self.context.let_others()
                 if self.context.abandoned:
                     return
 
@@ -434,7 +446,7 @@ class _LongFetch(_Fetch):
         if self._end():
             context = self.context
             buffers: list[Buffer] = []
-            await context.slices.run(
+            await context.run_in_slices(
                 write_fetch_in_portions(
                     buffers, context.version, context.correlation_id, *self._content()
                 )

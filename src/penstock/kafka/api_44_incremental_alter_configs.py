@@ -64,6 +64,7 @@ def _value(change: Message, table: Mapping[str, Config], configs: Mapping[str, s
     config = table[name]
     if config.kind is not ConfigKind.LIST:
         raise InvalidConfig(f"config {name} is no list: nothing can be added or taken away; set it")
+    config.check_characters(value)
     parts = _parts(configs.get(name, config.default))
     named = _parts(value)
     if operation is Operation.APPEND:

@@ -442,12 +442,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_finished(self, finished: Context) -> None:
         """Send all answers that no earlier request stands before."""
-        under_way, account = self._under_way, self.account
+        under_way = self._under_way
         buffers = finished.buffers
         assert buffers is not None
         size = sum(map(len, buffers))
         self._unsent_bytes += size
-        account.take(ANSWERS, size)
         if under_way[0] is finished:
             under_way.popleft()
             while under_way and (more := under_way[0].buffers) is not None:
@@ -455,7 +454,7 @@ class Connection(asyncio.BufferedProtocol):
                 buffers = buffers + more
             self._send(buffers)
         self._under_way_bytes -= finished.frame_bytes
-        account.give_back(REQUESTS, finished.frame_bytes)
+        self.account.turn_into_answer(finished.frame_bytes, size)
         if self._reading_paused:
             self.continue_soon()
         if self._retiring and not under_way:

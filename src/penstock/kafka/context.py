@@ -3,17 +3,40 @@
 Answers leave a connection in the order in which its requests came, so a finished answer may have to
 wait for others; the connection sees to it. A context is finished exactly once. If its connection is
 lost first, `abandoned` turns true, `on_cancel` is called if it is set, and finishing does nothing.
+
+The rows of a long request, and those of its answer, are drawn on the memory budget until it is
+finished: the rows of the request while it is decoded, before anything is changed; those of an
+answer, of which a short request can have many, while `rows` encodes them one by one. Without room
+the request waits, and is refused in the end. Few long answers are built at the same time.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.core.clock import precise_seconds
-from penstock.core.errors import MalformedRequest, PenstockError
-from penstock.core.limits import KAFKA_DECODED_AT_ONCE_BYTES, KAFKA_DECODED_WHOLE_BYTES_MAX
+from penstock.core.errors import InvalidRequest, MalformedRequest, Overloaded, PenstockError
+from penstock.core.limits import (
+    KAFKA_ANSWER_BYTES_MAX,
+    KAFKA_ANSWER_PORTION_BYTES,
+    KAFKA_DECODED_AT_ONCE_BYTES,
+    KAFKA_DECODED_WHOLE_BYTES_MAX,
+    KAFKA_LONG_ANSWER_BYTES,
+    KAFKA_ROOM_SECONDS_MAX,
+    KAFKA_ROW_BYTES,
+    KAFKA_UNCOUNTED_BYTES_MAX,
+)
+from penstock.core.memory_budget import ANSWERS
 from penstock.engine.replica.time_slices import TimeSlices
-from penstock.kafka.codec import Answer, Codec, Message, codec
+from penstock.kafka.codec import (
+    ROWS_PER_PORTION,
+    Answer,
+    Codec,
+    EncodedRows,
+    Message,
+    codec,
+    row_writer,
+)
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -38,10 +61,13 @@ class Context:
         "client_id",
         "connection",
         "correlation_id",
+        "drawn_bytes",
         "engine",
         "frame_bytes",
+        "is_long_answer",
         "on_cancel",
         "port_state",
+        "room_seconds",
         "slices",
         "version",
         "waited",
@@ -66,6 +92,12 @@ class Context:
         self.frame_bytes = frame_bytes
         self.slices = _NO_SLICES
         """Of the task that carries it out, which may carry out others before and after it."""
+        self.drawn_bytes = 0
+        """On the memory budget, for rows, until it is finished."""
+        self.is_long_answer = False
+        """It has one of the places for long answers."""
+        self.room_seconds = KAFKA_ROOM_SECONDS_MAX
+        """How much longer it may wait for room."""
         self.began = precise_seconds()
         self.waited = 0.0
         """For how many seconds it waited because its client wanted to."""
@@ -101,25 +133,116 @@ class Context:
         """The same as `decode` for a request that may be long."""
         if not self.is_long:
             return self.decode(frame, position)
-        return await self.slices.run(self.codec.decode_in_portions(bytes(frame), position))
+        return await self.run_in_slices(self.codec.decode_in_portions(bytes(frame), position))
 
     async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """The items of a request one by one, in time slices."""
         for item in items:
             if self.slices.is_used_up:
-                await self.slices.let_others()
+                await self.let_others()
             yield item
+
+    async def let_others(self) -> None:
+        """Give way, if it is time to, to all that is short and to other long requests."""
+        if self.slices.is_used_up:
+            await self._wait_for_turn()
+
+    async def _wait_for_turn(self) -> None:
+        self.slices.end()
+        await self.port_state.turns.wait()
+        self.slices.begin()
+
+    async def run_in_slices(self, portions: Generator[None, None, T], portion_bytes: int = 0) -> T:
+        """Carry out work that yields between its portions, and draw for each."""
+        while True:
+            try:
+                next(portions)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if portion_bytes:
+                await self.draw(portion_bytes)
+            await self.let_others()
+
+    async def rows(self, array: str, rows: AsyncIterable[Answer]) -> EncodedRows:
+        """The rows of an array of the answer, which are encoded one by one: as objects they would
+        take many times the memory. An array in rows of another is named behind it."""
+        write = row_writer(self.api.key, self.version, tuple(array.split()))
+        out = bytearray()
+        number = drawn = 0
+        async for row in rows:
+            write(row, out)
+            number += 1
+            if len(out) - drawn >= KAFKA_ANSWER_PORTION_BYTES:
+                await self.draw(len(out) - drawn)
+                drawn = len(out)
+                if drawn > KAFKA_LONG_ANSWER_BYTES and not self.is_long_answer:
+                    await self._begin_long_answer()
+        return EncodedRows(number, out)
+
+    async def _begin_long_answer(self) -> None:
+        self.slices.end()
+        places = self.port_state.long_answers
+        await places.acquire()
+        if self.is_long_answer:  # Rows that are made side by side have waited for it, too.
+            places.release()
+        self.is_long_answer = True
+        self.slices.begin()
+
+    async def draw(self, size: int) -> None:
+        """Draw bytes on the memory budget until the request is finished; waits for room."""
+        drawn = self.drawn_bytes + size
+        if drawn > KAFKA_ANSWER_BYTES_MAX:
+            raise InvalidRequest(
+                f"the request and its answer take more than {KAFKA_ANSWER_BYTES_MAX} bytes; ask for"
+                " less at once"
+            )
+        account = self.connection.account
+        if not account.admits(drawn):
+            await self._wait_for_room(drawn)
+        account.take(ANSWERS, size)
+        self.drawn_bytes += size
+
+    async def _wait_for_room(self, size: int) -> None:
+        account = self.connection.account
+        self.port_state.throttled += 1
+        self.slices.end()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(self.room_seconds):
+                while not account.admits(size):
+                    has_room = asyncio.Event()
+                    account.wait(has_room.set)
+                    await has_room.wait()
+        except TimeoutError:
+            raise Overloaded(
+                f"memory is short: {account.budget.held} of {account.budget.bytes_max} bytes are"
+                " held; try again later, or raise limits.memory_max"
+            ) from None
+        finally:
+            self.room_seconds -= loop.time() - began
+            self.slices.begin()
 
     async def serve(self, frame: bytearray, position: int) -> None:
         """Carry out a request of an API that is served by a coroutine, and answer it."""
         assert self.api.handle is not None, f"{self.api.name} has no code"
-        request = await self.decode_in_slices(frame, position)
-        answer = await self.api.handle(request, self)
-        if isinstance(answer, bytes):
-            self.answer(answer)
-        else:
-            portions = self.codec.encode_in_portions(self.correlation_id, answer)
-            self.finish([await self.slices.run(portions)])
+        try:
+            if self.frame_bytes <= KAFKA_UNCOUNTED_BYTES_MAX:
+                request = self.decode(frame, position)
+            else:
+                await self._wait_for_turn()
+                rows = self.codec.decode_in_portions(bytes(frame), position)
+                request = await self.run_in_slices(rows, ROWS_PER_PORTION * KAFKA_ROW_BYTES)
+            answer = await self.api.handle(request, self)
+            if isinstance(answer, bytes):
+                self.answer(answer)
+            else:
+                portions = self.codec.encode_in_portions(self.correlation_id, answer)
+                self.finish([await self.run_in_slices(portions)])
+        finally:
+            if self.is_long_answer:
+                self.port_state.long_answers.release()
 
     def run_alone(self, work: Coroutine[object, object, None]) -> None:
         """Carry out the request by a task of its own, beside the requests that come after it."""
@@ -157,6 +280,8 @@ class Context:
         if took >= self.engine.topics.slow_requests.seconds:
             self._note_slow(ended)
         self.connection.send_finished(self)
+        if self.drawn_bytes:  # The connection draws for the answer now.
+            self.connection.account.give_back(ANSWERS, self.drawn_bytes)
 
     def _note_slow(self, ended: float) -> None:
         self.engine.topics.slow_requests.note(

@@ -17,13 +17,14 @@ Answer = Mapping[str, object]
 _SHORT: Final = struct.Struct(">h")
 _LONG: Final = struct.Struct(">i")
 _SHORT_MAX: Final = 32_767
+_VARINT_BYTE_MAX: Final = 127
 
 
 class EncodedRows(NamedTuple):
     """Stands in an answer for an array whose rows are encoded already."""
 
     number: int
-    data: bytes
+    data: bytes | bytearray
 
 
 _Writer = Callable[[Any, bytearray], None]
@@ -242,10 +243,12 @@ def _rows_writing(row: _Writing, flexible: bool, nullable: bool) -> _Writing:
 
 def write_count(count: int, out: bytearray, flexible: bool) -> None:
     """How many rows follow."""
-    if flexible:
-        write_varint(count + 1, out)
-    else:
+    if not flexible:
         out += _LONG.pack(count)
+    elif count < _VARINT_BYTE_MAX:
+        out.append(count + 1)
+    else:
+        write_varint(count + 1, out)
 
 
 def write_varint(value: int, out: bytearray) -> None:

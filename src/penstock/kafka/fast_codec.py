@@ -200,7 +200,11 @@ def _plain_string(view: memoryview, position: int) -> tuple[str | None, int]:
 
 
 def _compact_string(view: memoryview, position: int) -> tuple[str | None, int]:
-    size, position = read_varint(view, position)
+    size = view[position]
+    if size < 0x80:
+        position += 1
+    else:
+        size, position = read_varint(view, position)
     if size == 0:
         return None, position
     end = position + size - 1
@@ -215,6 +219,8 @@ def _plain_count(view: memoryview, position: int, least: int) -> tuple[int, int]
 
 
 def _compact_count(view: memoryview, position: int, least: int) -> tuple[int, int]:
+    if 0 < (count := view[position]) < 0x80 and (count - 1) * least < len(view) - position:
+        return count - 1, position + 1
     count, position = read_varint(view, position)
     return _checked(count - 1, view, position, least)
 
@@ -253,9 +259,12 @@ def _write_produce_row(row: ProduceRow, out: bytearray, version: int) -> None:
     index, code, base_offset, log_append_ms, log_start, message, hint, wrong = row
     if version >= PRODUCE_FLEXIBLE:
         out += _APPENDED_5.pack(index, code, base_offset, log_append_ms, log_start)
-        write_varint(len(wrong) + 1, out)
-        for number in wrong:
-            out += _WRONG.pack(number)
+        if wrong:
+            write_varint(len(wrong) + 1, out)
+            for number in wrong:
+                out += _WRONG.pack(number)
+        else:
+            out.append(1)
         if message is None:
             out.append(0)
         else:

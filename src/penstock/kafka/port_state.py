@@ -25,8 +25,10 @@ from penstock.kafka.api import Api
 from penstock.kafka.error_names import name_of
 from penstock.kafka.metadata_cache import MetadataCache
 from penstock.kafka.native_listener import NativeListener
+from penstock.kafka.parked_fetches import ParkedFetches
 from penstock.kafka.sequence_gaps import SequenceGaps
 from penstock.kafka.share_sessions import ShareSessions
+from penstock.kafka.turn_queue import TurnQueue
 
 if TYPE_CHECKING:
     from penstock.engine.cluster.administration import Cluster
@@ -81,6 +83,10 @@ class PortState:
         self.flow = engine.topics.traffic.of(PROTOCOL)
         self.throttled = 0
         """How often a connection had to wait for room."""
+        self.parked_fetches = ParkedFetches()
+        self.turns = TurnQueue(limits.KAFKA_SLICES_PER_TURN)
+        """Of long requests, whose time slices are used up."""
+        self.long_answers = asyncio.Semaphore(limits.KAFKA_LONG_ANSWERS_MAX)
         self.fetches_held_bytes = 0
         """What fetches that wait for more have read."""
         self.requests: list[int] = [0] * (max(apis, default=0) + 1)

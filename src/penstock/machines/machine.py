@@ -107,6 +107,8 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     max_timestamp: int
     batch: bytearray | memoryview
     stamp_ms: int
+    apply_us: int = 0
+    """About how many microseconds a replica takes to look at its messages, if a queue does that."""
 
     @property
     def end_offset(self) -> Offset:

@@ -71,6 +71,11 @@ def claims_too_many(batch: bytes | memoryview, count: int, rules: QueueRules) ->
     return count > BATCH_UNPACKED_RECORDS_MAX and _opens(batch, rules)
 
 
+def may_open(rules: QueueRules) -> bool:
+    """Some batches are opened, if not all."""
+    return rules.delivery_headers or rules.fifo or rules.deduplication is not Deduplication.OFF
+
+
 def _opens(batch: bytes | memoryview, rules: QueueRules) -> bool:
     if rules.fifo or rules.deduplication is not Deduplication.OFF:
         return True

@@ -25,12 +25,14 @@ from heapq import heappop, heappush
 import msgspec
 
 from penstock.core.append_payload import Slice, decode_append
+from penstock.core.compression import unpacked_bytes_max
 from penstock.core.decoders import decode_msgpack
 from penstock.core.errors import (
     Overloaded,
     UnknownWork,
 )
 from penstock.core.limits import (
+    DEDUPLICATION_IDS_MAX,
     ORIGIN_REMEMBERED_MS,
     WORK_GROUPS_PER_PARTITION_MAX,
 )
@@ -41,12 +43,14 @@ from penstock.core.queue_rules import (
     QueueRules,
     WorkRules,
 )
-from penstock.core.records import read_outline
+from penstock.core.record_bodies import CODEC_MASK
+from penstock.core.records import read_header, read_outline
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
 from penstock.core.verdicts import Outcome
 from penstock.machines.activity import Activity
 from penstock.machines.command_machine import CommandMachine, SnapshotLayout
 from penstock.machines.machine import (
+    Append,
     Applied,
     Reply,
     WakeReaders,
@@ -73,6 +77,7 @@ from penstock.machines.queue_commands import (
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
     claims_too_many,
+    may_open,
     read_delivery_headers,
 )
 from penstock.machines.recent_ids import IdColumns, RecentIds
@@ -94,7 +99,22 @@ WORK_GROUP_BYTES = 256
 REQUEUE_VERSION = 2
 """From here on a message whose delivery came to nothing goes behind those that wait, and the lease
 of a message that no other receiver had since may be extended after it has ended."""
+FORGETTING_VERSION = 2
+"""From here on an entry forgets a bounded number of ids."""
 NEWEST_QUEUES_VERSION = 2
+
+# `apply` decides by these two, so they belong to the version above.
+IDS_FORGOTTEN_MAX = 20_000
+"""How many ids, of those that do not count any more, are forgotten at once: it takes 1 µs each."""
+IDS_FORGOTTEN_BESIDE = 2_000
+"""How many an APPEND entry forgets beside two for each of its messages."""
+
+READ_US = 4
+"""About how many microseconds a replica takes to read one message, and to remember its id."""
+WORK_GROUP_READ_US = 5
+"""And to give it its place in one work group."""
+UNPACKED_BYTES_PER_US = 256
+"""Of a compressed batch."""
 
 NO_RULES = QueueRules()
 
@@ -187,6 +207,8 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         self._queues: dict[PartitionId, Queue] = {}
         self._readers: set[PartitionId] = set()
         self._bounded: set[PartitionId] = set()
+        self._remembering: set[PartitionId] = set()
+        """Every partition that remembers ids, and perhaps some that did."""
         self._alarms: list[tuple[int, PartitionId, str]] = []
         self._recalling: dict[tuple[PartitionId, str], WorkGroup] = {}
         self.gone = Activity()
@@ -226,6 +248,23 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def due_ms(self) -> int | None:
         """When something is due next: a `TurnClock` is to be proposed then."""
+        alarm_ms = self._next_alarm_ms()
+        if self._ids_count.bytes < self._budget.limit(StateKind.DEDUPLICATION):
+            return alarm_ms
+        # Messages with ids are refused now, so none will come that makes room for others.
+        due_ms = [*self._ids_due_ms(), *(() if alarm_ms is None else (alarm_ms,))]
+        return min(due_ms, default=None)
+
+    def _ids_due_ms(self) -> Iterator[int]:
+        """When the oldest id of each partition counts no more."""
+        for partition in self._remembering:
+            queue = self._queues[partition]
+            if (seen_ms := queue.ids.oldest_ms) is not None:
+                yield seen_ms + queue.rules.deduplication_ms
+            if (seen_ms := queue.origins.oldest_ms) is not None:
+                yield seen_ms + ORIGIN_REMEMBERED_MS
+
+    def _next_alarm_ms(self) -> int | None:
         alarms = self._alarms
         while alarms:
             at_ms, partition, group = alarms[0]
@@ -294,13 +333,26 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             return
         self._budget.check(StateKind.MESSAGES, used)
 
-    def check_append(self, partition: PartitionId) -> None:
-        """Refuse messages that would each add state, as long as there is no room for it."""
+    def check_append(self, partition: PartitionId) -> bool:
+        """Whether messages are looked at when they are appended. Refuse those that would each add
+        state, as long as there is no room for it."""
         if partition not in self._readers:
-            return
+            return False
         self._budget.check(StateKind.MESSAGES, self._runs_count.bytes)
         if self._queues[partition].rules.deduplication is not Deduplication.OFF:
             self._budget.check(StateKind.DEDUPLICATION, self._ids_count.bytes)
+        return True
+
+    def apply_us(self, plan: Append) -> int:
+        """About how many microseconds it takes to look at the messages of a batch."""
+        queue = self._queues[plan.partition]
+        if not may_open(queue.rules):
+            return 0
+        each_us = READ_US + len(queue.groups) * WORK_GROUP_READ_US
+        codec = read_header(plan.batch).attributes & CODEC_MASK
+        # What the header says of the number of records was checked; of their size it says nothing.
+        unpacked_bytes = unpacked_bytes_max(len(plan.batch), codec) if codec else 0
+        return plan.record_count * each_us + unpacked_bytes // UNPACKED_BYTES_PER_US
 
     # Applying.
 
@@ -391,7 +443,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def _turn_clock(self) -> Applied:
         woken: dict[PartitionId, None] = {}
-        while (due_ms := self.due_ms()) is not None and due_ms <= self._time_ms:
+        while (due_ms := self._next_alarm_ms()) is not None and due_ms <= self._time_ms:
             _, partition, group = heappop(self._alarms)
             work = self._queues[partition].groups[group]
             work.alarm_ms = None
@@ -401,8 +453,12 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             self._arm(partition, group, work)
             if due_again is not None and due_again <= self._time_ms:
                 break  # A great many at once: the rest is for the next entry.
-        for queue in self._queues.values():
-            self._forget_ids(queue)
+        left = IDS_FORGOTTEN_MAX
+        for partition in sorted(self._remembering):  # The order that all replicas have.
+            queue = self._queues[partition]
+            left -= self._forget_ids(queue, left)
+            if not queue.ids and not queue.origins:
+                self._remembering.discard(partition)
         return Applied((QueueChanged(),), tuple(map(_wake, woken)))
 
     def _use_version(self, version: int) -> Applied:
@@ -512,9 +568,12 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             return
         stamp_ms, slices, position = decode_append(payload)
         view = memoryview(payload)
+        left = IDS_FORGOTTEN_BESIDE
         for part in slices:
             if part.partition in self._readers:
                 self._advance(stamp_ms)
+                left = min(left + 2 * part.record_count, IDS_FORGOTTEN_MAX)
+                left -= self._forget_ids(self._queues[part.partition], left)
                 self._read_slice(part, view[position : position + part.length])
             if part.partition in self._bounded:
                 queue = self._queues[part.partition]
@@ -540,10 +599,10 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 self.gone.add(work.activity)
         self._readers.discard(partition)
         self._bounded.discard(partition)
+        self._remembering.discard(partition)
 
     def _read_slice(self, part: Slice, data: memoryview) -> None:
         queue = self._queues[part.partition]
-        self._forget_ids(queue)
         position = 0
         found: list[DeliveryHeaders] = []
         skipped: list[tuple[Offset, Offset]] = []
@@ -566,20 +625,32 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 duplicates.append(one.run.first)
             else:
                 kept.append(one)
+        if queue.ids or queue.origins:
+            self._remembering.add(part.partition)
         for name, work in queue.groups.items():
             runs = [msgspec.structs.replace(one.run) for one in kept]
             work.add(runs, duplicates, skipped)
             self._arm(part.partition, name, work)
 
     def _is_duplicate(self, queue: Queue, one: DeliveryHeaders) -> bool:
-        first = one.run.first
-        if one.origin is not None and not queue.origins.note(one.origin, first, self._time_ms):
-            return True
-        return one.dedup is not None and not queue.ids.note(one.dedup, first, self._time_ms)
+        first, now_ms = one.run.first, self._time_ms
+        if one.origin is not None:
+            after_ms = now_ms - ORIGIN_REMEMBERED_MS
+            if not queue.origins.note(one.origin, first, now_ms, after_ms):
+                return True
+        if one.dedup is None:
+            return False
+        after_ms = now_ms - queue.rules.deduplication_ms
+        return not queue.ids.note(one.dedup, first, now_ms, after_ms)
 
-    def _forget_ids(self, queue: Queue) -> None:
-        queue.ids.forget(self._time_ms - queue.rules.deduplication_ms)
-        queue.origins.forget(self._time_ms - ORIGIN_REMEMBERED_MS)
+    def _forget_ids(self, queue: Queue, ids_max: int) -> int:
+        """Forget ids that do not count any more; how many that were."""
+        if self._version < FORGETTING_VERSION:
+            ids_max = 2 * DEDUPLICATION_IDS_MAX  # More than there are.
+        after_ms = self._time_ms - queue.rules.deduplication_ms
+        count = queue.ids.forget(after_ms, ids_max)
+        after_ms = self._time_ms - ORIGIN_REMEMBERED_MS
+        return count + queue.origins.forget(after_ms, ids_max - count)
 
     # Time.
 
@@ -672,8 +743,10 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
                 work_group_bytes(name) for queue in queues.values() for name in queue.groups
             )
             self._alarms, self._recalling = [], {}
-            self._readers, self._bounded = set(), set()
+            self._readers, self._bounded, self._remembering = set(), set(), set()
             for partition, queue in queues.items():
+                if queue.ids or queue.origins:
+                    self._remembering.add(partition)
                 self._note_rules(partition, queue.rules)
                 for name, work in queue.groups.items():
                     self._note_restored(partition, name, work)

@@ -1,9 +1,10 @@
 """Ids that were seen lately, with the offset of the message that had them first.
 
-An id is forgotten by log time, a fixed while after it was first seen, whatever has become of its
+An id counts for a fixed while of log time after it was first seen, whatever has become of its
 message and however often it came again. Stamps never decrease along a log, so the oldest is always
-at the front. Beyond `DEDUPLICATION_IDS_MAX` the oldest go before their time: a bound has no other
-way to be one.
+at the front. Ids that do not count any more are forgotten some at a time: there may be millions.
+Until then one that comes again is new, and is remembered twice. Beyond `DEDUPLICATION_IDS_MAX` the
+oldest go before their time: a bound has no other way to be one.
 
 There may be millions, so each is kept small: 16 bytes of a hash, and one number for where and when
 it was seen. In a snapshot they are columns, not rows: a million objects more would be many. The
@@ -87,7 +88,7 @@ class IdsView:
 class RecentIds:
     """`total` counts the bytes of all ids of a machine."""
 
-    __slots__ = ("_blocks", "_forgotten", "_seen", "_total")
+    __slots__ = ("_blocks", "_count", "_forgotten", "_seen", "_total")
 
     def __init__(self, columns: IdColumns = NO_IDS, total: ByteCount | None = None) -> None:
         ids, places = columns.ids, columns.places
@@ -110,10 +111,17 @@ class RecentIds:
         each = (ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES))
         self._seen: dict[bytes, int] = dict(zip(each, numbers, strict=True))
         """Where each was first seen, and when."""
+        self._count = count
         self._total.bytes += count * REMEMBERED_BYTES
 
     def __len__(self) -> int:
-        return len(self._seen)
+        """How many are remembered, also if they do not count any more."""
+        return self._count
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest was first seen."""
+        return _place_at(self._blocks[0], self._forgotten) & _STAMP_MASK if self._blocks else None
 
     def find(self, one: bytes, after_ms: int = -1) -> Offset | None:
         """The offset of the message that had this id first, if that was after a time."""
@@ -122,10 +130,12 @@ class RecentIds:
             return None
         return Offset(found >> _STAMP_BITS)
 
-    def note(self, one: bytes, offset: Offset, stamp_ms: int) -> bool:
-        """A message came with this id; False if it is remembered: the message is a duplicate."""
+    def note(self, one: bytes, offset: Offset, stamp_ms: int, after_ms: int = -1) -> bool:
+        """A message came with this id; False if it was seen after a time: the message is a
+        duplicate."""
         seen = self._seen
-        if one in seen:
+        found = seen.get(one)
+        if found is not None and found & _STAMP_MASK > after_ms:
             return False
         place = seen[one] = offset << _STAMP_BITS | stamp_ms
         blocks = self._blocks
@@ -134,20 +144,29 @@ class RecentIds:
         block = blocks[-1]
         block.ids += one
         block.places += place.to_bytes(_PLACE_BYTES, "little")
+        self._count += 1
         self._total.bytes += REMEMBERED_BYTES
-        if len(seen) > DEDUPLICATION_IDS_MAX:
+        if self._count > DEDUPLICATION_IDS_MAX:
             self._forget_oldest()
         return True
 
-    def forget(self, before_ms: int) -> None:
-        """Forget what was first seen at this time or earlier."""
-        blocks = self._blocks
-        while blocks and _place_at(blocks[0], self._forgotten) & _STAMP_MASK <= before_ms:
+    def forget(self, before_ms: int, ids_max: int) -> int:
+        """Forget what was first seen at this time or earlier, so many ids at most; how many that
+        were."""
+        blocks, count = self._blocks, 0
+        while count < ids_max and blocks:
+            if _place_at(blocks[0], self._forgotten) & _STAMP_MASK > before_ms:
+                break
             self._forget_oldest()
+            count += 1
+        return count
 
     def _forget_oldest(self) -> None:
         block = self._blocks[0]
-        del self._seen[_id_at(block, self._forgotten)]
+        one = _id_at(block, self._forgotten)
+        if self._seen[one] == _place_at(block, self._forgotten):
+            del self._seen[one]  # Otherwise it has come again since.
+        self._count -= 1
         self._total.bytes -= REMEMBERED_BYTES
         self._forgotten += 1
         if self._forgotten == len(block):
@@ -156,7 +175,8 @@ class RecentIds:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._total.bytes -= len(self._seen) * REMEMBERED_BYTES
+        self._total.bytes -= self._count * REMEMBERED_BYTES
+        self._count = 0
         self._seen.clear()
         self._blocks.clear()
         self._forgotten = 0

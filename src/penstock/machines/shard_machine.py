@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.core.decoders import decode_msgpack
 from penstock.core.entries import Entry, EntryKind
@@ -26,7 +27,7 @@ from penstock.machines.catalog_commands import CatalogCommand
 from penstock.machines.commands import Command
 from penstock.machines.group_commands import GroupCommand
 from penstock.machines.groups import Groups, GroupsSettings
-from penstock.machines.machine import Applied, Machine, Plan, Request
+from penstock.machines.machine import Append, Applied, Machine, Plan, Request
 from penstock.machines.move_commands import MoveCommand
 from penstock.machines.moves import Moves
 from penstock.machines.partitions import (
@@ -139,8 +140,11 @@ class ShardMachine:
 
     def plan(self, request: Request, *, now_ms: int, term: Term) -> Plan:
         if type(request) is AppendBatch:
-            self.queues.check_append(request.partition)
-            return self.partitions.plan(request, now_ms=now_ms, term=term)
+            is_read = self.queues.check_append(request.partition)
+            plan = self.partitions.plan(request, now_ms=now_ms, term=term)
+            if is_read and isinstance(plan, Append):
+                return replace(plan, apply_us=self.queues.apply_us(plan))
+            return plan
         return self._by_request[type(request)].plan(request, now_ms=now_ms, term=term)
 
     def forget_plans(self) -> None:

@@ -1,10 +1,14 @@
-"""Which topics a member of a consumer group reads, as far as its metadata tells.
+"""What a member of a consumer group reads, as far as its metadata and its assignment tell.
 
-Metadata belongs to the clients and is opaque to the broker, but for one thing: consumers all
-begin theirs in the same way (Kafka's ConsumerProtocolSubscription, every version), and an operator
-who deletes offsets, or a static member that returns, makes us want to know the topics.
+Both belong to the clients and are opaque to the broker, but consumers all begin theirs in the same
+way (Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment, every version). The topics
+are needed where an operator deletes offsets and where a static member returns, the assigned
+partitions to describe a group.
 
-    version  int16    topics  int32 count, then per topic: int16 length, UTF-8    ...
+    subscription   version int16 | topics [string] ...
+    assignment     version int16 | [topic string, partitions [int32]] ...
+
+A list is its count as int32 and its elements, a string its length as int16 and UTF-8.
 """
 
 import struct
@@ -13,6 +17,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 _HEAD = struct.Struct(">hi")
 _LENGTH = struct.Struct(">h")
+_COUNT = struct.Struct(">i")
 
 
 def read_topics(metadata: bytes) -> frozenset[str] | None:
@@ -38,3 +43,28 @@ def read_topics(metadata: bytes) -> frozenset[str] | None:
         except UnicodeDecodeError:
             return None
     return frozenset(topics)
+
+
+def read_assignment(assignment: bytes) -> tuple[tuple[str, int], ...]:
+    """The partitions assigned to a consumer, as (topic, partition); none if these bytes are
+    something else."""
+    found: list[tuple[str, int]] = []
+    try:
+        version, count = _HEAD.unpack_from(assignment)
+        position = _HEAD.size
+        if version < 0:
+            return ()
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(assignment, position)
+            start = position + _LENGTH.size
+            if length < 0:
+                return ()
+            topic = assignment[start : start + length].decode()
+            (size,) = _COUNT.unpack_from(assignment, start + length)
+            position = start + length + _COUNT.size
+            indexes = struct.unpack_from(f">{size}i", assignment, position)
+            position += size * _COUNT.size
+            found += [(topic, index) for index in indexes]
+    except (struct.error, UnicodeDecodeError):
+        return ()
+    return tuple(found)

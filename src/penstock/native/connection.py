@@ -193,6 +193,10 @@ class NativeConnection(asyncio.BufferedProtocol):
             self._note_begun(frame.id, request, size, doing)
             doing.add_done_callback(partial(self._done, frame.id, request, quick, began))
         else:
+            # A receive of 30 bytes may wait for a minute, with a task and all that belongs to it.
+            assert self._account is not None, "a connection has an account"
+            self._account.take(REQUESTS, limits.NATIVE_REQUEST_COST_BYTES)
+            size += limits.NATIVE_REQUEST_COST_BYTES
             task = asyncio.get_running_loop().create_task(
                 self._carry_out(frame.id, request, frame.payload, began)
             )

@@ -196,7 +196,7 @@ async def answer_group(context: Context, request: AskGroup, _payload: memoryview
         protocol=found.protocol,
         coordinator=found.coordinator,
         members=tuple(
-            GroupMember(one.member, one.instance, one.client_id, one.client_host)
+            GroupMember(one.member, one.instance, one.client_id, one.client_host, one.assigned)
             for one in found.members
         ),
         partitions=tuple(

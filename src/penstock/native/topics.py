@@ -6,6 +6,7 @@ from penstock.core.errors import PenstockError, TopicExists
 from penstock.core.queue_defaults import FIRST_USE_DEFAULTS, failure_configs
 from penstock.core.queue_rules import Deduplication
 from penstock.core.topic import Topic
+from penstock.core.types import ShardId
 from penstock.core.version import __version__
 from penstock.engine.engine import Engine
 from penstock.engine.moves.dead_letters import make_dead_letter_queue
@@ -35,13 +36,15 @@ async def answer_cluster(context: Context, _request: AskCluster, _payload: memor
     """All nodes, and where clients reach them."""
     engine = context.engine
     alive = engine.topics.alive()
+    stuck = tuple(one for one in engine.topics.shards() if engine.topics.is_read_only(ShardId(one)))
+    holders = {node for shard in stuck for node in engine.topics.replicas(ShardId(shard))}
     nodes = tuple(
-        NodeInfo(node, record.kafka, node in alive, record.http)
+        NodeInfo(node, record.kafka, node in alive, record.http, node in holders)
         for node, record in sorted(engine.topics.catalog.nodes.items())
     )
     controller = engine.topics.controller()
     info = ClusterInfo(
-        engine.topics.cluster_id, engine.topics.node_id, controller, __version__, nodes
+        engine.topics.cluster_id, engine.topics.node_id, controller, __version__, nodes, stuck
     )
     return info, b""
 

@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
+from penstock.core.memory_budget import MemoryAccount
 from penstock.core.topic import Topic
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.delivery.small_requests import SmallRequests
@@ -60,6 +61,8 @@ class Call(msgspec.Struct, frozen=True):
     """The receiver, as leases record it."""
     trace: bytes = b""
     """The trace header of X-Ray."""
+    account: MemoryAccount | None = None
+    """What messages are read on."""
 
 
 COOLDOWNS_MAX = 10_000

@@ -24,6 +24,7 @@ import msgspec
 from penstock.core.clock import precise_seconds
 from penstock.core.decoders import json_decoder
 from penstock.core.errors import PenstockError
+from penstock.core.memory_budget import MemoryAccount
 from penstock.core.receiver import receiver_name
 from penstock.core.request_times import RequestTimes
 from penstock.engine.topics.poll_time import begin_parking
@@ -130,7 +131,7 @@ class Endpoint:
         """The log of slow requests, if there is one."""
         self._verify = verify
         self._ids = RequestIds()
-        self._calls: dict[tuple[bytes, bytes, bytes, bytes, bytes], Call] = {}
+        self._calls: dict[tuple[bytes | MemoryAccount | None, ...], Call] = {}
         self._hosts_known: set[bytes] = set()
         self._receiving: set[asyncio.Task[object]] = set()
         self._cancelled: set[asyncio.Task[object]] = set()
@@ -145,11 +146,17 @@ class Endpoint:
             return headers.get(b"content-type", b"").lower().startswith(FORM) or _acts(query)
         return method == b"GET" and (_acts(query) or QUEUE_URL_PATH.fullmatch(path) is not None)
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
+    def begin(
+        self,
+        headers: Headers,
+        body: bytes,
+        done: Callable[[Reply | None], bool],
+        account: MemoryAccount | None = None,
+    ) -> bool:
         """Carry out a request without a task, if it is one of those that come in thousands; `done`
         is called with the reply, later, or with None, if it takes a task after all. False: nothing
         has happened, `answer` must do it. What is wrong with a request is for `answer` to find out
-        and say."""
+        and say. Messages are read on the `account` of the connection."""
         target, service = headers.get(TARGET, b""), self.service
         brief = _BRIEF.get(target)
         if brief is None or service is None or self._verify is not accept_all:
@@ -164,7 +171,9 @@ class Endpoint:
                 self._know_host(host)
             request = read(body)
             on_done = partial(self._finish, name, headers, began, done)
-            call = self._call(headers, header_scope(headers), b"/") if asks_who else None
+            call = None
+            if asks_who:
+                call = self._call(headers, header_scope(headers), b"/", account)
             return service.begin(name, request, call, on_done)
         except (SqsError, PenstockError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
@@ -201,7 +210,13 @@ class Endpoint:
             return False
 
     async def answer(
-        self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
+        self,
+        method: bytes,
+        path: bytes,
+        query: bytes,
+        headers: Headers,
+        body: bytes,
+        account: MemoryAccount | None = None,
     ) -> Reply:
         """Carry out a request that `takes` has said yes to."""
         target = headers.get(TARGET)
@@ -216,14 +231,15 @@ class Endpoint:
                 raise ServiceUnavailable("The broker does not serve now; try again.")
             if target is not None:
                 name, request = read_json(target, body)
-                call = _traced(self._call(headers, header_scope(headers), path), headers)
+                scope = header_scope(headers)
+                call = _traced(self._call(headers, scope, path, account), headers)
                 answer = await self._carry_out(service, name, request, call)
                 return write_json(answer, headers, request_id)
             if method == b"GET" and not _acts(query):
                 return Reply(404, b"Content-Type: text/xml\r\n", b"<UnknownOperationException/>")
             parameters = read_form(query) | read_form(body)
             scope = header_scope(headers) or form_scope(parameters)
-            call = _traced(self._call(headers, scope, path), headers)
+            call = _traced(self._call(headers, scope, path, account), headers)
             name, request = read_query(parameters, call.base_url + call.path if path[1:] else "")
             if method == b"GET" and name in NOT_OF_A_QUEUE and QUEUE_URL_PATH.fullmatch(path):
                 raise UnknownAction(f"The action {name} is not valid for this endpoint.")
@@ -297,11 +313,13 @@ class Endpoint:
             return write_json_error(error, headers, request_id)
         return write_query_error(error, request_id, json=_wants_json(headers))
 
-    def _call(self, headers: Headers, scope: bytes, path: bytes) -> Call:
+    def _call(
+        self, headers: Headers, scope: bytes, path: bytes, account: MemoryAccount | None
+    ) -> Call:
         """It is nearly always the same as one before."""
         host, agent = headers.get(b"host", b""), headers.get(b"user-agent", b"")
         client = headers.get(CLIENT, b"")
-        key = (host, scope, path, client, agent)
+        key = (host, scope, path, client, agent, account)
         call = self._calls.get(key)
         if call is None:
             self._know_host(host)
@@ -312,6 +330,7 @@ class Endpoint:
                 access_key=credential.access_key,
                 path=path.decode("latin-1"),
                 receiver=receiver_name("sqs", client.decode("latin-1"), _program(agent)),
+                account=account,
             )
             if len(self._calls) >= CALLS_REMEMBERED_MAX:
                 self._calls.clear()

@@ -12,12 +12,13 @@ A message that died elsewhere keeps its id, when it was sent, and how often it w
 
 import logging
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from hashlib import md5
 
 from penstock.core import delivery_headers
 from penstock.core.errors import PenstockError
+from penstock.core.memory_budget import MemoryDraw
 from penstock.core.message import Message
 from penstock.core.message_id import message_id
 from penstock.core.move_filter import read_number
@@ -78,26 +79,33 @@ async def receive_message(
     messages_max, lease_ms, wait_ms = _check(request, topic)
     system, wanted = _wanted(request)
     attempt = request.receive_request_attempt_id
-    deliveries: Sequence[Delivery]
-    if attempt is None:
-        deliveries = await context.delivery.receive(
+    draw = None if call.account is None else MemoryDraw(call.account)
+
+    def receive() -> Awaitable[Sequence[Delivery]]:
+        return context.delivery.receive(
             topic,
             messages_max=messages_max,
             lease_ms=lease_ms,
             wait_ms=wait_ms,
             receiver=call.receiver,
+            draw=draw,
         )
-    else:
-        deliveries = await _receive_again(
-            context, topic, attempt, messages_max, lease_ms, wait_ms, call.receiver
-        )
-    if not deliveries and not wait_ms and not topic.settings.queue.fifo:
-        # Amazon says so to receivers that do not wait, if too much is in flight.
-        if context.delivery.is_at_in_flight_limit(topic):
-            raise OverLimit("The maximum number of in flight messages is reached.")
-    if deliveries:
-        context.flow.delivered(topic.name, len(deliveries))
-    return _show_all(context, topic, deliveries, system, wanted, call.region)
+
+    try:
+        if attempt is None:
+            deliveries = await receive()
+        else:
+            deliveries = await _receive_again(context, topic, attempt, lease_ms, receive)
+        if not deliveries and not wait_ms and not topic.settings.queue.fifo:
+            # Amazon says so to receivers that do not wait, if too much is in flight.
+            if context.delivery.is_at_in_flight_limit(topic):
+                raise OverLimit("The maximum number of in flight messages is reached.")
+        if deliveries:
+            context.flow.delivered(topic.name, len(deliveries))
+        return _show_all(context, topic, deliveries, system, wanted, call.region)
+    finally:
+        if draw is not None:  # The connection is given the answer now, and draws for it.
+            draw.close()
 
 
 def begin_receive_message(
@@ -113,7 +121,7 @@ def begin_receive_message(
     messages_max, lease_ms, _ = _check(request, topic)
     return context.small.begin_receive(
         topic,
-        ImmediateReceive(messages_max, lease_ms, call.receiver),
+        ImmediateReceive(messages_max, lease_ms, call.receiver, call.account),
         partial(_tell_received, context, profile, call.region, _wanted(request), on_done),
         profile.message_bytes,
     )
@@ -220,10 +228,8 @@ async def _receive_again(
     context: Context,
     topic: Topic,
     attempt: str,
-    messages_max: int,
     lease_ms: int | None,
-    wait_ms: int,
-    receiver: str,
+    receive: Callable[[], Awaitable[Sequence[Delivery]]],
 ) -> Sequence[Delivery]:
     """What the receive of this name was answered before, as far as it is still in flight, for as
     long as if it were received now; otherwise what there is."""
@@ -237,9 +243,7 @@ async def _receive_again(
         still = [one for one, outcome in pairs if outcome is Outcome.DONE]
         if still:
             return still
-    deliveries = await context.delivery.receive(
-        topic, messages_max=messages_max, lease_ms=lease_ms, wait_ms=wait_ms, receiver=receiver
-    )
+    deliveries = await receive()
     if deliveries:
         context.attempts.remember(topic.topic_id, attempt, deliveries)
     return deliveries

@@ -35,12 +35,10 @@ from penstock.core.http_hosts import (
     unknown_host,
 )
 from penstock.core.limits import MIB
-from penstock.core.memory_budget import REQUESTS, MemoryAccount
+from penstock.core.memory_budget import REQUESTS, SCOPE_ACCOUNT, MemoryAccount
 from penstock.web.answers import error_answer, penstock_error_answer
 from penstock.web.requests import decimal
 
-ACCOUNT = "penstock.account"
-"""Where a scope has the connection's account with the memory budget."""
 TOKEN_HEADER = "x-penstock-token"  # noqa: S105 -- what it is called
 BODY_BYTES_MAX = 1 * MIB
 BODY_SECONDS_MAX = 10.0
@@ -76,7 +74,7 @@ class Guard:
             await send({"type": "websocket.close"})
             return
         headers = Headers(scope=scope)
-        draw = RequestDraw(scope.get(ACCOUNT))
+        draw = RequestDraw(scope.get(SCOPE_ACCOUNT))
         try:
             outcome = self._refusal(scope, headers) or await _read_body(headers, receive, draw)
             if isinstance(outcome, Response):

@@ -25,8 +25,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.core.limits import KIB
-from penstock.core.memory_budget import ANSWERS, MemoryAccount, MemoryBudget
-from penstock.web.guard import ACCOUNT
+from penstock.core.memory_budget import ANSWERS, SCOPE_ACCOUNT, MemoryAccount, MemoryBudget
 from penstock.web.port import BACKLOG, bind
 
 HEAD_BYTES_MAX = 64 * KIB
@@ -136,7 +135,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
-        cast(dict[str, object], self.scope)[ACCOUNT] = self._account
+        cast(dict[str, object], self.scope)[SCOPE_ACCOUNT] = self._account
         if self.url.partition(b"?")[0] not in self.always:
             super().on_headers_complete()
             return

@@ -30,6 +30,7 @@ from penstock.core.limits import (
     LEASE_MS_MAX,
     QUEUE_WAIT_MS_MAX,
 )
+from penstock.core.memory_budget import SCOPE_ACCOUNT, MemoryAccount, MemoryDraw
 from penstock.core.message_states import ALL_STATES, STATES, parse_states
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, Deduplication, Priorities
 from penstock.core.receiver import receiver_name
@@ -245,23 +246,30 @@ class _Work:
             if not 0 <= number <= most:
                 least = int(name == "max")
                 raise InvalidRequest(f"{name} must be from {least} to {most + least}")
-        deliveries = await unless_gone(
-            request,
-            node.delivery.receive(
-                topic,
-                group=wanted.group,
-                messages_max=wanted.max,
-                lease_ms=wanted.lease_ms,
-                wait_ms=wait_ms,
-                receiver=_receiver(request),
-            ),
-        )
-        if deliveries:
-            node.engine.topics.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
-        sign = node.delivery.sign
-        return json_answer(
-            ReceivedMessages([delivered(one, sign(one.receipt)) for one in deliveries or ()])
-        )
+        account: MemoryAccount | None = request.scope.get(SCOPE_ACCOUNT)
+        draw = None if account is None else MemoryDraw(account)
+        try:
+            deliveries = await unless_gone(
+                request,
+                node.delivery.receive(
+                    topic,
+                    group=wanted.group,
+                    messages_max=wanted.max,
+                    lease_ms=wanted.lease_ms,
+                    wait_ms=wait_ms,
+                    receiver=_receiver(request),
+                    draw=draw,
+                ),
+            )
+            if deliveries:
+                node.engine.topics.traffic.of(PROTOCOL).delivered(topic.name, len(deliveries))
+            sign = node.delivery.sign
+            return json_answer(
+                ReceivedMessages([delivered(one, sign(one.receipt)) for one in deliveries or ()])
+            )
+        finally:
+            if draw is not None:  # The connection is given the answer now, and draws for it.
+                draw.close()
 
     async def settle(self, request: Request) -> Response:
         wanted = await read_body(request, SettleMessages)

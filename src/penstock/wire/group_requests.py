@@ -194,6 +194,8 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
     instance: str | None
     client_id: str
     client_host: str
+    assigned: tuple[tuple[str, int], ...] = ()
+    """(topic, partition): what it reads in this generation; empty from a node of 0.1."""
 
 
 class GroupPartition(msgspec.Struct, frozen=True, array_like=True):

@@ -46,6 +46,8 @@ class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
     alive: bool
     http: str = ""
     """Where it serves HTTP; "" of a node of 0.1, which does not say."""
+    read_only: bool = False
+    """It holds a shard of `ClusterInfo.read_only_shards`; always False from a node of 0.1."""
 
 
 class ClusterInfo(Answer, frozen=True, tag="cluster"):
@@ -56,6 +58,8 @@ class ClusterInfo(Answer, frozen=True, tag="cluster"):
     controller: int
     version: str
     nodes: tuple[NodeInfo, ...]
+    read_only_shards: tuple[int, ...] = ()
+    """Shards of the answering node that have lost their majority; empty from a node of 0.1."""
 
 
 class AskProducer(Request, frozen=True, tag="producer"):

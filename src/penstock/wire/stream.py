@@ -36,11 +36,14 @@ class FrameStream:
         "_frame_bytes_max",
         "_landing",
         "_rest",
+        "held_bytes",
         "version",
     )
 
     def __init__(self, landing: memoryview, frame_bytes_max: int) -> None:
         self.version = 0
+        self.held_bytes = 0
+        """What incomplete frames take up."""
         self._landing = landing
         self._frame_bytes_max = frame_bytes_max
         self._rest = b""
@@ -61,11 +64,6 @@ class FrameStream:
             return 0
         return self._expected.size
 
-    @property
-    def held_bytes(self) -> int:
-        """What incomplete frames take up."""
-        return len(self._rest) if self._frame is None else len(self._frame)
-
     def buffer(self) -> memoryview:
         """Where the next bytes should go."""
         frame = self._frame
@@ -77,12 +75,14 @@ class FrameStream:
             self._frame = bytearray(grown_bytes(len(frame), self._expected.size))
             self._frame[: len(frame)] = frame
             frame = self._frame
+            self.held_bytes = len(frame)
         return memoryview(frame)[self._filled :]
 
     def clear(self) -> None:
         """The connection is lost: what is incomplete is dropped."""
         self._frame = self._expected = None
         self._rest = b""
+        self.held_bytes = 0
 
     def received(self, count: int) -> list[Frame]:
         """So many bytes have come into the buffer."""
@@ -96,6 +96,7 @@ class FrameStream:
         if len(frame) < self._expected.size:
             return []
         self._frame = None
+        self.held_bytes = 0
         return [_cut(self._expected, memoryview(frame))]
 
     def feed(self, data: memoryview) -> list[Frame]:
@@ -103,11 +104,12 @@ class FrameStream:
         assert self._frame is None, "the rest of a frame goes into its buffer"
         view = memoryview(self._rest + data) if self._rest else data
         self._rest = b""
+        self.held_bytes = 0
         position, end = 0, len(view)
         frames: list[Frame] = []
         if not self.version:
             if end < GREETING.size:
-                self._rest = bytes(view)
+                self._keep(bytes(view))
                 return []
             self.version = read_greeting(view)
             position = GREETING.size
@@ -120,7 +122,7 @@ class FrameStream:
             frames.append(_cut(head, memoryview(bytearray(view[position:after]))))
             position = after
         if position < end:
-            self._rest = bytes(view[position:])
+            self._keep(bytes(view[position:]))
         return frames
 
     def _begin(self, head: FrameHead, first: memoryview) -> None:
@@ -128,6 +130,11 @@ class FrameStream:
         self._frame = bytearray(first_bytes(len(first), head.size))
         self._frame[: len(first)] = first
         self._filled = len(first)
+        self.held_bytes = len(self._frame)
+
+    def _keep(self, rest: bytes) -> None:
+        self._rest = rest
+        self.held_bytes = len(rest)
 
 
 def _cut(head: FrameHead, whole: memoryview) -> Frame:

@@ -6,6 +6,7 @@ import pytest
 
 from penstock import Client, Outgoing
 from penstock.client.group_descriptions import GroupPartition, GroupSummary, OffsetChange
+from penstock.client.reader.positions import TopicPartition
 from penstock.core.errors import GroupNotEmpty, InvalidRequest, UnknownGroup
 from penstock.testing.clock import ManualClock
 from tests.unit.client.memory_play import play
@@ -26,10 +27,11 @@ async def prepare(client: Client, clock: ManualClock) -> datetime:
         assert len(records) == 4
         assert await subscription.commit()
         described = await client.describe_group("billing")
-        assert (described.state, described.assignor) == ("Stable", "penstock-sticky")
+        assert (described.state, described.assignor) == ("Stable", "penstock-cooperative-sticky")
         (member,) = described.members
         assert member.client_id == "app"
         assert member.id.startswith("app-")
+        assert member.assigned == (TopicPartition("orders", 0), TopicPartition("orders", 1))
         with pytest.raises(GroupNotEmpty):
             await client.delete_group("billing")
         with pytest.raises(GroupNotEmpty, match="stop them"):

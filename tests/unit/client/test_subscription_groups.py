@@ -12,6 +12,7 @@ import pytest
 
 from penstock import Client, Guarantee
 from penstock.client.connection.group_link import GroupLink
+from penstock.client.reader.assignors import COOPERATIVE
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.record import Record
 from penstock.client.subscription import Subscription
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.slow
 
 BEAT = 0.01
 SOON = 0.02
+EAGER = ("penstock-sticky", "range")
+"""What members of release 0.1 offer."""
 
 
 def member(client: Client, **options: Unpack[SubscribeOptions]) -> Subscription[str]:
@@ -453,9 +456,9 @@ def test_a_loop_that_takes_long_is_waited_for() -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
         await client.create_topic("orders", partitions=2)
         await fill(client, range(3), 0)
-        async with member(client) as first:
+        async with member(client, assignors=EAGER) as first:
             (in_hand,) = await first.fetch(1, wait=60)
-            second = member(client)
+            second = member(client, assignors=EAGER)
             joining = asyncio.create_task(second.open())
             await until(lambda: first._reader.is_held_back)
             assert not joining.done()  # The group waits for the record in hand.
@@ -470,6 +473,107 @@ def test_a_loop_that_takes_long_is_waited_for() -> None:
                 records = [*await finishing, *await take(first, 1)]
             assert [record.offset for record in records] == [1, 2]
             await second.close()
+
+    play(scene)
+
+
+# Cooperative rebalancing.
+
+
+@asynccontextmanager
+async def holding_back(subscription: Subscription[str]) -> AsyncIterator[list[bool]]:
+    """Whether the member was ever kept from handing out, looked at in every turn of the loop."""
+    seen: list[bool] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(subscription._reader.is_held_back)
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield seen
+    finally:
+        looking.cancel()
+
+
+def test_partitions_that_do_not_move_are_never_paused() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=6)
+        for index in range(6):
+            await fill(client, range(5), index)
+        async with member(client) as first:
+            await until(lambda: all(one.batches for one in first._places.values()))
+            places = dict(first._places)
+            versions = {one: place.fetch_version for one, place in places.items()}
+            async with holding_back(first) as seen, member(client) as second:
+                await until_shared([first, second], [3, 3])
+                async with member(client) as third:
+                    await until_shared([first, second, third], [2, 2, 2])
+                    assert not any(seen)
+                    for one in first.assignment:
+                        place = first._places[one]
+                        assert place is places[one]
+                        assert place.fetch_version == versions[one]
+                    assert (await client.describe_group("g")).assignor == COOPERATIVE
+
+    play(scene)
+
+
+def test_a_partition_moves_when_what_is_in_hand_of_it_is_done() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=2)
+        await fill(client, range(3), 1)
+        async with member(client) as first:
+            (in_hand,) = await first.fetch(1, wait=60)
+            assert in_hand.partition == 1
+            async with member(client) as second:
+                await until(lambda: first._places[part(1)].is_leaving)
+                first.resume()  # It does not bring back what is leaving.
+                assert not second.assignment
+                await fill(client, range(10, 12), 0)
+                assert bodies(await take(first, 2)) == [10, 11]
+                await until_shared([first, second], [1, 1])
+                assert second.assignment == (part(1),)
+                assert [record.offset for record in await take(second, 2)] == [1, 2]
+
+    play(scene)
+
+
+def test_a_member_of_release_0_1_makes_the_group_eager_and_loses_nothing() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        await client.create_topic("orders", partitions=4)
+        for index in range(4):
+            await fill(client, range(10), index)
+        seen: list[tuple[int, int]] = []
+
+        async def read(subscription: Subscription[str]) -> None:
+            async for record in subscription:
+                seen.append((record.partition, record.offset))
+
+        async with members(client, 2) as (first, second):
+            await until_shared([first, second], [2, 2])
+            in_hand = await first.fetch(1, wait=60)
+            seen += [(record.partition, record.offset) for record in in_hand]
+            old = member(client, assignors=EAGER)
+            joining = asyncio.create_task(old.open())
+            # Its leader is a member that reads: it gives nothing away before all is put down.
+            await until(lambda: any(one.is_leaving for one in first._places.values()))
+            assert not old.assignment
+            reading = [asyncio.create_task(read(one)) for one in (first, second, old)]
+            await joining
+            await until(lambda: len(seen) == 40)
+            await until_shared([first, second, old], [1, 1, 2])
+            assert (await client.describe_group("g")).assignor == "penstock-sticky"
+            await old.close()
+            await until_shared([first, second], [2, 2])
+            assert (await client.describe_group("g")).assignor == COOPERATIVE
+            for index in range(4):
+                await fill(client, range(10, 15), index)
+            await until(lambda: len(seen) == 60)
+            for task in reading:
+                task.cancel()
+        assert sorted(seen) == [(index, offset) for index in range(4) for offset in range(15)]
 
     play(scene)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.compression import compress, decompress
+from penstock.core.compression import compress, decompress, unpacked_bytes_max
 from penstock.core.errors import InvalidBatch
-from penstock.core.limits import BATCH_UNPACKED_PARTS_MAX
+from penstock.core.limits import BATCH_UNPACKED_BYTES_MAX, BATCH_UNPACKED_PARTS_MAX
 
 CODECS = range(5)
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=200, database=None)
@@ -109,6 +109,14 @@ def test_no_more_bytes_than_the_bound(codec: int) -> None:
     assert decompress(packed, codec, 10, 10_000) == bytes(10_000)
     with pytest.raises(InvalidBatch, match="more than 9999 bytes"):
         decompress(packed, codec, 10, 9_999)
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_nothing_unpacks_to_more_than_it_may(codec: int) -> None:
+    data = bytes(8 << 20)
+    packed = compress(data, codec)
+    assert len(data) <= unpacked_bytes_max(len(packed), codec) <= BATCH_UNPACKED_BYTES_MAX
+    assert unpacked_bytes_max(16 << 20, codec) == BATCH_UNPACKED_BYTES_MAX
 
 
 def test_a_window_of_two_gibibytes_is_refused_and_not_made() -> None:

@@ -1,6 +1,7 @@
 """`core.record_check`: what passes is what a reader reads to the end, and costs little."""
 
 import contextlib
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.core.errors import InvalidBatch
 from penstock.core.message import NewMessage
 from penstock.core.message_batches import build_messages, read_messages
-from penstock.core.record_check import check_records
+from penstock.core.record_check import STRETCH_MIN, check_few_records, check_records
 from penstock.core.records import BATCH_HEADER_BYTES, read_header
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=500, database=None)
@@ -98,6 +99,33 @@ def test_random_bytes_are_refused_as_a_reader_refuses_them(body: bytes, count: i
         assert not reads(body, count)
     else:
         assert reads(body, count)
+
+
+def refusal(check: Callable[[], object]) -> str:
+    """What is wrong, in words; empty if nothing is."""
+    try:
+        check()
+    except InvalidBatch as error:
+        return str(error)
+    return ""
+
+
+@REPEATABLE
+@given(
+    stretches=st.lists(st.tuples(MESSAGES, st.just(1)), min_size=1, max_size=STRETCH_MIN - 1),
+    place=st.floats(0, 1),
+    value=st.integers(0, 255),
+    wrong=st.integers(-1, 1),
+)
+def test_a_few_records_are_checked_where_they_lie(
+    stretches: list[tuple[NewMessage, int]], place: float, value: int, wrong: int
+) -> None:
+    body = bytearray(body_of([message for message, _ in stretches]))
+    body[int(place * (len(body) - 1))] = value
+    count = min(max(1, len(stretches) + wrong), STRETCH_MIN - 1)
+    batch = memoryview(bytearray(BATCH_HEADER_BYTES) + body)
+    found = refusal(lambda: check_few_records(batch, BATCH_HEADER_BYTES, count))
+    assert found == refusal(lambda: check_records(bytes(body), count, lambda _: True))
 
 
 @pytest.mark.parametrize("count", [6, 64, 65, 8_192, 8_193, 20_000])

@@ -123,6 +123,15 @@ class Cluster:
         self.places[number] = self._start(number, disk)
         return self.places[number]
 
+    def step(self) -> bool:
+        """One thing that is due, or all messages; False if there are neither."""
+        for number, place in self.places.items():
+            while place.sent:
+                message = place.sent.popleft()
+                if number not in self.cut and message.target not in self.cut:
+                    self.places[message.target].replica.receive(message)
+        return sum(place.work() for place in self.places.values()) > 0
+
     def settle(self) -> None:
         """Work and carry messages until nothing is left to do."""
         busy = True

@@ -7,6 +7,7 @@ import pytest
 from penstock.core.records import read_outline
 from penstock.kafka.codec import Message
 from tests.batches import build_batch
+from tests.kafka_cluster import until
 from tests.unit.kafka.asking import Asker
 from tests.unit.kafka.wire import Connect, Run
 
@@ -206,6 +207,66 @@ def test_a_waiting_fetch_gathers_until_there_is_enough(
             assert row.high_watermark == 9
 
     run(scenario())
+
+
+def test_of_the_waiting_fetches_of_a_connection_only_the_oldest_is_woken(
+    ask: Asker, connect: Connect, run: Run
+) -> None:
+    ask.create_topic("fetch-many", 2)
+    topics = ask.broker.node.engine.topics
+    partitions = topics.topic("fetch-many").partitions
+
+    async def scenario() -> None:
+        async with connect() as reader:
+            for index in (1, 0, 0, 1):
+                reader.send(1, 12, request(("fetch-many", [part(index)]), max_wait=60_000))
+            async with connect() as other:
+                await other.call(3, 0, {})
+            assert [topics.waiting.watches(one) for one in partitions] == [0, 1]
+            for index in (0, 1):
+                await asyncio.to_thread(ask.produce, "fetch-many", index, 3)
+            for index in (1, 0, 0, 1):
+                (row,) = rows(await reader.receive())
+                assert (row.partition_index, bases(row.records)) == (index, [0])
+
+    run(scenario())
+    assert [topics.waiting.watches(one) for one in partitions] == [0, 0]
+
+
+def test_a_fetch_behind_others_is_answered_when_its_time_is_up(
+    ask: Asker, connect: Connect, run: Run
+) -> None:
+    ask.create_topic("fetch-behind", 2)
+
+    async def scenario() -> None:
+        async with connect() as reader:
+            for wait in (60_000, 1):
+                reader.send(1, 12, request(("fetch-behind", [part()]), max_wait=wait))
+            await asyncio.to_thread(ask.produce, "fetch-behind", 0, 3)
+            (first,), (second,) = rows(await reader.receive()), rows(await reader.receive())
+            assert bases(first.records) == [0]
+            assert bases(second.records) in ([], [0])
+
+    run(scenario())
+
+
+def test_fetches_that_are_lost_while_they_wait_leave_nothing_behind(
+    ask: Asker, connect: Connect, run: Run
+) -> None:
+    ask.create_topic("fetch-lost")
+    state = ask.broker.listener._port_state
+
+    async def scenario() -> None:
+        async with connect() as reader:
+            for _ in range(3):
+                reader.send(1, 12, request(("fetch-lost", [part()]), max_wait=60_000))
+            async with connect() as other:
+                await other.call(3, 0, {})
+        await until(lambda: not len(state.parked_fetches))
+
+    run(scenario())
+    topics = ask.broker.node.engine.topics
+    assert topics.waiting.watches(topics.topic("fetch-lost").partitions[0]) == 0
 
 
 def test_a_topic_that_is_deleted_ends_the_wait(ask: Asker, connect: Connect, run: Run) -> None:

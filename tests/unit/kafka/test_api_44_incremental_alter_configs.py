@@ -2,11 +2,13 @@
 
 import pytest
 
+from penstock.core.limits import TOPIC_CONFIG_CHARACTERS_MAX
 from penstock.kafka.codec import Message
 from tests.unit.kafka.asking import Asker
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+INVALID_CONFIG = 40
 
 
 def alter(
@@ -55,6 +57,16 @@ def test_lists_grow_and_shrink(ask: Asker) -> None:
     ):
         assert alter(ask, "listed", ("cleanup.policy", operation, value)).error_code == 0
         assert configs_of(ask, "listed") == {"cleanup.policy": policy}
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_long_value_is_refused_before_it_is_split(ask: Asker, operation: int) -> None:
+    name = f"long-list-{operation}"
+    ask.create_topic(name, configs={"cleanup.policy": "compact"})
+    longest = "compact" + " " * (TOPIC_CONFIG_CHARACTERS_MAX - len("compact"))
+    assert alter(ask, name, ("cleanup.policy", operation, longest)).error_code == 0
+    row = alter(ask, name, ("cleanup.policy", operation, longest + " "))
+    assert (row.error_code, "cleanup.policy" in row.error_message) == (INVALID_CONFIG, True)
 
 
 def test_validating_changes_nothing(ask: Asker) -> None:

@@ -1,9 +1,16 @@
 """Finding messages by time inside batches, whatever they are packed in."""
 
+import struct
+
 import cramjam
 import pytest
 
-from penstock.core.limits import KAFKA_BATCH_OPENED_BYTES_MAX
+from penstock.core.limits import (
+    BATCH_UNPACKED_PARTS_MAX,
+    BATCH_UNPACKED_RECORDS_MAX,
+    KAFKA_BATCH_OPENED_BYTES_MAX,
+)
+from penstock.kafka import batch_times
 from penstock.kafka.batch_times import first_message_from, latest_message
 from tests.batches import build_batch, with_bytes
 
@@ -61,3 +68,47 @@ def test_a_batch_that_opens_to_too_much_is_left_closed(codec: int) -> None:
     made = with_bytes(made, 21, bytes([0, codec]))
     made = with_bytes(made, 8, (len(made) - 12).to_bytes(4, "big"))
     assert first_message_from(bytes(made), 0) is None
+
+
+def packed_batch(records: bytes, codec: int, count: int = 3) -> bytes:
+    """A batch with these bytes in the place of its records."""
+    made = with_bytes(build_batch(3, timestamp=1_000)[:61] + records, 21, bytes([0, codec]))
+    made = with_bytes(made, 57, count.to_bytes(4, "big"))
+    return bytes(with_bytes(made, 8, (len(made) - 12).to_bytes(4, "big")))
+
+
+def snappy_blocks(records: bytes, empty: int) -> bytes:
+    """The blocks of snappy-java: empty ones before that of the records."""
+    block = bytes(cramjam.snappy.compress_raw(records))
+    head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    return head + empty * (struct.pack(">i", 1) + b"\0") + struct.pack(">i", len(block)) + block
+
+
+def test_a_batch_in_too_many_blocks_is_left_closed() -> None:
+    records = bytes(build_batch(3, timestamp=1_000)[61:])
+    batch = packed_batch(snappy_blocks(records, BATCH_UNPACKED_PARTS_MAX - 1), 2)
+    assert first_message_from(batch, 1_002) == (2, 1_002)
+    batch = packed_batch(snappy_blocks(records, BATCH_UNPACKED_PARTS_MAX), 2)
+    assert first_message_from(batch, 1_002) is None
+    assert latest_message(batch) is None
+
+
+def test_a_batch_of_too_many_records_is_left_closed() -> None:
+    records = bytes(build_batch(3, timestamp=1_000)[61:])
+    batch = packed_batch(records, 0, BATCH_UNPACKED_RECORDS_MAX + 1)
+    assert first_message_from(batch, 0) is None
+    assert latest_message(batch) is None
+
+
+def test_a_long_walk_lets_the_loop_run_and_ends_with_its_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(batch_times, "pause_thread", pauses.append)
+    batch = bytes(build_batch(1_000, timestamp=1_000))
+    assert first_message_from(batch, 1_999) == (999, 1_999)
+    assert len(pauses) == 3
+    monkeypatch.setattr(batch_times, "CHECK_MS_MAX", -1)
+    assert first_message_from(batch, 1_999) is None
+    assert latest_message(batch) is None
+    assert first_message_from(batch, 1_100) == (100, 1_100)

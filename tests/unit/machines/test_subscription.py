@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.subscription import read_topics
+from penstock.client.reader.assignors import encode_assignment
+from penstock.client.reader.positions import TopicPartition
+from penstock.machines.subscription import read_assignment, read_topics
 from tests.groups import subscription
 
 
@@ -36,3 +38,17 @@ def test_other_bytes_are_not_topics(metadata: bytes) -> None:
 def test_noise_never_breaks_it(noise: bytes) -> None:
     topics = read_topics(noise)
     assert topics is None or all(isinstance(topic, str) for topic in topics)
+
+
+def test_an_assignment_is_read_and_the_user_data_is_left_alone() -> None:
+    parts = (TopicPartition("käse", 0), TopicPartition("orders", 1), TopicPartition("orders", 7))
+    data = encode_assignment(parts)
+    assert read_assignment(data) == parts
+    assert read_assignment(data[:-4] + b"\x00\x00\x00\x03abc") == parts
+    for end in range(len(data) - 4):
+        assert read_assignment(data[:end]) == ()
+
+
+@given(st.binary(max_size=40))
+def test_noise_is_no_assignment(noise: bytes) -> None:
+    assert all(isinstance(topic, str) for topic, _ in read_assignment(noise))

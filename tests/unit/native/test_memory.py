@@ -94,6 +94,28 @@ def test_pipelined_receives_hold_no_more_than_a_connection_may(tmp_path: Path) -
     assert not memory.held
 
 
+def test_a_request_that_waits_holds_more_than_its_bytes(tmp_path: Path) -> None:
+    memory = MemoryBudget(64 * MIB)
+
+    async def scene(broker: Broker) -> None:
+        topic = await broker.node.engine.topics.create_topic("orders", 1, {})
+        client = await RawClient.open(broker)
+        for number in range(100):
+            client.send(number, ReceiveRequest(topic.topic_id, "queue", 10, 1 << 20, -1, 60_000))
+        while memory.held < 100 * limits.NATIVE_REQUEST_COST_BYTES:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for number in range(100):
+            client.writer.write(write_prefix(Kind.WITHDRAWAL, number, 0, 0))
+        for _ in range(100):
+            await client.answer()
+        while memory.held:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await client.close()
+
+    play(scene, tmp_path, memory)
+    assert not memory.held
+
+
 def test_unfinished_frames_hold_what_has_come(tmp_path: Path) -> None:
     memory = MemoryBudget(64 * MIB)
 

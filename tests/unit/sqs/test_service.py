@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from penstock.core.memory_budget import ANSWERS, MemoryBudget
 from penstock.core.message_batches import iter_batches
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.records import read_outline
@@ -16,6 +18,7 @@ from penstock.sqs.errors import InvalidParameterValue, QueueDeletedRecently, Que
 from penstock.sqs.queue_profiles import JOINED_BYTES_MAX
 from penstock.sqs.requests import Request
 from penstock.sqs.service import AGAIN, Call, Service, SqsSettings
+from tests.idle_connection import IdleConnection
 from tests.unit.engine.nodes import Nodes, until
 
 CALL = Call("http://127.0.0.1:9324")
@@ -27,9 +30,10 @@ class Asked:
     def __init__(self, engine: Engine, settings: SqsSettings) -> None:
         self.engine = engine
         self.service = Service(engine, settings)
+        self.call = CALL
 
     async def ask(self, request: Request) -> answers.Answer | None:
-        return await self.service.call(type(request).__name__, request, CALL)
+        return await self.service.call(type(request).__name__, request, self.call)
 
     def begin(self, request: Request) -> "asyncio.Future[object]":
         """Without a task."""
@@ -40,12 +44,12 @@ class Asked:
                 on_done.set_result(answer)
             return not on_done.cancelled()
 
-        assert self.service.begin(type(request).__name__, request, CALL, tell)
+        assert self.service.begin(type(request).__name__, request, self.call, tell)
         return on_done
 
     def begins(self, request: Request) -> bool:
         """Whether it can be done without a task, which nobody waits for."""
-        return self.service.begin(type(request).__name__, request, CALL, lambda _: False)
+        return self.service.begin(type(request).__name__, request, self.call, lambda _: False)
 
     def applied(self, name: str) -> int:
         """How many entries the shard of a queue has applied."""
@@ -348,6 +352,25 @@ def test_what_nobody_is_there_for_any_more_goes_back_and_was_not_delivered(tmp_p
         assert work is not None
         await until(lambda: work.ready == 4)
         assert bodies(await asked.begin(receive(10))) == ["a", "b", "c", "e"]
+
+    play(tmp_path, story)
+
+
+def test_a_receive_leases_nothing_that_there_is_no_memory_for(tmp_path: Path) -> None:
+    async def story(asked: Asked) -> None:
+        await asked.create("q")
+        await send_five(asked)
+        memory = MemoryBudget()
+        others = memory.open("kafka", "host-1", IdleConnection())
+        others.take(ANSWERS, memory.bytes_max)
+        mine = memory.open("sqs", "host-2", IdleConnection())
+        asked.call = msgspec.structs.replace(CALL, account=mine)
+        assert await asked.begin(receive(5)) is AGAIN
+        assert await asked.ask(receive(5)) == answers.MessagesReceived()
+        others.close()
+        assert bodies(await asked.ask(receive(2))) == ["a", "b"]
+        assert bodies(await asked.begin(receive(3))) == ["c", "d", "e"]
+        assert memory.held == 0, "what is answered is the connection's to count"
 
     play(tmp_path, story)
 

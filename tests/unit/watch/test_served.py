@@ -74,7 +74,7 @@ def test_somebody_is_told_when_it_begins_and_when_it_is_over() -> None:
 def test_workers_of_every_protocol_are_consumers() -> None:
     with PenstockServer() as broker:
         for name in ("by-http", "by-sqs", "by-native"):
-            order(broker, "/v1/queues", {"name": name})
+            order(broker, "/v1/queues", {"name": name, "settings": {"dead_letter_topic": ""}})
         order(broker, "/v1/queues/by-http/receive", {"max": 1})
         url = f"{broker.sqs_url}/000000000000/by-sqs"
         sqs(broker, "ReceiveMessage", QueueUrl=url)

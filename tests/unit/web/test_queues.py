@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.core.memory_budget import ANSWERS, MemoryAccount
 from penstock.core.types import Offset
 from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
@@ -17,6 +18,7 @@ from penstock.web.app import make_app
 from penstock.web.queue_lines import GroupCounts
 from penstock.web.queues import LIST_MAX
 from tests.batches import TODAY_MS, build_batch
+from tests.idle_connection import IdleConnection
 from tests.unit.engine.nodes import Nodes, until
 from tests.unit.web.asgi import JSON, ask
 from tests.web_broker import ServingBroker, WebBroker
@@ -87,6 +89,43 @@ def test_a_queue_is_made_listed_and_deleted(web: WebBroker) -> None:
     web.expect(200, "DELETE", "/v1/queues/made")
     assert web.expect(404, "GET", "/v1/queues/made")["error"] == "UnknownTopic"
     web.expect(404, "DELETE", "/v1/queues/made")
+
+
+def test_a_queue_of_which_nothing_is_said_is_safe(web: WebBroker) -> None:
+    made = web.expect(201, "POST", "/v1/queues", {"name": "safe", "partitions": 2})
+    assert made["created"] == ["safe", "safe-dlq"]
+    settings = made["settings"]
+    assert (settings["deliveries_max"], settings["retry_policy"]) == (5, "jittered")
+    assert (settings["retry_delay_ms"], settings["dead_letter_topic"]) == (2_000, "safe-dlq")
+    letters = web.expect(200, "GET", "/v1/queues/safe-dlq")
+    assert (letters["partitions"], letters["dead_letter_topic"]) == (1, "")
+
+
+def test_what_is_said_of_a_new_queue_counts(web: WebBroker) -> None:
+    settings = {"deliveries_max": 0, "retry_policy": "none", "dead_letter_topic": ""}
+    made = web.expect(201, "POST", "/v1/queues", {"name": "bare", "settings": settings})
+    assert made["created"] == ["bare"]
+    assert {name: made["settings"][name] for name in settings} == settings
+    settings = {"deliveries_max": None, "retry_delay_ms": "10m"}
+    made = web.expect(201, "POST", "/v1/queues", {"name": "slowly", "settings": settings})
+    assert made["settings"]["deliveries_max"] == 5, "null is the default of a new queue"
+    assert made["settings"]["retry_delay_max_ms"] == 600_000
+
+
+def test_a_default_dead_letter_queue_that_cannot_be_made_is_no_failure(
+    web: WebBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic = queues._make
+
+    async def refuse(engine: Engine, name: str, *rest: Any) -> Topic:
+        if name.endswith("-dlq"):
+            raise TooMany("no more topics")
+        return await make_topic(engine, name, *rest)
+
+    monkeypatch.setattr(queues, "_make", refuse)
+    assert web.expect(201, "POST", "/v1/queues", {"name": "alone"})["created"] == ["alone"]
+    body = {"name": "named", "settings": {"dead_letter_topic": "named-dlq"}}
+    assert web.ask("POST", "/v1/queues", body)[0] >= 400
 
 
 def test_a_topic_is_a_queue_when_it_has_a_work_group(web: WebBroker) -> None:
@@ -176,6 +215,29 @@ def test_receipts_are_checked(web: WebBroker) -> None:
         refused = web.expect(400, "POST", f"/v1/queues/{name}/settle", {"verdicts": [verdict]})
         assert refused["error"] == "InvalidReceipt"
     assert counts(web, "mine") == {"leased": 1}
+
+
+def test_a_receive_leases_nothing_that_there_is_no_memory_for(web: WebBroker) -> None:
+    make(web, "tight")
+    send(web, "tight", "one")
+    memory = web.node.memory
+
+    async def fill() -> MemoryAccount:
+        account = memory.open("kafka", "host-1", IdleConnection())
+        account.take(ANSWERS, memory.fetch_max)
+        return account
+
+    async def empty(account: MemoryAccount) -> None:
+        account.close()
+
+    others = web.call(fill())
+    try:
+        assert web.expect(200, "POST", "/v1/queues/tight/receive") == {"messages": []}
+        assert counts(web, "tight") == {"ready": 1}
+    finally:
+        web.call(empty(others))
+    (got,) = web.expect(200, "POST", "/v1/queues/tight/receive")["messages"]
+    assert got["deliveries"] == 1
 
 
 def test_looking_touches_nothing(web: WebBroker) -> None:
@@ -469,7 +531,8 @@ def test_any_node_can_be_asked(tmp_path: Path) -> None:
             assert answer.status < 300, answer.body
             return answer.json()
 
-        await expect(1, "POST", "", {"name": "spread", "partitions": 3})
+        settings = {"dead_letter_topic": ""}
+        await expect(1, "POST", "", {"name": "spread", "partitions": 3, "settings": settings})
         await until(lambda: all(node.engine.topics.catalog.topic("spread") is not None
                                 for node in nodes.running.values()))  # fmt: skip
         for number in (1, 2, 3):

@@ -11,9 +11,8 @@ from tests.web_broker import WebBroker
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBroker]:
     with WebBroker(tmp_path_factory.mktemp("watching")) as broker:
-        broker.expect(
-            201, "POST", "/v1/queues", {"name": "jobs", "settings": {"alert_depth": "1,off,off"}}
-        )
+        settings = {"alert_depth": "1,off,off", "dead_letter_topic": ""}
+        broker.expect(201, "POST", "/v1/queues", {"name": "jobs", "settings": settings})
         messages = {"messages": [{"body": "a"}, {"body": "b"}]}
         broker.expect(201, "POST", "/v1/queues/jobs/messages", messages)
         broker.expect(503, "GET", "/v1/readings")

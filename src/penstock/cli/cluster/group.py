@@ -70,16 +70,27 @@ def describe(name: Name, /, *, url: Url = DEFAULT_URL, json: Json = False) -> No
     found = with_client(url, work)
     if json:
         partitions = [{**msgspec.to_builtins(one), "lag": one.lag} for one in found.partitions]
-        print_json({**msgspec.to_builtins(found), "partitions": partitions, "lag": found.lag})
+        members = [
+            {**msgspec.to_builtins(one), "assigned": [part._asdict() for part in one.assigned]}
+            for one in found.members
+        ]
+        described = msgspec.to_builtins(found) | {"members": members, "partitions": partitions}
+        print_json({**described, "lag": found.lag})
         return
     shared = f", shared by {found.assignor}" if found.assignor else ""
     print(f"group {name}: {found.state}{shared}, {found.lag} messages behind\n")
     if found.members:
         rows = [
-            (one.id, one.instance_id or "-", one.client_id or "-", one.host or "-")
+            (
+                one.id,
+                one.instance_id or "-",
+                one.client_id or "-",
+                one.host or "-",
+                _assigned(one.assigned),
+            )
             for one in found.members
         ]
-        print_table(("MEMBER", "INSTANCE", "CLIENT", "HOST"), rows)
+        print_table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
     else:
         print("it has no members now")
     if found.partitions:
@@ -91,6 +102,14 @@ def describe(name: Name, /, *, url: Url = DEFAULT_URL, json: Json = False) -> No
                 for one in found.partitions
             ],
         )
+
+
+def _assigned(parts: tuple[TopicPartition, ...]) -> str:
+    """`orders:0,2 bills:1`."""
+    topics: dict[str, list[str]] = {}
+    for topic, index in parts:
+        topics.setdefault(topic, []).append(str(index))
+    return " ".join(f"{topic}:{','.join(some)}" for topic, some in topics.items()) or "-"
 
 
 @app.command

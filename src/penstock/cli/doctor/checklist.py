@@ -14,6 +14,9 @@ REPLICAS_WANTED = 3
 BATCH_WANTED = 5.0
 ERROR_SHARE_MAX = 0.01
 USED_SHARE_MAX = 0.7
+PARTITIONS_WANTED_MAX = 10_000
+"""In a cluster: elections, snapshots and surveys take longer with each, and a node that starts
+reads the state of all it holds."""
 GRACE_MIN = ("0s", "0ms", "0")
 NAMES_SHOWN = 5
 TEMPORARY = ("/tmp/", "/dev/shm/", "/var/tmp/")  # noqa: S108 - looked for, not used
@@ -113,6 +116,12 @@ def _sizes(facts: Facts) -> tuple[Verdict, str, str]:
 
 
 def _partitions(facts: Facts) -> tuple[Verdict, str, str]:
+    if facts.cluster.partitions >= PARTITIONS_WANTED_MAX:
+        found = (
+            f"{facts.cluster.partitions:,} partitions; from {PARTITIONS_WANTED_MAX:,} on"
+            " failover and starts take longer"
+        )
+        return "warn", found, "delete unused topics, or divide the topics between two clusters"
     leads = {one.node: one.leads for one in facts.cluster.nodes if one.alive}
     if leads and max(leads.values()) - min(leads.values()) > 2:
         spread = ", ".join(f"node {node} leads {count}" for node, count in sorted(leads.items()))

@@ -1,11 +1,20 @@
 """How the members of a group share out the partitions of what they read.
 
-The leader of a generation gets the subscriptions of all members and decides for all. Two ways are
+The leader of a generation gets the subscriptions of all members and decides for all. Some ways are
 known; a group uses one that all its members know.
 
+`penstock-cooperative-sticky`
+    Incremental cooperative rebalancing (KIP-429). Members go on reading while they join. The aim is
+    that of `penstock-sticky`, but a partition that has to move is given to nobody in this
+    generation: its owner puts it down and joins again, and the next generation gives it away.
+`cooperative-sticky`
+    The same by the name that Kafka's clients have for it, for groups that they share. It is not
+    offered by default: a Kafka client that offers `range` as well, as Java's does, leads a group
+    that changes over to `range` without waiting for the members that still read.
 `penstock-sticky`
     As even as can be, and with as little change as can be: a member keeps what it had, and only as
-    many partitions move as evenness needs. Members say what they have when they join.
+    many partitions move as evenness needs. Members say what they have when they join. They have put
+    everything down by then (eager rebalancing); members of release 0.1 know this way and no better.
 `range`
     Kafka's oldest: the partitions of each topic in one piece a member, in the order of the members'
     names. Every Kafka client knows it, so native members share a group with them by it.
@@ -16,11 +25,17 @@ more than one. Where not all read the same topics, a partition may have to go fr
 chain of moves along which each member takes one and gives one. A search for such chains finds one
 whenever there is one, and when there is none no other assignment is more even.
 
+A group whose members go on reading may get a member that cannot: the generation is an eager one
+then, although partitions are being read. Members that do so say it (`Wish.holds`), and the leader
+gives nobody anything in that generation: all put down what they have and join again.
+
 Subscriptions and assignments are encoded as Kafka's consumers do it:
 
     subscription   version i16 | topics [string] | user data bytes?
                    from version 1:  | owned [topic string, partitions [i32]]
                    from version 2:  | generation i32
+        user data  the generation as i32 for `cooperative-sticky`, where clients before Kafka 3.5
+                   expect it (likewise for ours); otherwise `holds`, or none
     assignment     version i16 | [topic string, partitions [i32]] | user data bytes?
 """
 
@@ -34,14 +49,20 @@ from typing import Final
 from penstock.client.reader.positions import TopicPartition
 from penstock.core.errors import InvalidFrame
 
+COOPERATIVE: Final = "penstock-cooperative-sticky"
+KAFKA_COOPERATIVE: Final = "cooperative-sticky"
 STICKY: Final = "penstock-sticky"
 RANGE: Final = "range"
-ASSIGNORS: Final = (STICKY, RANGE)
+ASSIGNORS: Final = (COOPERATIVE, STICKY, RANGE)
+"""Offered by default."""
+KNOWN_ASSIGNORS: Final = (*ASSIGNORS, KAFKA_COOPERATIVE)
+COOPERATIVE_ASSIGNORS: Final = frozenset({COOPERATIVE, KAFKA_COOPERATIVE})
 
 _NO_GENERATION: Final = -1
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _NO_USER_DATA: Final = _I32.pack(-1)
+_HOLDS: Final = b"holds"
 
 Assignment = dict[str, tuple[TopicPartition, ...]]
 """What each member gets, by its id."""
@@ -57,13 +78,35 @@ class Wish:
     """The generation in which `owned` was assigned: if two members claim a partition, the later one
     has it."""
     instance: str | None = None
+    holds: bool = False
+    """It still reads what it owns, and offers this protocol for the sake of other members."""
 
 
 def assign(protocol: str, wishes: Mapping[str, Wish], counts: Mapping[str, int]) -> Assignment:
     """Share out all partitions; `counts` says how many each topic has."""
-    assert protocol in ASSIGNORS, f"{protocol} was never offered"
+    assert protocol in KNOWN_ASSIGNORS, f"{protocol} was never offered"
+    is_cooperative = protocol in COOPERATIVE_ASSIGNORS
+    if not is_cooperative and any(wish.holds for wish in wishes.values()):
+        return dict.fromkeys(wishes, ())
     shared = (_share_by_range if protocol == RANGE else _share_sticky)(wishes, counts)
+    if is_cooperative:
+        shared = _without_moves(shared, wishes)
     return {member: tuple(sorted(parts)) for member, parts in shared.items()}
+
+
+def _without_moves(
+    shared: Mapping[str, list[TopicPartition]], wishes: Mapping[str, Wish]
+) -> dict[str, list[TopicPartition]]:
+    """Leave out what another member still reads, even by an old claim: it has to be put down
+    first."""
+    claims: dict[TopicPartition, set[str]] = {}
+    for member, wish in wishes.items():
+        for part in wish.owned:
+            claims.setdefault(part, set()).add(member)
+    return {
+        member: [part for part in parts if member in claims.get(part, {member})]
+        for member, parts in shared.items()
+    }
 
 
 # Sticky.
@@ -204,7 +247,10 @@ def encode_wish(protocol: str, wish: Wish) -> bytes:
     version = 0 if protocol == RANGE else 2
     parts = [_I16.pack(version), _I32.pack(len(wish.topics))]
     parts += [_encode_text(topic) for topic in sorted(wish.topics)]
-    parts.append(_NO_USER_DATA)
+    if protocol in COOPERATIVE_ASSIGNORS:
+        parts.append(_encode_bytes(_I32.pack(wish.generation)))
+    else:
+        parts.append(_encode_bytes(_HOLDS) if wish.holds else _NO_USER_DATA)
     if version:
         parts += [_encode_partitions(wish.owned), _I32.pack(wish.generation)]
     return b"".join(parts)
@@ -217,12 +263,14 @@ def decode_wish(data: bytes, instance: str | None = None) -> Wish:
     topics = frozenset(reader.text() for _ in range(reader.count()))
     owned: tuple[TopicPartition, ...] = ()
     generation = _NO_GENERATION
-    reader.skip_bytes()
+    user_data = reader.blob()
+    if len(user_data) == _I32.size:
+        (generation,) = _I32.unpack(user_data)
     if version >= 1:
         owned = tuple(reader.partitions())
     if version >= 2:
         generation = reader.i32()
-    return Wish(topics, owned, generation, instance)
+    return Wish(topics, owned, generation, instance, user_data == _HOLDS)
 
 
 def encode_assignment(parts: Iterable[TopicPartition]) -> bytes:
@@ -247,6 +295,10 @@ def _encode_partitions(parts: Iterable[TopicPartition]) -> bytes:
     for topic, indexes in by_topic.items():
         encoded += [_encode_text(topic), _I32.pack(len(indexes)), *map(_I32.pack, indexes)]
     return b"".join(encoded)
+
+
+def _encode_bytes(data: bytes) -> bytes:
+    return _I32.pack(len(data)) + data
 
 
 def _encode_text(text: str) -> bytes:
@@ -280,10 +332,10 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise InvalidFrame(f"a member of the group names a topic badly: {error}") from error
 
-    def skip_bytes(self) -> None:
+    def blob(self) -> bytes:
+        """Empty if there are none."""
         length = self.i32()
-        if length > 0:
-            self._take(length)
+        return self._take(length) if length > 0 else b""
 
     def partitions(self) -> list[TopicPartition]:
         return [

@@ -10,7 +10,7 @@ is done with it.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, Generic, TypeVar
 
 from penstock.client.codecs import Codec
@@ -150,9 +150,9 @@ class HandOut(Generic[T]):
             if self._place is place:
                 self._messages = None
 
-    async def wait_idle(self, seconds: float) -> None:
-        """Return when nothing is in hand, or when the time is up."""
-        if self._in_hand:
+    async def wait_idle(self, places: Collection[Place], seconds: float) -> None:
+        """Return when nothing of these places is in hand, or when the time is up."""
+        if any(place in self._in_hand for place in places):
             self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle], timeout=seconds)
             self._idle = None

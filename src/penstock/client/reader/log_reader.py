@@ -5,8 +5,9 @@
     Membership ─┘   partition              └─▶ Committing
 
 Without a group, the places are all partitions of the topics. With one, they are what the group has
-assigned; before partitions are shared out anew, nothing more is handed out, and what the program
-has in hand gets some time to be finished, and is committed.
+assigned. Before a partition goes to another member, nothing more of it is handed out, and what the
+program has in hand gets some time to be finished, and is committed. A group that rebalances
+cooperatively does that for the partitions that move, an eager one for all.
 
 Every task belongs to this reader, which awaits it when it is closed.
 """
@@ -14,7 +15,7 @@ Every task belongs to this reader, which awaits it when it is closed.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from penstock.client.codecs import Codec
@@ -312,13 +313,25 @@ class LogReader(Generic[T]):
         sights = await self.watch.look_at(topics, self.router.deadline(None))
         return {name: sight.partitions for name, sight in sights.items()}
 
-    async def revoke(self) -> None:
-        """Put everything down: finish and commit what is in hand."""
-        self._is_revoked = True
+    async def revoke(self, parts: tuple[TopicPartition, ...] | None) -> None:
+        """Put these down, or everything: finish and commit what is in hand."""
+        if parts is None:
+            self._is_revoked = True
+            await self._put_down(list(self.places.values()))
+            return
+        leaving = [self.places[part] for part in parts if part in self.places]
+        try:
+            await self._put_down(leaving)
+        finally:
+            for place in leaving:
+                if self.places.get(place.part) is place:
+                    self._drop(place.part)
+
+    async def _put_down(self, places: Collection[Place]) -> None:
         if self.committing is None or self.committing.is_lost:
             return  # What was finished since the last commit is done again by others.
         patience = self.options.seconds("rebalance_timeout") / 2
-        await self.out.wait_idle(patience)
+        await self.out.wait_idle(places, patience)
         if self._commits_by_itself:
             deadline = asyncio.get_running_loop().time() + patience / 2
             try:
@@ -326,14 +339,25 @@ class LogReader(Generic[T]):
             except DeadlinePassed as error:
                 log.warning("what was read last may be read again by others: %s", error)
 
-    def assigned(self, parts: tuple[TopicPartition, ...], *, continues: bool) -> None:
-        """Read these from now on."""
-        kept = set(parts) if continues else set[TopicPartition]()
+    def assigned(
+        self,
+        parts: tuple[TopicPartition, ...],
+        *,
+        leaving: tuple[TopicPartition, ...],
+        continues: bool,
+    ) -> None:
+        """Read these from now on, and nothing more of those that are leaving."""
+        kept = {*parts, *leaving} if continues else set[TopicPartition]()
         for part in [one for one in self.places if one not in kept]:
             self._drop(part)
         for part in parts:
             if part not in self.places:
                 self._add(part)
+        for part in leaving:
+            if part in self.places:
+                place = self.places[part]
+                place.is_paused = place.is_leaving = True
+                place.rewind()
         self._is_revoked = False
         self._is_suspended = False
         self._news.set()

@@ -5,10 +5,21 @@
                                    ▼
                                 suspended   no heartbeat was answered for a session timeout
 
-One task does all of it, from `start` to `close`. Before it joins again it asks its owner to put
-down everything (`revoke`): to finish what is in hand and commit it. All members do so, so that
-the next owner of a partition begins where the last one had got to. A member that keeps a
-partition over two generations in a row goes on as if nothing had been.
+One task does all of it, from `start` to `close`. A partition that changes its owner is put down
+first (`revoke`): what is in hand is finished and committed, so that the next owner begins where the
+last one had got to. When depends on how the group shares out (see `assignors`):
+
+    eager         a member puts down everything before it joins again
+    cooperative   a member joins while it reads. It learns what is to leave it, which no other
+                  member has yet, puts down that, and joins once more, so that it is given away
+
+A generation tells how the next one is joined: after a cooperative one a member goes on reading. If
+a member has joined that cannot do so, the generation comes out as an eager one. Then its leader
+gives nobody anything (`Wish.holds`); all put down what they have and join again. A leader of
+release 0.1 does not know that: what it gives away may be read twice, from the last commit on. It
+leads such a group only if the former leader left at the very moment at which it joined.
+
+A member that keeps a partition over two generations in a row goes on as if nothing had been.
 
 A member that cannot reach the coordinator for as long as its session lasts must expect that others
 have its partitions by now: it is suspended until it hears that it is still a member, or joins anew.
@@ -22,11 +33,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from penstock.client.connection.group_link import ASK_SECONDS, GroupLink
 from penstock.client.reader.assignors import (
     ASSIGNORS,
+    COOPERATIVE_ASSIGNORS,
     Wish,
     assign,
     decode_assignment,
@@ -54,9 +66,11 @@ from penstock.wire.group_requests import (
     MemberNamed,
     SyncGroup,
 )
-from penstock.wire.requests import Answer, Done
+from penstock.wire.requests import Answer, Done, Request
 
 log = logging.getLogger("penstock.client")
+
+A = TypeVar("A", bound=Answer)
 
 LEAVE_SECONDS: Final = 3.0
 NO_GENERATION: Final = -1
@@ -90,13 +104,20 @@ class Owner(Protocol):
         """How many partitions these topics have; none for one that does not exist."""
         ...
 
-    async def revoke(self) -> None:
-        """Hand nothing out any more; finish and commit what is in hand."""
+    async def revoke(self, parts: tuple[TopicPartition, ...] | None) -> None:
+        """Hand nothing out any more of these, or of all if it is None; finish and commit what is in
+        hand."""
         ...
 
-    def assigned(self, parts: tuple[TopicPartition, ...], *, continues: bool) -> None:
-        """Read these from now on. `continues`: those it had before, and that no other member had
-        meanwhile."""
+    def assigned(
+        self,
+        parts: tuple[TopicPartition, ...],
+        *,
+        leaving: tuple[TopicPartition, ...],
+        continues: bool,
+    ) -> None:
+        """Read these from now on, and hand nothing out of those that are leaving: `revoke` follows
+        for them. `continues`: those it had before, and that no other member had meanwhile."""
         ...
 
     def suspend(self) -> None:
@@ -139,7 +160,9 @@ class Membership:
         self._owner = owner
         self._retrier = retrier
         self._had_generation = NO_GENERATION
-        """The generation in which its partitions were assigned, or the last ones were."""
+        """The last generation in which no other member can have had its partitions."""
+        self._cooperates = False
+        """It joins without having put down what it reads."""
         self._rejoin = asyncio.Event()
         self._turned = asyncio.Event()
         """Set when a generation begins, and at the end."""
@@ -192,10 +215,14 @@ class Membership:
     async def _run(self) -> None:
         try:
             while True:
-                parts = await self._join()
-                self._work(parts)
+                parts, protocol = await self._join()
+                leaving = self._work(parts, protocol)
+                if leaving:
+                    await self._put_down(leaving)
+                    self._rejoin.set()
                 await self._stay()
-                await self._put_down()
+                if not self._cooperates:
+                    await self._put_down(None)
         except PenstockError as error:
             self.generation = NO_GENERATION
             self._owner.failed(error)
@@ -204,9 +231,16 @@ class Membership:
             log.exception("the membership in group %s ended unforeseen", self._link.group)
             self._owner.failed(unforeseen(error))
 
-    def _work(self, parts: tuple[TopicPartition, ...]) -> None:
+    def _work(self, parts: tuple[TopicPartition, ...], protocol: str) -> tuple[TopicPartition, ...]:
+        """A generation has begun; returns what has to be put down in it."""
         before = self._had_generation
         continues = before != NO_GENERATION and self.generation in (before, before + 1)
+        is_cooperative = protocol in COOPERATIVE_ASSIGNORS
+        leaving: tuple[TopicPartition, ...] = ()
+        # An eager generation that comes after a cooperative one and gives nothing waits for this.
+        if is_cooperative or (self._cooperates and not parts):
+            leaving = tuple(sorted(set(self.assignment) - set(parts)))
+        self._cooperates = is_cooperative
         self.assignment = parts
         self._had_generation = self.generation
         self._heard()
@@ -215,8 +249,9 @@ class Membership:
             "group %s generation %d: %s reads %d partitions",
             self._link.group, self.generation, self.member, len(parts),
         )  # fmt: skip
-        self._owner.assigned(parts, continues=continues)
+        self._owner.assigned(parts, leaving=leaving, continues=continues)
         self._turned.set()
+        return leaving
 
     async def _stay(self) -> None:
         """Send heartbeats until there is a reason to join again."""
@@ -228,9 +263,9 @@ class Membership:
                 if not await self._beat():
                     return
 
-    async def _put_down(self) -> None:
-        """Have the owner put down its work; heartbeats go on meanwhile."""
-        work: Coroutine[object, object, None] = self._owner.revoke()
+    async def _put_down(self, parts: tuple[TopicPartition, ...] | None) -> None:
+        """Have the owner put down these, or all its work; heartbeats go on meanwhile."""
+        work: Coroutine[object, object, None] = self._owner.revoke(parts)
         revoking = asyncio.create_task(work)
         try:
             while not revoking.done():
@@ -244,7 +279,8 @@ class Membership:
             await asyncio.wait([revoking])
         if not revoking.cancelled():
             revoking.result()
-        self.generation = NO_GENERATION
+        if parts is None:
+            self.generation = NO_GENERATION
 
     async def _beat(self) -> bool:
         """Say that we are there. False: the group has changed, or goes on without us."""
@@ -262,10 +298,8 @@ class Membership:
                 self._lose(error)
                 return False
             except _TRY_AGAIN as error:
-                if self._session_left() <= 0 and not self._suspended:
-                    log.warning("group %s cannot be reached: %s", self._link.group, error)
-                    self._suspended = True
-                    self._owner.suspend()
+                if self._session_left() <= 0:
+                    self._suspend()
                 await retries.pause(error)
             else:
                 self._heard()
@@ -273,8 +307,8 @@ class Membership:
 
     # Joining.
 
-    async def _join(self) -> tuple[TopicPartition, ...]:
-        """Take part in the next generation; returns our share of it."""
+    async def _join(self) -> tuple[tuple[TopicPartition, ...], str]:
+        """Take part in the next generation; returns our share of it, and how it was shared out."""
         retries = self._retrier.endless()
         while True:
             self._rejoin.clear()
@@ -290,13 +324,15 @@ class Membership:
                 await retries.pause(error)
             else:
                 self.member, self.generation = joined.member, joined.generation
-                return decode_assignment(synced.assignment)
+                return decode_assignment(synced.assignment), joined.protocol
 
     async def _ask_to_join(self) -> GroupJoined:
         settings = self.settings
         self.topics = await self._owner.topics()
         has_kept = self._had_generation != NO_GENERATION
-        wish = Wish(self.topics, self.assignment if has_kept else (), self._had_generation)
+        owned = self.assignment if has_kept else ()
+        holds = self._cooperates and bool(owned)
+        wish = Wish(self.topics, owned, self._had_generation, holds=holds)
         protocols = tuple((name, encode_wish(name, wish)) for name in settings.assignors)
         retries = self._retrier.endless()
         while True:
@@ -312,7 +348,7 @@ class Membership:
             # A member that has no id yet is answered at once, unless it is a static one.
             patience = settings.rebalance_timeout + ASK_SECONDS
             try:
-                answer = await self._link.ask(request, Answer, seconds=patience)
+                answer = await self._ask(request, Answer, patience)
             except RebalanceInProgress:
                 continue
             except _TRY_AGAIN as error:
@@ -322,6 +358,10 @@ class Membership:
             if isinstance(answer, GroupJoined):
                 self.member = answer.member
                 self._heard()
+                if has_kept and answer.protocol in COOPERATIVE_ASSIGNORS:
+                    # It was among the members whose claims counted, even if it misses the rest.
+                    if answer.generation == self._had_generation + 1:
+                        self._had_generation = answer.generation
                 return answer
             if not isinstance(answer, MemberNamed):
                 raise InvalidFrame(f"a join was answered with {answer}")
@@ -344,11 +384,23 @@ class Membership:
         patience = self.settings.rebalance_timeout + ASK_SECONDS
         while True:
             try:
-                return await self._link.ask(request, GroupSynced, seconds=patience)
+                return await self._ask(request, GroupSynced, patience)
             except RebalanceInProgress:
                 raise
             except _TRY_AGAIN as error:
                 await retries.pause(error)
+
+    async def _ask(self, request: Request, kind: type[A], seconds: float) -> A:
+        """Ask the coordinator for what takes as long as the slowest member. A member that reads
+        meanwhile hands nothing out once its session may be over."""
+        if not self._cooperates:
+            return await self._link.ask(request, kind, seconds=seconds)
+        left = max(0.0, self._session_left())
+        timer = asyncio.get_running_loop().call_later(left, self._suspend)
+        try:
+            return await self._link.ask(request, kind, seconds=seconds)
+        finally:
+            timer.cancel()
 
     async def _share_out(self, joined: GroupJoined) -> tuple[tuple[str, bytes], ...]:
         """Decide for all who gets what."""
@@ -384,6 +436,13 @@ class Membership:
             self._suspended = False
             self._owner.resume()
 
+    def _suspend(self) -> None:
+        """The coordinator may have given our partitions to others."""
+        if not self._suspended:
+            log.warning("group %s was not heard of for a session timeout", self._link.group)
+            self._suspended = True
+            self._owner.suspend()
+
     def _lose(self, error: PenstockError) -> None:
         """We were a member and are none any more, or of a generation that is over: what we had may
         belong to another member, and what we finished cannot be committed."""
@@ -392,6 +451,7 @@ class Membership:
             self.member = ""
         self.generation = NO_GENERATION
         self._had_generation = NO_GENERATION
+        self._cooperates = False
         self.assignment = ()
         self._owner.suspend()
         self._suspended = False

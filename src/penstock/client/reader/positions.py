@@ -53,8 +53,8 @@ class Place:
 
     __slots__ = (
         "batches", "buffered_bytes", "buffered_messages", "committed", "done", "end",
-        "fetch_version", "fetched", "is_listed", "is_paused", "is_settled", "log_start", "part",
-        "position", "topic_id", "version", "was_out_of_range",
+        "fetch_version", "fetched", "is_leaving", "is_listed", "is_paused", "is_settled",
+        "log_start", "part", "position", "topic_id", "version", "was_out_of_range",
     )  # fmt: skip
 
     def __init__(self, part: TopicPartition) -> None:
@@ -69,6 +69,8 @@ class Place:
         self.end = -1
         """The high watermark, as of the last fetch; -1 if there was none."""
         self.is_paused = False
+        self.is_leaving = False
+        """It goes to another member; it is paused until then."""
         self.is_settled = False
         """It is known where it begins."""
         self.is_listed = False

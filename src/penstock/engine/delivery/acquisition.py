@@ -17,14 +17,13 @@ Long because what an acquisition reads, waits for and gives back is one sequence
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.core.clock import Clock
-from penstock.core.errors import NotLeader, PenstockError
-from penstock.core.limits import ACQUIRE_MESSAGES_MAX, MIB
+from penstock.core.errors import NotLeader, PenstockError, TooManyReceives
+from penstock.core.limits import ACQUIRE_MESSAGES_MAX, MIB, RECEIVES_WAITING_MAX
 from penstock.core.memory_budget import MemoryDraw
 from penstock.core.message import Message
 from penstock.core.records import read_outline
@@ -64,6 +63,8 @@ say."""
 LOOKS_MAX: Final = 10
 """How often a receiver looks in vain, although there may be something, before it waits again."""
 SKIPS_KEPT_MAX: Final = 1_024
+TURNS_MAX: Final = 10_000
+"""Of how many work groups a node remembers which partition is next."""
 
 T = TypeVar("T")
 Place = tuple[Topic, int]
@@ -109,7 +110,9 @@ class Acquisitions:
         self.receivers = Receivers(clock)
         """The receivers of the last minute, for people."""
         self.reader = MessageReader()
-        self._turns = count()
+        self.waiting = 0
+        """How many receives wait for messages."""
+        self._turns: dict[Hashable, int] = {}
         self._queues: dict[WaitKey, WaitQueue[LeaseRequest]] = {}
         self._skips: dict[WaitKey, int] = {}
         """What closed wait queues had left of them; the last closed ones last."""
@@ -131,11 +134,17 @@ class Acquisitions:
                 found.append(index)
         return found
 
-    def in_turn(self, partitions: Sequence[T]) -> Sequence[T]:
-        """Begin with another one each time, so that all partitions are worked off alike."""
+    def in_turn(self, partitions: Sequence[T], key: Hashable) -> Sequence[T]:
+        """Begin with the next one each time, so that all partitions are worked off alike. `key` is
+        what takes turns: counted together, two queues that are asked alternately would each begin
+        with every other partition only."""
         if len(partitions) < 2:
             return partitions
-        turn = next(self._turns) % len(partitions)
+        turns = self._turns
+        if key not in turns and len(turns) >= TURNS_MAX:
+            turns.clear()  # Of deleted queues, too; the others begin anew.
+        turn = turns.get(key, 0) % len(partitions)
+        turns[key] = turn + 1
         return [*partitions[turn:], *partitions[:turn]]
 
     def work(self, place: Place, group: str) -> WorkGroup | None:
@@ -353,12 +362,18 @@ class Acquisition:
                 if self._is_short:
                     await self._wait_for_room(left_ms)
                     continue
+                if owner.waiting >= RECEIVES_WAITING_MAX:
+                    return self._refuse_to_wait()
                 # What became ready in one partition while another was looked at woke no one.
                 looks += 1
                 if looks < LOOKS_MAX and self._may_have():
                     continue
                 looks = 0
-                lease = await self._wait(left_ms)
+                owner.waiting += 1
+                try:
+                    lease = await self._wait(left_ms)
+                finally:
+                    owner.waiting -= 1
                 if lease is not None:
                     return [lease]
                 if self.led is not None and owner.has_moved(self.led):
@@ -394,7 +409,9 @@ class Acquisition:
         messages, room = min(self.limits.messages, ACQUIRE_MESSAGES_MAX), self.limits.bytes
         leases: list[PartitionLease] = []
         self.problems, self._is_short = {}, False
-        places = self._places if self._ends_wait else self._owner.in_turn(self._places)
+        places = self._places
+        if self._ends_wait is None and len(places) > 1:
+            places = self._owner.in_turn(places, (places[0][0].topic_id, self.group))
         last = places[-1] if places else None
         try:
             for place in places:
@@ -526,6 +543,18 @@ class Acquisition:
         return size
 
     # Waiting.
+
+    def _refuse_to_wait(self) -> list[PartitionLease]:
+        """Too many receives wait already: raise, or answer with it as the problem of each place."""
+        error = TooManyReceives(
+            f"{self._owner.waiting} receives wait for messages on this node, which is as many as"
+            " may; try again later, or receive without a wait",
+            retry_after_ms=1_000,
+        )
+        if self._ends_wait is None:
+            raise error
+        self.problems = {topic.partitions[index]: error for topic, index in self._places}
+        return []
 
     async def _wait(self, wait_ms: int) -> PartitionLease | None:
         """Wait for this receiver's turn; a lease, if messages were pre-acquired."""

@@ -29,6 +29,8 @@ class ForwardedReceive(msgspec.Struct, frozen=True, array_like=True, tag="receiv
     lease_ms: int | None
     wait_ms: int
     receiver: str = ""
+    bytes_max: int = 0
+    """What the node that asks has memory for; 0: it does not say."""
 
 
 class ForwardedCount(msgspec.Struct, frozen=True, array_like=True, tag="count"):

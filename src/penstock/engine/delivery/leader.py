@@ -22,6 +22,7 @@ from typing import NamedTuple
 from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError, TooManyInFlight, Unavailable
 from penstock.core.limits import BROWSE_STEPS_MAX
+from penstock.core.memory_budget import MemoryDraw
 from penstock.core.message import Message, NewMessage
 from penstock.core.message_batches import build_messages
 from penstock.core.message_states import DEAD, DELAYED, LEASED, READY
@@ -30,6 +31,7 @@ from penstock.core.topic import Topic
 from penstock.core.types import Offset, PartitionId
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery.acquisition import (
+    FEW_MESSAGES,
     RECEIVE_BYTES_MAX,
     AcquireLimits,
     Acquisition,
@@ -67,6 +69,8 @@ STATE_NAMES = {
     State.DEAD: DEAD,
 }
 _MESSAGE_OVERHEAD_BYTES = 80
+_READ_AT_ONCE_MESSAGES = 64
+"""Of a lease of many messages, which may be large, each."""
 
 
 class LeaderDelivery:
@@ -112,7 +116,9 @@ class LeaderDelivery:
         elif messages:  # Nearly always it is one batch, of which every message is new.
             batch = build_messages(messages, now_ms)
             if len(batch) <= topic.settings.message_bytes_max:
-                base = (await self._topics.produce(topic, index, batch, Acks.ALL, flow)).base_offset
+                base, _, _ = await self._topics.produce(
+                    topic, index, batch, Acks.ALL, flow, is_sound=True
+                )
                 return [Sent(index, Offset(offset)) for offset in range(base, base + len(messages))]
         sent: list[Sent | None] = [None] * len(messages)
         for number, one in enumerate(ids):
@@ -128,6 +134,7 @@ class LeaderDelivery:
                 build_messages([messages[number] for number in chunk], now_ms),
                 Acks.ALL,
                 flow,
+                is_sound=True,
             )
             for chunk in chunks
         ]
@@ -191,16 +198,19 @@ class LeaderDelivery:
         lease_ms: int | None,
         wait_ms: int,
         receiver: str = "",
+        draw: MemoryDraw | None = None,
+        bytes_max: int = RECEIVE_BYTES_MAX,
     ) -> list[Delivery]:
-        """Acquire messages of partitions and read them; waits for some if there are none."""
+        """Acquire messages of partitions and read them; waits for some if there are none. What is
+        read is drawn on `draw`; without room for it, nothing is acquired."""
         places = [(topic, index) for index in indexes]
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         # No pre-acquire: the service repeats a request of unknown outcome, and the first one may
         # have counted a delivery that reached no receiver.
-        limits = AcquireLimits(messages_max, lease_ms=lease_ms, wait_ms=wait_ms)
+        limits = AcquireLimits(messages_max, lease_ms=lease_ms, wait_ms=wait_ms, draw=draw)
         while True:
             leases = await Acquisition(self._acquisitions, places, group, limits, receiver).run()
-            found = self._hand_out(leases)
+            found = self._hand_out(leases, draw, bytes_max)
             if lease_ms == 0:
                 await self._end_leases(leases)
             if found or not leases:
@@ -241,28 +251,58 @@ class LeaderDelivery:
             " raise queue.in.flight.max"
         )
 
-    def _hand_out(self, leases: Sequence[PartitionLease]) -> list[Delivery]:
-        """Read leased messages; those beyond the bytes of one receive are given back."""
+    def _hand_out(
+        self, leases: Sequence[PartitionLease], draw: MemoryDraw | None, bytes_max: int
+    ) -> list[Delivery]:
+        """Read leased messages; those beyond the bytes of one receive, or beyond the memory there
+        is, are given back. One is always handed out."""
         deliveries: list[Delivery] = []
         size = 0
+        if draw is not None and leases:
+            # What was read to measure the messages is the messages.
+            bytes_max = min(bytes_max, draw.held + draw.room(bytes_max))
         try:
             for lease in leases:
-                size = self._deliver(lease, deliveries, size)
+                size = self._deliver(lease, deliveries, size, bytes_max)
         except BaseException:
             self.give_back(one for lease in leases for one in lease.leased())
             raise
+        if draw is not None and size > draw.held:
+            draw.take(size - draw.held)
         return deliveries
 
-    def _deliver(self, lease: PartitionLease, deliveries: list[Delivery], size: int) -> int:
+    def _read(self, lease: PartitionLease) -> Iterator[Message]:
+        """The leased messages. Many are read in parts: most of them may be given back."""
+        if lease.messages <= FEW_MESSAGES:
+            return iter(self._acquisitions.messages(lease))
+        return self._read_in_parts(lease)
+
+    def _read_in_parts(self, lease: PartitionLease) -> Iterator[Message]:
+        part: list[tuple[Offset, Offset]] = []
+        messages = 0
+        for run in lease.runs:
+            for first in range(run.first, run.end, _READ_AT_ONCE_MESSAGES):
+                end = min(run.end, first + _READ_AT_ONCE_MESSAGES)
+                part.append((Offset(first), Offset(end)))
+                messages += end - first
+                if messages >= _READ_AT_ONCE_MESSAGES:
+                    yield from self._acquisitions.read(lease.topic, lease.index, part)
+                    part, messages = [], 0
+        if part:
+            yield from self._acquisitions.read(lease.topic, lease.index, part)
+
+    def _deliver(
+        self, lease: PartitionLease, deliveries: list[Delivery], size: int, bytes_max: int
+    ) -> int:
         """Add the messages of a lease; returns the bytes of all."""
         partition, group, epoch = lease.partition, lease.group, lease.epoch
-        found = iter(self._acquisitions.messages(lease))
+        found = self._read(lease)
         message = next(found, None)
         missing: list[Settlement] = []
         late: list[LeasedRange] = []
         for run in lease.runs:
             for offset in range(run.first, run.end):
-                if size > RECEIVE_BYTES_MAX:
+                if size > bytes_max:
                     late.append(LeasedRange(partition, group, epoch, Offset(offset), run.end))
                     break
                 if message is None or message.offset != offset:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.core.memory_budget import MemoryAccount
 from penstock.core.message import Message
 from penstock.core.types import Offset, PartitionId
 from penstock.core.verdicts import Verdict
@@ -61,6 +62,8 @@ class ImmediateReceive(msgspec.Struct, frozen=True, gc=False):
     lease_ms: int | None
     """None: for as long as the queue's rules say."""
     receiver: str
+    account: MemoryAccount | None = None
+    """What the messages are read on."""
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True):

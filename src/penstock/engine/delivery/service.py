@@ -15,7 +15,7 @@ Long because every operation on a queue can be asked of any node, and is found h
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from penstock.core.errors import (
     OutcomeUnknown,
     PenstockError,
     StorageFull,
+    TooManyReceives,
     Unavailable,
     UnknownPartition,
     UnknownTopic,
@@ -33,6 +34,7 @@ from penstock.core.errors import (
 )
 from penstock.core.internal_topics import check_unprotected
 from penstock.core.limits import ACQUIRE_MESSAGES_MAX
+from penstock.core.memory_budget import MemoryAccount, MemoryDraw
 from penstock.core.message import NewMessage
 from penstock.core.message_states import ALL_STATES, current_state, old_state
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP, WorkRules
@@ -41,6 +43,7 @@ from penstock.core.retries import LEADER, POLL
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, NO_NODE, NodeId, Offset, PartitionId
 from penstock.core.verdicts import Outcome
+from penstock.engine.delivery.acquisition import RECEIVE_BYTES_MAX
 from penstock.engine.delivery.first_use import FindPlaces, FirstUse
 from penstock.engine.delivery.forwarded_requests import (
     QUEUE,
@@ -105,6 +108,7 @@ class _ReceiveRequest(NamedTuple):
     group: str
     lease_ms: int | None
     receiver: str
+    draw: MemoryDraw | None
 
 
 class DeliveryService:
@@ -206,14 +210,16 @@ class DeliveryService:
         lease_ms: int | None = None,
         wait_ms: int = 0,
         receiver: str = "",
+        draw: MemoryDraw | None = None,
     ) -> list[Delivery]:
-        """Lease messages; waits for some if there are none. `receiver` is for the history."""
+        """Lease messages; waits for some if there are none, or no memory for them. `receiver` is
+        for the history. The caller closes `draw` when the messages have become an answer."""
         most = min(messages_max, ACQUIRE_MESSAGES_MAX)
         await self._have_key()
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         left_ms = wait_ms
         while True:
-            request = _ReceiveRequest(topic, group, lease_ms, receiver)
+            request = _ReceiveRequest(topic, group, lease_ms, receiver, draw)
             shares = ONE_SHARE if len(topic.partitions) == 1 else self._shares(topic)
             if len(shares) == 1:
                 found = await self._receive_at(request, shares[0], most, left_ms)
@@ -235,9 +241,9 @@ class DeliveryService:
         others by itself."""
         led = self._leader.led(topic)
         shares: list[list[int]] = []
-        for _, index in self._leader.in_turn(
-            [(topic, one) for one in range(len(topic.partitions))]
-        ):
+        if len(led) == len(topic.partitions):
+            return [led]
+        for index in self._leader.in_turn(range(len(topic.partitions)), topic.topic_id):
             if index not in led:
                 shares.append([index])
             elif led not in shares:
@@ -297,7 +303,7 @@ class DeliveryService:
     ) -> list[Delivery]:
         """Receive from partitions that one node leads. Only so many requests wait at other nodes:
         they share what two nodes may have under way. The others ask again and again."""
-        topic, group, lease_ms, receiver = request
+        topic, group, lease_ms, receiver, draw = request
         elsewhere_ms = wait_ms if self._waits_elsewhere < WAITS_ELSEWHERE_MAX else 0
         self._waits_elsewhere += 1
         try:
@@ -312,6 +318,7 @@ class DeliveryService:
                     lease_ms=lease_ms,
                     wait_ms=wait_ms,
                     receiver=receiver,
+                    draw=draw,
                 ),
                 ForwardedReceive(
                     topic.topic_id, indexes[0], group, most, lease_ms, elsewhere_ms, receiver
@@ -320,6 +327,7 @@ class DeliveryService:
                 seconds=QUEUE.seconds + wait_ms / 1_000,
                 # If the leader died with it, the lease ends; the receiver would ask again.
                 harmless=True,
+                draw=draw,
             )
         except UnknownWork:
             if is_again:
@@ -346,17 +354,24 @@ class DeliveryService:
         """Lease messages of a partition that this node leads for several requests at once, which
         want the same lease time, without a wait. The messages are dealt out in order; the last
         requests may get none. A lease is of one program, or of several that differ only in their
-        connections."""
+        connections. They are read on the account of the first one, and dealt out at once."""
         names = {one.receiver for one in wanted}
-        found = await self._leader.receive(
-            topic,
-            (index,),
-            DEFAULT_WORK_GROUP,
-            messages_max=sum(one.messages_max for one in wanted),
-            lease_ms=wanted[0].lease_ms,
-            wait_ms=0,
-            receiver=names.pop() if len(names) == 1 else worker_name(wanted[0].receiver),
-        )
+        account = wanted[0].account
+        draw = None if account is None else MemoryDraw(account)
+        try:
+            found = await self._leader.receive(
+                topic,
+                (index,),
+                DEFAULT_WORK_GROUP,
+                messages_max=sum(one.messages_max for one in wanted),
+                lease_ms=wanted[0].lease_ms,
+                wait_ms=0,
+                receiver=names.pop() if len(names) == 1 else worker_name(wanted[0].receiver),
+                draw=draw,
+            )
+        finally:
+            if draw is not None:
+                draw.close()
         dealt: list[list[Delivery]] = []
         start = 0
         for one in wanted:
@@ -595,8 +610,9 @@ class DeliveryService:
 
     # Other nodes.
 
-    async def serve(self, request: QueueCall) -> object:
-        """Do what another node asks of the leader."""
+    async def serve(self, request: QueueCall, account: MemoryAccount | None = None) -> object:
+        """Do what another node asks of the leader; messages are read on the `account` of its
+        link."""
         asked = request.there
         topic = self._topics.catalog.topic_by_id(asked.topic_id)
         if topic is None:
@@ -604,16 +620,8 @@ class DeliveryService:
         match asked:
             case ForwardedSend(index=index, messages=messages, protocol=protocol):
                 return await self._leader.send(topic, index, messages, protocol)
-            case ForwardedReceive(index=index, group=group):
-                return await self._leader.receive(
-                    topic,
-                    (index,),
-                    group,
-                    messages_max=asked.messages_max,
-                    lease_ms=asked.lease_ms,
-                    wait_ms=asked.wait_ms,
-                    receiver=asked.receiver,
-                )
+            case ForwardedReceive():
+                return await self._receive_for_node(topic, asked, account)
             case ForwardedCount(index=index, group=group):
                 return self._leader.counts(topic, index, group)
             case ForwardedBrowse(index=index, group=group):
@@ -627,6 +635,27 @@ class DeliveryService:
                 )
                 return [msgspec.structs.replace(one, state=old_state(one.state)) for one in found]
 
+    async def _receive_for_node(
+        self, topic: Topic, asked: ForwardedReceive, account: MemoryAccount | None
+    ) -> list[Delivery]:
+        draw = None if account is None else MemoryDraw(account)
+        bytes_max = asked.bytes_max
+        try:
+            return await self._leader.receive(
+                topic,
+                (asked.index,),
+                asked.group,
+                messages_max=asked.messages_max,
+                lease_ms=asked.lease_ms,
+                wait_ms=asked.wait_ms,
+                receiver=asked.receiver,
+                draw=draw,
+                bytes_max=min(bytes_max, RECEIVE_BYTES_MAX) if bytes_max else RECEIVE_BYTES_MAX,
+            )
+        finally:
+            if draw is not None:
+                draw.close()
+
     async def _at_leader(
         self,
         topic: Topic,
@@ -637,9 +666,11 @@ class DeliveryService:
         *,
         seconds: float = QUEUE.seconds,
         harmless: bool = False,
+        draw: MemoryDraw | None = None,
     ) -> T:
         """Carry out a request here if this node leads the partition, else at its leader; again
-        while there is none. A harmless request is also repeated when its outcome is unknown."""
+        while there is none. A harmless request is also repeated when its outcome is unknown. `draw`
+        is a receive's."""
         shard = self._topics.shard_of(topic.partitions[index])
         retries = self._topics.retrier.within(TRY_SECONDS, LEADER)
         while True:
@@ -647,11 +678,11 @@ class DeliveryService:
                 leader = self._topics.leader(shard).node
                 if leader == self._topics.node_id:
                     return await here()
-                return await self._ask(leader, there, kind, seconds)
+                return await self._ask(leader, there, kind, seconds, draw)
             except (Unavailable, OutcomeUnknown, UnknownPartition) as error:
                 if isinstance(error, OutcomeUnknown) and not harmless:
                     raise
-                if isinstance(error, UnknownTopic | StorageFull):
+                if isinstance(error, UnknownTopic | StorageFull | TooManyReceives):
                     raise
                 if self._topics.catalog.topic_by_id(topic.topic_id) is None:
                     raise UnknownTopicId(f"topic {topic.name} was deleted") from error
@@ -659,14 +690,28 @@ class DeliveryService:
                     raise
 
     async def _ask(
-        self, leader: NodeId, there: ForwardedRequest, kind: type[T], seconds: float
+        self,
+        leader: NodeId,
+        there: ForwardedRequest,
+        kind: type[T],
+        seconds: float,
+        draw: MemoryDraw | None,
     ) -> T:
         if leader == NO_NODE:
             raise NotLeader("the partition has no leader now")
+        if isinstance(there, ForwardedReceive) and draw is not None:
+            room = draw.room(RECEIVE_BYTES_MAX)
+            if not room:  # As at a leader; a receive that waits asks again soon.
+                return cast("T", [])
+            there = msgspec.structs.replace(there, bytes_max=room)
         waits = isinstance(there, ForwardedReceive) and there.wait_ms > 0
         with parked() if waits else nullcontext():
             call = QUEUE.replying(kind)
-            return await self._calls.ask_node(leader, call, QueueCall(there), seconds=seconds)
+            found = await self._calls.ask_node(leader, call, QueueCall(there), seconds=seconds)
+        if isinstance(there, ForwardedReceive) and draw is not None:
+            deliveries = cast("list[Delivery]", found)
+            draw.take(sum(len(one.message.value or b"") for one in deliveries))
+        return found
 
     async def _everywhere(
         self,

@@ -15,8 +15,7 @@ delayed or belong to older reservations, the next appends are not pre-acquired (
 """
 
 import asyncio
-import contextlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
@@ -33,7 +32,7 @@ Acquiring = TypeVar("Acquiring")
 PreAcquire = Callable[[PartitionId, int, Batch], Acquiring | None]
 """Acquires messages that are being written: the partition, how many, their batch. None: it is not
 worth trying."""
-_Waiter = tuple[asyncio.Future[Acquiring | None], PreAcquire[Acquiring] | None]
+_Turn = asyncio.Future[Acquiring | None]
 
 
 class WaitQueue(Generic[Acquiring]):
@@ -53,7 +52,9 @@ class WaitQueue(Generic[Acquiring]):
         self._on_idle = on_idle
         self._watch_for = watch
         self._watch: Watch | None = None
-        self._waiting: deque[_Waiter[Acquiring]] = deque()
+        # A linked list: the first waiter, and one that gives up, leave in constant time. A plain
+        # dictionary would be searched from its start for the first one that is left.
+        self._waiting: OrderedDict[_Turn[Acquiring], PreAcquire[Acquiring] | None] = OrderedDict()
         self._reserved: dict[PartitionId, int] = {}
         """How many messages that are being written are pre-acquired."""
         self.skips = skips
@@ -73,21 +74,20 @@ class WaitQueue(Generic[Acquiring]):
         if that was called. If the waiter is cancelled at that moment, `abandon` gets it. `on_wait`
         is passed a function that ends the wait early."""
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[Acquiring | None] = loop.create_future()
-        waiter = turn, pre_acquire
-        self._waiting.append(waiter)
+        turn: _Turn[Acquiring] = loop.create_future()
+        self._waiting[turn] = pre_acquire
         if self._watch is None:
             self._watch = self._watch_for(self.wake)
             self._watch.on_clock_moved = self.wake_all
             self._watch.pre_acquire = self.pre_acquire
-        timer = loop.call_later(seconds, self._give_up, waiter)
-        on_wait(partial(self._give_up, waiter))
+        timer = loop.call_later(seconds, self._give_up, turn)
+        on_wait(partial(self._give_up, turn))
         began = precise_seconds()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._drop(waiter)
+                self._waiting.pop(turn, None)  # A waiter is removed when it is woken.
             else:
                 acquiring = turn.result()
                 if acquiring is not None:
@@ -99,14 +99,10 @@ class WaitQueue(Generic[Acquiring]):
             timer.cancel()
             self._check_idle()
 
-    def _give_up(self, waiter: _Waiter[Acquiring]) -> None:
-        if not waiter[0].done():
-            self._drop(waiter)
-            waiter[0].set_result(None)
-
-    def _drop(self, waiter: _Waiter[Acquiring]) -> None:
-        with contextlib.suppress(ValueError):  # A waiter is removed when it is woken.
-            self._waiting.remove(waiter)
+    def _give_up(self, turn: _Turn[Acquiring]) -> None:
+        if not turn.done():
+            self._waiting.pop(turn, None)
+            turn.set_result(None)
 
     def _check_idle(self) -> None:
         if not self._waiting and self._watch is not None:
@@ -120,14 +116,14 @@ class WaitQueue(Generic[Acquiring]):
         waiting = len(self._waiting)
         ready = self._ready(waiting) - sum(self._reserved.values()) if waiting else 0
         while self._waiting and ready > 0:
-            turn, _ = self._waiting.popleft()
+            turn, _ = self._waiting.popitem(last=False)
             if not turn.done():
                 turn.set_result(None)
                 ready -= 1
 
     def wake_all(self) -> None:
         """The clock was moved by hand: every waiter checks whether its time is up."""
-        for turn, _ in self._waiting:
+        for turn in self._waiting:
             if not turn.done():
                 turn.set_result(None)
         self._waiting.clear()
@@ -137,14 +133,14 @@ class WaitQueue(Generic[Acquiring]):
         if self.skips:
             self.skips -= 1
             return
-        while self._waiting and self._waiting[0][0].done():
-            self._waiting.popleft()
+        while self._waiting and (turn := next(iter(self._waiting))).done():
+            del self._waiting[turn]
         if not self._waiting:
             return
-        turn, pre_acquire = self._waiting[0]
+        pre_acquire = self._waiting[turn]
         acquiring = None if pre_acquire is None else pre_acquire(partition, messages, batch)
         if acquiring is not None:
-            self._waiting.popleft()
+            del self._waiting[turn]
             turn.set_result(acquiring)
 
     def unreserved(self, partition: PartitionId, coming: int) -> int:

@@ -18,6 +18,7 @@ from penstock.engine.groups.groups import Groups
 from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.replica.local_shards import LocalShards
 from penstock.engine.topics.topics import Topics
+from penstock.machines.subscription import CONSUMER_PROTOCOL_TYPE, read_assignment
 
 _MEMBERLESS = ("Empty", "Dead")
 
@@ -37,6 +38,8 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     instance: str | None
     client_id: str
     client_host: str
+    assigned: tuple[tuple[str, int], ...] = ()
+    """(topic, partition); empty if that cannot be read, and from a node of 0.1."""
 
 
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +157,11 @@ class Lag:
                     instance=one.instance,
                     client_id=one.client_id,
                     client_host=one.client_host,
+                    assigned=(
+                        read_assignment(one.assignment)
+                        if described.protocol_type == CONSUMER_PROTOCOL_TYPE
+                        else ()
+                    ),
                 )
                 for one in described.members
             ),

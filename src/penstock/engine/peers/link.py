@@ -398,6 +398,10 @@ class Link(asyncio.BufferedProtocol):
         elif kind is FrameKind.REFUSED:
             self._be_refused(decode_payload(REFUSED_DECODER, frame))
         elif kind is FrameKind.CHALLENGE:
+            if self._responder is not None and self.hello is None:
+                # Each costs two HMACs and an answer: a node that has the key needs one. A link that
+                # works is challenged again when keys change.
+                raise InvalidFrame("a second frame CHALLENGE before a hello")
             challenge = decode_payload(CHALLENGE_DECODER, frame)
             world = self._world
             self._responder = Responder(world.security.keys, world.node, challenge)

@@ -5,7 +5,9 @@ when it ends: the busier the disk, the larger the groups, without a timer and wi
 it is idle. What one write takes is bounded: of very large groups a part stays here, so that the
 next write is at hand when this one ends, and disk and processor work at the same time. Consecutive
 appends share one APPEND entry, which costs Raft and the disk as much as one request would; a
-command in between closes the entry, because the log must keep the order of plans.
+command in between closes the entry, because the log must keep the order of plans. An entry is
+applied in one piece on the event loop of every replica, so it is also full when its messages take
+long to apply: those of queues that look at each of them.
 
 A request's answer belongs to the entry that carries it. Answers that need no entry ride on whatever
 was planned before them: a repeated batch must not be confirmed, nor a partition called existing,
@@ -19,7 +21,7 @@ import msgspec
 
 from penstock.core.entries import EntryKind
 from penstock.core.errors import PenstockError
-from penstock.core.limits import ENTRY_SLICES_MAX, GATHER_BYTES_MAX
+from penstock.core.limits import ENTRY_APPLY_US_MAX, ENTRY_SLICES_MAX, GATHER_BYTES_MAX
 from penstock.machines.appends import join_appends
 from penstock.machines.machine import Append, Plan, Propose, Reply
 
@@ -49,19 +51,22 @@ class Waiter(msgspec.Struct, frozen=True):
 class GatheredEntry:
     """An entry in the making."""
 
-    __slots__ = ("appends", "command", "size", "waiters")
+    __slots__ = ("appends", "apply_us", "command", "size", "waiters")
 
     def __init__(self, command: bytes | None) -> None:
         self.command = command
         self.appends: list[Append] = []
         self.size = 0 if command is None else len(command)
+        self.apply_us = 0
         self.waiters: list[Waiter] = []
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, apply_us: int) -> bool:
         return (
             self.command is None
             and self.size + size <= GATHER_BYTES_MAX
             and len(self.appends) < ENTRY_SLICES_MAX
+            # Messages that no queue looks at have room beside any others.
+            and (not apply_us or self.apply_us + apply_us <= ENTRY_APPLY_US_MAX)
         )
 
     def encode(self) -> tuple[EntryKind, bytes]:
@@ -91,12 +96,13 @@ class Batcher:
             self._entries.append(entry)
             entry.waiters.append(Waiter(answer, None, entry.size))
             return entry.size
-        size = len(plan.batch)
-        if not self._entries or not self._entries[-1].has_room(size):
+        size, apply_us = len(plan.batch), plan.apply_us
+        if not self._entries or not self._entries[-1].has_room(size, apply_us):
             self._entries.append(GatheredEntry(None))
         entry = self._entries[-1]
         entry.appends.append(plan)
         entry.size += size
+        entry.apply_us += apply_us
         entry.waiters.append(Waiter(answer, plan.reply, size, promise))
         return size
 

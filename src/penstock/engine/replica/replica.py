@@ -87,7 +87,8 @@ GATHER_WAITERS = 3
 GATHER_BYTES = 64 * KIB
 """With so much at hand, the next write need not wait for more."""
 APPLY_SECONDS = 0.01
-"""If applying takes longer, the loop turns before it goes on: others have something to do, too."""
+"""If applying takes longer, the loop turns before the next entry: others have something to do, too.
+How long one entry may take is for the batcher: see `ENTRY_APPLY_US_MAX`."""
 RESTORE_STEPS = 64
 """How many parts of an installed state are taken over before the loop turns."""
 FETCH_READS_MAX = 64
@@ -124,6 +125,8 @@ class Replica:
         self._proposals = Proposals()
         self.commit_times = CommitTimes(world.seconds)
         self._pending_writes: deque[PendingWrite] = deque()
+        self._unapplied: deque[Entry] = deque()
+        """Committed entries that wait until the loop has turned."""
         self._gathering = self._resting = self._last_waiters = 0
         self._writing = self._turn_due = False
         self._reads: dict[int, Answer] = {}
@@ -451,7 +454,9 @@ class Replica:
             self._hand_over_when_idle()
         if self._batcher.waiters and not self._writing and not self._gathering and not self.held:
             self._propose_gathered(self._settings.write_bytes_max)
-        while not self._resting and (ready := self.raft.ready()) is not None:
+        if self._unapplied and not self._resting:
+            self._apply_some()
+        while (ready := self.raft.ready()) is not None:
             self._carry_out(ready)
             self._observe_leadership()
             if self._heir:
@@ -544,40 +549,59 @@ class Replica:
         for message in ready.messages:
             send(message)
         if ready.must_persist:
-            fetch = None if ready.snapshot is None else self._receiver.hand_over(ready.snapshot)
+            fetch = None
+            if ready.snapshot is not None:
+                fetch = self._receiver.hand_over(ready.snapshot)
+                self._unapplied.clear()  # The snapshot includes them.
             self._pending_writes += pending_writes_of(ready, fetch)
         if ready.committed:
-            self._apply(ready.committed)
+            self._unapplied += ready.committed
+            if not self._resting:
+                self._apply_some()
         for read in ready.reads:
             answer = self._reads.pop(read.read_id, None)
             if answer is not None:
                 self._reads_waiting.append((read.index, answer))
-        while self._reads_waiting and self._reads_waiting[0][0] <= self.applied_index:
-            self._reads_waiting.popleft()[1](Done())
+        if self._reads_waiting:
+            self._answer_reads()
         if ready.offered is not None:
             self._receiver.offered(ready.offered)
 
-    def _apply(self, entries: tuple[Entry, ...]) -> None:
-        began = self._world.seconds()
-        for entry in entries:
-            assert entry.index == self.applied_index + 1, f"applied {entry.index} out of order"
-            applied = self.machine.apply(entry)
-            self.applied_index = entry.index
-            self._upkeep.log_bytes += len(entry.payload)
-            self._world.on_applied(entry, applied.replies)
-            self._proposals.applied(entry, applied.replies)
-            if self._leading is not None:
-                for effect in applied.effects:
-                    self._world.on_effect(effect)
+    def _answer_reads(self) -> None:
+        while self._reads_waiting and self._reads_waiting[0][0] <= self.applied_index:
+            self._reads_waiting.popleft()[1](Done())
+
+    def _apply_some(self) -> None:
+        """Apply entries until that has taken long enough; the others wait until the loop has
+        turned. Raft hands over no more before all of them are applied."""
+        unapplied, seconds = self._unapplied, self._world.seconds
+        until = seconds() + APPLY_SECONDS
+        late = False
+        while unapplied and not late:
+            self._apply(unapplied.popleft())
+            late = seconds() > until
         self.raft.applied(self.applied_index)
         self.log.note_commit(self.applied_index)
         self.commit_times.applied(self.applied_index)
-        if self._world.seconds() - began > APPLY_SECONDS:
+        if late:
             self._rest(GATHER_TURNS)
+        if self._reads_waiting:
+            self._answer_reads()
+
+    def _apply(self, entry: Entry) -> None:
+        assert entry.index == self.applied_index + 1, f"applied {entry.index} out of order"
+        applied = self.machine.apply(entry)
+        self.applied_index = entry.index
+        self._upkeep.log_bytes += len(entry.payload)
+        self._world.on_applied(entry, applied.replies)
+        self._proposals.applied(entry, applied.replies)
+        if self._leading is not None:
+            for effect in applied.effects:
+                self._world.on_effect(effect)
 
     def _rest(self, turns: int) -> None:
-        """Apply nothing more until the loop has turned so often. A megabyte of messages that a
-        queue must look at one by one takes a tenth of a second, and several may be due at once."""
+        """Apply nothing more until the loop has turned so often. Everything else goes on: a leader
+        that has much to apply must still send heartbeats, and a follower acknowledge."""
         self._resting = turns
         if turns:
             self._world.soon(lambda: self._rest(turns - 1))

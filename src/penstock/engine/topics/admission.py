@@ -42,7 +42,7 @@ from penstock.core.limits import (
 )
 from penstock.core.queue_rules import Deduplication
 from penstock.core.record_bodies import CODEC_MASK, read_records
-from penstock.core.record_check import check_records
+from penstock.core.record_check import STRETCH_MIN, check_few_records, check_records
 from penstock.core.records import BATCH_HEADER_BYTES, check_batch
 from penstock.core.topic import Topic
 from penstock.core.topic_configs import TopicSettings
@@ -116,12 +116,19 @@ class Admission:
         self._thread: ThreadPoolExecutor | None = None
         self._closed = False
 
-    def check_now(self, partition: PartitionId, settings: TopicSettings, batch: Batch) -> bool:
+    def check_now(
+        self, partition: PartitionId, settings: TopicSettings, batch: Batch, *, is_sound: bool
+    ) -> bool:
         """Raise what is wrong with the records; False if that takes longer, or if the batch has to
-        wait for an earlier one: then it is for `check_later`."""
+        wait for an earlier one: then it is for `check_later`. One that this node has built itself
+        `is_sound`, but for the keys that a compacted topic asks for."""
         if partition in self._waiting:
             return False
-        return not _checks_records(settings) or _check_at_once(settings, batch)
+        if is_sound and not settings.compacts:
+            return True
+        if settings.validates_records or _checks_records(settings):
+            return _check_at_once(settings, batch)
+        return True
 
     def check_later(
         self, partition: PartitionId, settings: TopicSettings, batch: Batch, admitted: Admitted
@@ -217,13 +224,20 @@ def _outline(batch: Batch) -> tuple[int, int]:
     length, magic, attributes, count = _OUTLINE.unpack_from(batch)
     if magic != 2 or length + _LENGTH_FROM != len(batch):
         return 0, 0
-    return attributes & CODEC_MASK, max(count, 0)
+    return attributes & CODEC_MASK, count if count > 0 else 0
 
 
 def _check_at_once(settings: TopicSettings, batch: Batch) -> bool:
     """Check what takes microseconds; False if it takes longer."""
     codec, count = _outline(batch)
     if not count:
+        return True
+    if not codec and count < STRETCH_MIN and not settings.compacts:
+        try:
+            check_few_records(batch, BATCH_HEADER_BYTES, count)
+        except InvalidBatch:
+            check_batch(batch)  # See `_check_body`.
+            raise
         return True
     if codec and len(batch) > CHECKED_AT_ONCE_PACKED_BYTES_MAX:
         return False

@@ -109,16 +109,8 @@ class Produced(NamedTuple):
     log_start: Offset
 
 
-class _Arrival(NamedTuple):
-    """A batch on its way into a partition."""
-
-    topic: Topic
-    partition: PartitionId
-    shard: Shard
-    batch: bytearray | memoryview
-    acks: Acks
-    flow: Flow
-    future: "asyncio.Future[Produced]"
+_Counted = tuple[Flow, str, int]
+"""As what a batch is counted: the traffic of which front-end, to which topic, how many bytes."""
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -403,21 +395,25 @@ class Topics:
         batch: bytearray | memoryview,
         acks: Acks,
         flow: Flow | None = None,
+        *,
+        is_sound: bool = False,
     ) -> "asyncio.Future[Produced]":
         """Append a record batch, which is stamped in place: the caller gives the buffer away. It is
-        counted as the traffic of the given front-end, or as our own."""
+        counted as the traffic of the given front-end, or as our own. The records of a batch that
+        was built here are known to be sound, and are not checked again."""
         future: asyncio.Future[Produced] = self._loop.create_future()
         try:
             if topic.name in PROTECTED_TOPICS and flow not in (None, self._own_flow):
                 check_unprotected(topic.name)
             partition = partition_of(topic, index)
             shard = self._led(self.shard_of(partition))
-            check_header(topic, batch, self.producers_ms())
-            arrival = _Arrival(topic, partition, shard, batch, acks, flow or self._own_flow, future)
-            if self.admission.check_now(partition, topic.settings, batch):
-                self._append(arrival)
+            check_header(topic, batch, None if self._clock_is_moved else self.clock.wall_ms())
+            counted = flow or self._own_flow, topic.name, len(batch)
+            if self.admission.check_now(partition, topic.settings, batch, is_sound=is_sound):
+                self._append(topic, partition, shard, batch, acks, counted, future)
             else:
-                admitted = partial(self._append_checked, arrival)
+                append = partial(self._append, topic, partition, shard, batch, acks, counted)
+                admitted = partial(_append_admitted, append, future)
                 self.admission.check_later(partition, topic.settings, batch, admitted)
         except PenstockError as error:
             future.set_exception(error)
@@ -428,18 +424,17 @@ class Topics:
         hand, which is not the clock of producers."""
         return None if self._clock_is_moved else self.clock.wall_ms()
 
-    def _append_checked(self, arrival: "_Arrival", problem: PenstockError | None) -> None:
-        try:
-            if problem is not None:
-                raise problem
-            self._append(arrival)
-        except PenstockError as error:
-            if not arrival.future.done():  # Otherwise the caller has gone away.
-                arrival.future.set_exception(error)
-
-    def _append(self, arrival: "_Arrival") -> None:
+    def _append(
+        self,
+        topic: Topic,
+        partition: PartitionId,
+        shard: Shard,
+        batch: bytearray | memoryview,
+        acks: Acks,
+        counted: _Counted,
+        future: "asyncio.Future[Produced]",
+    ) -> None:
         """Append a batch whose records were checked."""
-        topic, partition, shard, batch, acks, flow, future = arrival
         settings = topic.settings
         log_append_ms = -1
         if settings.log_append_time:
@@ -450,7 +445,6 @@ class Topics:
             self._queue_bounds.check(shard, partition, settings.queue, batch)
             self._queue_bounds.watch(partition, len(batch), future)
         promise = _PROMISES.get((acks, settings.durability), Promise.PLANNED)
-        counted = flow, topic.name, len(batch)
         answer = partial(_settle_produce, future, shard, log_append_ms, counted)
         if shard.submit(AppendBatch(partition, batch), answer, promise):
             self.waiting.pre_acquire(partition, batch)
@@ -597,11 +591,26 @@ def partition_of(topic: Topic, index: int) -> PartitionId:
     return topic.partitions[index]
 
 
+def _append_admitted(
+    append: "Callable[[asyncio.Future[Produced]], None]",
+    future: "asyncio.Future[Produced]",
+    problem: PenstockError | None,
+) -> None:
+    """Append a batch whose check took longer, unless it is refused."""
+    try:
+        if problem is not None:
+            raise problem
+        append(future)
+    except PenstockError as error:
+        if not future.done():  # Otherwise the caller has gone away.
+            future.set_exception(error)
+
+
 def _settle_produce(
     future: "asyncio.Future[Produced]",
     shard: Shard,
     log_append_ms: int,
-    counted: tuple[Flow, str, int],
+    counted: _Counted,
     reply: Reply | PenstockError,
 ) -> None:
     if isinstance(reply, Appended):

@@ -368,7 +368,7 @@ class SqsConnection(asyncio.Protocol):
         self._current = request
         parts = request.body
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        if not self._server.api.begin(request.headers, body, self._finish):
+        if not self._server.api.begin(request.headers, body, self._finish, self._account):
             self._begin_task(request)
 
     def _begin_task(self, request: _Request) -> None:
@@ -378,7 +378,12 @@ class SqsConnection(asyncio.Protocol):
     async def _work(self, request: _Request, body: bytes) -> None:
         try:
             reply = await self._server.api.answer(
-                request.method, request.path, request.query, request.headers, body
+                request.method,
+                request.path,
+                request.query,
+                request.headers,
+                body,
+                self._account,
             )
         except Exception:
             logger.exception("an SQS request failed")

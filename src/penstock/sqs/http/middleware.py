@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.core.http_hosts import Hosts
 from penstock.core.limits import SQS_BODY_BYTES_MAX
+from penstock.core.memory_budget import SCOPE_ACCOUNT, MemoryAccount
 from penstock.sqs.endpoint import CLIENT, Headers
 from penstock.sqs.http.browser_guard import page_refusal
 from penstock.sqs.http.server import SqsApi
@@ -35,14 +36,21 @@ class SqsMiddleware:
                 client = scope.get("client")
                 if client is not None:
                     headers[CLIENT] = f"{client[0]}:{client[1]}".encode()
-                reply = await self._reply(method, path, query, headers, receive)
+                account = scope.get(SCOPE_ACCOUNT)
+                reply = await self._reply(method, path, query, headers, receive, account)
                 if reply is not None:
                     await _send(reply, send)
                 return
         await self._app(scope, receive, send)
 
     async def _reply(
-        self, method: bytes, path: bytes, query: bytes, headers: Headers, receive: Receive
+        self,
+        method: bytes,
+        path: bytes,
+        query: bytes,
+        headers: Headers,
+        receive: Receive,
+        account: MemoryAccount | None,
     ) -> Reply | None:
         refused = page_refusal(method, headers, self._hosts)
         if refused is not None:
@@ -61,7 +69,7 @@ class SqsMiddleware:
                         break
         except TimeoutError:
             return self._api.refuse(408, "The request body did not come in time.", headers)
-        return await self._api.answer(method, path, query, headers, bytes(body))
+        return await self._api.answer(method, path, query, headers, bytes(body), account)
 
 
 async def _send(reply: Reply, send: Send) -> None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.http_hosts import Hosts
 from penstock.core.limits import HTTP_DOOR_CONNECTIONS_MAX, SQS_CONNECTIONS_MAX
-from penstock.core.memory_budget import MemoryBudget
+from penstock.core.memory_budget import MemoryAccount, MemoryBudget
 from penstock.sqs.endpoint import Headers
 from penstock.sqs.reply import Reply
 
@@ -72,13 +72,26 @@ class SqsApi(Protocol):
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
         """Whether a request is for it, by its head alone."""
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
+    def begin(
+        self,
+        headers: Headers,
+        body: bytes,
+        done: Callable[[Reply | None], bool],
+        account: MemoryAccount | None = None,
+    ) -> bool:
         """Carry out a request that takes no task: `done` is called with the reply, once, and not
         before this returns. False: it takes one, nothing has happened, `answer` does it; `done`
-        called with None says the same, later. `done` says whether the client is still there."""
+        called with None says the same, later. `done` says whether the client is still there.
+        Messages are read on the `account` of the connection."""
 
     def answer(
-        self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
+        self,
+        method: bytes,
+        path: bytes,
+        query: bytes,
+        headers: Headers,
+        body: bytes,
+        account: MemoryAccount | None = None,
     ) -> Awaitable[Reply]:
         """Carry out a request."""
 
@@ -95,11 +108,23 @@ class NoSqs:
     def takes(self, _method: bytes, _path: bytes, _query: bytes, _headers: Headers) -> bool:
         return False
 
-    def begin(self, _headers: Headers, _body: bytes, _done: Callable[[Reply | None], bool]) -> bool:
+    def begin(
+        self,
+        headers: Headers,  # noqa: ARG002
+        body: bytes,  # noqa: ARG002
+        done: Callable[[Reply | None], bool],  # noqa: ARG002
+        account: MemoryAccount | None = None,  # noqa: ARG002
+    ) -> bool:
         return False
 
     async def answer(
-        self, _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
+        self,
+        method: bytes,  # noqa: ARG002
+        path: bytes,  # noqa: ARG002
+        query: bytes,  # noqa: ARG002
+        headers: Headers,  # noqa: ARG002
+        body: bytes,  # noqa: ARG002
+        account: MemoryAccount | None = None,  # noqa: ARG002
     ) -> Reply:
         return Reply(404, b"", b"")
 

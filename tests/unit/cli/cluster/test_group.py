@@ -102,6 +102,9 @@ def test_members(commands: Commands) -> None:
         told = commands.said("group", "describe", "watchers")
         assert told.startswith("group watchers: Stable, shared by ")
         assert "MEMBER" in told
+        assert "watch:0" in told
+        (joined,) = commands.document("group", "describe", "watchers")["members"]
+        assert joined["assigned"] == [{"topic": "watch", "partition": 0}]
         complaint = commands.complaint(1, "group", "reset", "watchers", "--to", "end", "--yes")
         assert "has members: stop them" in complaint
         commands.said("produce", "watch", "-q", stdin=b"second\n")

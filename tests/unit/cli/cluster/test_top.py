@@ -42,7 +42,8 @@ def told(capsys: Captured, *arguments: str) -> str:
 
 
 def make_queue(broker: WebBroker, name: str, messages: int) -> None:
-    broker.expect(201, "POST", "/v1/queues", {"name": name})
+    settings = {"dead_letter_topic": ""}
+    broker.expect(201, "POST", "/v1/queues", {"name": name, "settings": settings})
     bodies = [{"body": str(number)} for number in range(messages)]
     broker.expect(201, "POST", f"/v1/queues/{name}/messages", {"messages": bodies})
 

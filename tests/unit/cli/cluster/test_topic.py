@@ -52,8 +52,10 @@ def test_configs(commands: Commands) -> None:
 
 def test_a_queue_is_a_topic(commands: Commands) -> None:
     commands.said("queue", "create", "work")
-    (row,) = commands.document("topic", "list", "--prefix", "work")
-    assert row == {"name": "work", "partitions": 1, "is_queue": True}
+    rows = commands.document("topic", "list", "--prefix", "work")
+    assert rows == [
+        {"name": name, "partitions": 1, "is_queue": True} for name in ("work", "work-dlq")
+    ]
     assert commands.said("topic", "describe", "work").startswith("queue work: 1 partition\n")
 
 

@@ -70,7 +70,7 @@ def test_formats(filled: Commands) -> None:
 
 
 def test_leases(commands: Commands) -> None:
-    commands.said("queue", "create", "jobs", "--deliveries-max", "9")
+    commands.said("queue", "create", "jobs", "--deliveries-max", "9", "--retry", "none")
     commands.said("produce", "jobs", "-q", stdin=b"a\nb\nc\n")
     assert commands.said("consume", "jobs", "-e") == "a\nb\nc\n", "a log is only read"
     printed, talk = commands.told(0, "consume", "jobs", "-n", "1", "--lease", "1h")

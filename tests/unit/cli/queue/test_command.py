@@ -166,7 +166,7 @@ def test_reset(capsys: Captured) -> None:
 
 
 def test_a_group_of_its_own(capsys: Captured) -> None:
-    said(capsys, "create", "shared")
+    said(capsys, "create", "shared", "--dead-letter", "")
     said(capsys, "send", "shared", "x")
     said(capsys, "receive", "shared", "--group", "second", "--ack")
     rows = said(capsys, "list", "--prefix", "shared").splitlines()[1:]
@@ -255,7 +255,7 @@ def test_dead_letters(broker: WebBroker, capsys: Captured, monkeypatch: pytest.M
 
 
 def test_dead_messages_that_stayed(broker: WebBroker, capsys: Captured) -> None:
-    said(capsys, "create", "stay")
+    said(capsys, "create", "stay", "--dead-letter", "")
     said(capsys, "send", "stay", "a", "b", "c")
     reject_all(broker, "stay", "never mind")
     rows = said(capsys, "peek", "stay", "--state", "dead").splitlines()

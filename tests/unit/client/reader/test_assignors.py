@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.client.reader.assignors import (
+    COOPERATIVE,
     RANGE,
     STICKY,
     Assignment,
@@ -200,6 +201,33 @@ def test_of_two_who_claim_a_partition_the_later_one_keeps_it() -> None:
     }
 
 
+@REPEATABLE
+@given(members=MEMBERS, counts=COUNTS, joining=st.integers(1, 4))
+def test_cooperating_members_get_in_two_rounds_what_others_get_in_one(
+    members: set[str], counts: dict[str, int], joining: int
+) -> None:
+    before = assign(STICKY, everybody(members, counts), counts)
+    more = everybody(members | {f"new{number}" for number in range(joining)}, counts)
+    first = assign(COOPERATIVE, again(more, before), counts)
+    for member, parts in first.items():
+        assert set(parts) <= set(before.get(member, ()))
+    second = assign(COOPERATIVE, again(more, first, 2), counts)
+    check_total(second, more, counts)
+    assert max(sizes(second)) - min(sizes(second)) <= 1
+    assert all(set(parts) <= set(second[member]) for member, parts in first.items())
+
+
+@pytest.mark.parametrize("protocol", [STICKY, RANGE])
+def test_an_eager_generation_takes_nothing_from_a_member_that_reads(protocol: str) -> None:
+    topics = frozenset({"orders"})
+    reader = Wish(topics, tuple(all_parts({"orders": 2})), 3, holds=True)
+    wishes = {
+        "reader": decode_wish(encode_wish(protocol, reader)),
+        "old": decode_wish(encode_wish(protocol, Wish(topics))),
+    }
+    assert assign(protocol, wishes, {"orders": 2}) == {"reader": (), "old": ()}
+
+
 def test_what_is_gone_cannot_be_kept() -> None:
     owned = (TopicPartition("orders", 7), TopicPartition("gone", 0), TopicPartition("audit", 0))
     wishes = {"m": Wish(frozenset({"orders", "gone"}), owned, 1)}
@@ -229,6 +257,7 @@ def test_a_wish_survives_the_way(
 ) -> None:
     wish = Wish(topics, owned, generation)
     assert decode_wish(encode_wish(STICKY, wish)) == wish
+    assert decode_wish(encode_wish(COOPERATIVE, wish)) == wish
     assert decode_wish(encode_wish(RANGE, wish), "i") == Wish(topics, instance="i")
     assert read_topics(encode_wish(STICKY, wish)) == topics
 

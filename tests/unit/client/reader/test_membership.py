@@ -10,6 +10,7 @@ import pytest
 from penstock.client.connection.group_link import GroupLink
 from penstock.client.connection.request_router import RequestRouter
 from penstock.client.reader.assignors import (
+    COOPERATIVE,
     RANGE,
     STICKY,
     Wish,
@@ -59,12 +60,14 @@ class PlayedLink(GroupLink):
         self.generation = 0
         self.protocol = STICKY
         self.leader = "me"
-        self.given = (FIRST, SECOND)
+        self.given: tuple[TopicPartition, ...] = (FIRST, SECOND)
         """What our member gets if another one leads."""
         self.troubles: dict[type[Request], list[PenstockError]] = {}
         self.requests: list[Request] = []
         self.is_away = False
         self.rebalances = False
+        self.slow: asyncio.Event | None = None
+        """A join is answered when it is set."""
 
     async def ask(self, request: Request, kind: type[A], *, seconds: float = 1.0) -> A:
         await asyncio.sleep(0)
@@ -73,6 +76,8 @@ class PlayedLink(GroupLink):
             raise Unavailable("nobody is there", retry_after_ms=1)
         if troubles := self.troubles.get(type(request)):
             raise troubles.pop(0)
+        if self.slow is not None and isinstance(request, JoinGroup):
+            await self.slow.wait()
         answer = self._answer(request)
         assert isinstance(answer, kind)
         return answer
@@ -116,13 +121,23 @@ class NotingOwner:
     async def counts(self, topics: Iterable[str]) -> Mapping[str, int]:
         return {name: self.has[name] for name in topics if name in self.has}
 
-    async def revoke(self) -> None:
-        self.told.append("revoke")
+    async def revoke(self, parts: tuple[TopicPartition, ...] | None) -> None:
+        if parts is None:
+            self.told.append("revoke")
+        else:
+            self.told.append(f"revoke {' '.join(str(part.partition) for part in parts)}")
         if self.in_hand is not None:
             await self.in_hand.wait()
             self.told.append("put down")
 
-    def assigned(self, parts: tuple[TopicPartition, ...], *, continues: bool) -> None:
+    def assigned(
+        self,
+        parts: tuple[TopicPartition, ...],
+        *,
+        leaving: tuple[TopicPartition, ...],
+        continues: bool,
+    ) -> None:
+        assert not set(leaving) & set(parts)
         self.parts = parts
         self.told.append("goes on" if continues else "begins")
 
@@ -318,3 +333,90 @@ def test_a_fault_of_our_own_is_told() -> None:
         assert "internal error of the client" in str(owner.failure)
 
     play(story)
+
+
+# Cooperative rebalancing.
+
+
+def test_a_cooperating_member_joins_without_putting_anything_down() -> None:
+    async def story(link: PlayedLink, owner: NotingOwner, membership: Membership) -> None:
+        link.protocol = COOPERATIVE
+        membership.rejoin()
+        await until(lambda: owner.told == ["begins", "revoke", "goes on"])
+        link.rebalances = True
+        await until(lambda: owner.told == ["begins", "revoke", "goes on", "goes on"])
+        assert membership.generation == 3
+        assert owner.parts == (FIRST, TopicPartition("orders", 2))
+
+    play(story)
+
+
+def test_what_leaves_a_cooperating_member_is_put_down_and_it_joins_again() -> None:
+    async def story(link: PlayedLink, owner: NotingOwner, membership: Membership) -> None:
+        link.protocol, link.leader, link.given = COOPERATIVE, "you", (FIRST, SECOND)
+        membership.rejoin()
+        await until(lambda: membership.generation == 2)
+        await until(lambda: membership.assignment == (FIRST, SECOND))
+        await until(lambda: membership.generation > 2)  # Partition 2 has left it, from the first.
+        told = len(owner.told)
+        owner.in_hand = asyncio.Event()
+        link.given = (FIRST,)
+        generation = membership.generation
+        membership.rejoin()
+        await until(lambda: owner.told[told:] == ["goes on", "revoke 1"])
+        beats = len(link.of(BeatGroup))
+        await until(lambda: len(link.of(BeatGroup)) > beats + 3)  # It stays alive meanwhile.
+        assert membership.generation == generation + 1  # It may commit.
+        owner.in_hand.set()
+        await until(lambda: owner.told[told:] == ["goes on", "revoke 1", "put down", "goes on"])
+        join = link.of(JoinGroup)[-1]
+        assert isinstance(join, JoinGroup)
+        wish = decode_wish(dict(join.protocols)[COOPERATIVE])
+        assert wish == Wish(frozenset({"orders"}), (FIRST,), generation + 1)
+        assert decode_wish(dict(join.protocols)[STICKY]).holds
+
+    play(story)
+
+
+def test_a_round_that_was_overtaken_interrupts_no_cooperating_member() -> None:
+    async def story(link: PlayedLink, owner: NotingOwner, membership: Membership) -> None:
+        link.protocol = COOPERATIVE
+        membership.rejoin()
+        await until(lambda: membership.generation == 2)
+        link.troubles[SyncGroup] = [RebalanceInProgress("the next one has begun")]
+        membership.rejoin()
+        await until(lambda: membership.generation == 4)
+        assert owner.told == ["begins", "revoke", "goes on", "goes on"]
+
+    play(story)
+
+
+def test_an_eager_generation_that_gives_nothing_waits_until_all_is_put_down() -> None:
+    async def story(link: PlayedLink, owner: NotingOwner, membership: Membership) -> None:
+        link.protocol = COOPERATIVE
+        membership.rejoin()
+        await until(lambda: membership.generation == 2)
+        link.protocol = STICKY
+        membership.rejoin()
+        await until(lambda: membership.generation == 4)
+        sync = link.of(SyncGroup)[2]
+        assert isinstance(sync, SyncGroup)
+        assert {decode_assignment(data) for _, data in sync.assignments} == {()}
+        assert owner.told[3:] == ["goes on", "revoke 0 2", "revoke", "goes on"]
+        assert owner.parts == (FIRST, TopicPartition("orders", 2))
+
+    play(story)
+
+
+def test_a_cooperating_member_that_joins_for_longer_than_a_session_hands_nothing_out() -> None:
+    async def story(link: PlayedLink, owner: NotingOwner, membership: Membership) -> None:
+        link.protocol = COOPERATIVE
+        membership.rejoin()
+        await until(lambda: membership.generation == 2)
+        link.slow = asyncio.Event()
+        membership.rejoin()
+        await until(lambda: owner.told[-1] == "suspend")
+        link.slow.set()
+        await until(lambda: owner.told[-2:] == ["resume", "goes on"])
+
+    play(story, session=0.05)

@@ -30,6 +30,9 @@ from penstock.core.types import NodeId, Offset, ShardId
 from penstock.engine.topics.topics import Acks
 from penstock.machines.catalog_commands import CatalogCommand, PlaceShard
 from penstock.machines.machine import Reply
+from penstock.native.context import Context
+from penstock.native.topics import answer_cluster
+from penstock.wire.requests import AskCluster, ClusterInfo
 from tests.batches import build_batch
 from tests.unit.engine.nodes import PATIENCE_SECONDS, Nodes, until
 
@@ -227,6 +230,10 @@ def test_without_a_majority_what_is_committed_can_be_read(tmp_path: Path) -> Non
         assert lonely.engine.topics.read(topic, 0, Offset(9), 1_000) == b""
         with pytest.raises(NotEnoughReplicas):
             await lonely.engine.topics.produce(topic, 0, build_batch(1), Acks.ALL)
+        told, _ = await answer_cluster(Context(lonely), AskCluster(), memoryview(b""))
+        assert isinstance(told, ClusterInfo)
+        assert told.read_only_shards == tuple(lonely.engine.topics.shards())
+        assert all(one.read_only for one in told.nodes)
         await nodes.start(1, 2)
         assert (await nodes.produce(topic, 0, b"again")).base_offset == 1
         await nodes.stop()

@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
-from penstock.core.errors import NotLeader, PenstockError, UnknownPartition
+from penstock.core.errors import NotLeader, PenstockError, TooManyReceives, UnknownPartition
 from penstock.core.message import NewMessage
 from penstock.core.topic import Topic
 from penstock.core.types import PartitionId
+from penstock.engine.delivery import acquisition
 from penstock.engine.delivery.acquisition import (
     FEW_MESSAGES,
     AcquireLimits,
@@ -258,5 +259,36 @@ def test_a_wait_ends_early_when_partitions_are_added(tmp_path: Path) -> None:
         await delivery.send(grown, messages(1), index=1)
         (delivered,) = await receiving
         assert delivered.index == 1, "a receive goes on with what is new"
+
+    on_one_node(tmp_path, story)
+
+
+def test_only_so_many_receives_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acquisition, "RECEIVES_WAITING_MAX", 2)
+
+    async def story(nodes: Nodes, delivery: DeliveryService, topic: Topic) -> None:
+        waiting = nodes[1].engine.topics.waiting
+        await delivery.open(topic, "queue")
+        limits = AcquireLimits(1, wait_ms=60_000)
+        running = [
+            asyncio.create_task(delivery.acquisition(topic, "queue", limits, "").run())
+            for _ in range(2)
+        ]
+        await until(lambda: bool(waiting.watches(topic.partitions[0])))
+        with pytest.raises(TooManyReceives, match="2 receives wait"):
+            await delivery.acquisition(topic, "queue", limits, "").run()
+        with pytest.raises(TooManyReceives):  # At once, and not after some attempts.
+            await delivery.receive(topic, group="queue", wait_ms=60_000)
+        shared = delivery.acquisition_of([(topic, 0)], "queue", limits, "", lambda _: True)
+        assert await shared.run() == []
+        assert isinstance(shared.problems[topic.partitions[0]], TooManyReceives)
+        immediate = delivery.acquisition(topic, "queue", AcquireLimits(1), "")
+        assert await immediate.run() == [], "a receive without a wait is not refused"
+        running[0].cancel()
+        await asyncio.gather(running[0], return_exceptions=True)
+        last = asyncio.create_task(delivery.acquisition(topic, "queue", limits, "").run())
+        await asyncio.sleep(0)
+        await delivery.send(topic, messages(2))
+        assert [offsets(await one) for one in (running[1], last)] == [[(0, 0)], [(0, 1)]]
 
     on_one_node(tmp_path, story)

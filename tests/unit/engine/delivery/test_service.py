@@ -1,23 +1,27 @@
 """Queues on real nodes: leases that are committed, messages that are read, requests sent on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from penstock.core import delivery_headers
 from penstock.core.errors import InvalidReceipt, PenstockError, TooManyInFlight
-from penstock.core.message import NewMessage
+from penstock.core.limits import KIB, MIB
+from penstock.core.memory_budget import ANSWERS, MemoryBudget, MemoryDraw
+from penstock.core.message import Message, NewMessage
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, NodeId, Offset
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.delivery import service as queueing
 from penstock.engine.delivery.acquisition import AcquireLimits
+from penstock.engine.delivery.forwarded_requests import ForwardedReceive, QueueCall
 from penstock.engine.delivery.requests import Delivery, ImmediateReceive, Receipt
 from penstock.engine.delivery.service import DeliveryService
 from penstock.engine.replica.batcher import Answer, Promise
 from penstock.machines.machine import Reply, Request
+from tests.idle_connection import IdleConnection
 from tests.unit.engine.nodes import Nodes, until
 
 CONFIGS = {"queue.delete.acked": "true", "queue.message.headers": "true"}
@@ -102,6 +106,105 @@ def test_several_who_receive_together_are_dealt_what_there_is(tmp_path: Path) ->
         again = await queues.receive(topic, messages_max=10)
         assert texts(again) == [b"0", b"1", b"3"]
         assert [one.deliveries for one in again] == [1, 1, 1]
+
+    on_one_node(tmp_path, story)
+
+
+def large(count: int) -> list[NewMessage]:
+    return [NewMessage(bytes(64 * KIB)) for _ in range(count)]
+
+
+def test_a_receive_acquires_nothing_that_there_is_no_memory_for(tmp_path: Path) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
+        memory = MemoryBudget(8 * MIB)
+        others = memory.open("kafka", "host-1", IdleConnection())
+        others.take(ANSWERS, memory.bytes_max)
+        draw = MemoryDraw(memory.open("sqs", "host-2", IdleConnection()))
+        await queues.send(topic, large(1))
+        assert await queues.receive(topic, draw=draw) == []
+        wanted = ImmediateReceive(1, None, "me", draw.account)
+        assert await queues.receive_together(topic, 0, [wanted]) == [[]]
+        waiting = asyncio.create_task(queues.receive(topic, wait_ms=60_000, draw=draw))
+        await until(lambda: memory.statistics().waiting == 1)
+        assert (await queues.counts(topic)).leased == 0
+        others.give_back(ANSWERS, memory.bytes_max)
+        (got,) = await waiting
+        assert got.deliveries == 1
+        assert (memory.held, draw.held) == (64 * KIB, 64 * KIB)
+        draw.close()
+        assert memory.held == 0
+
+    on_one_node(tmp_path, story)
+
+
+def test_a_receive_hands_out_what_there_is_memory_for(tmp_path: Path) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
+        memory = MemoryBudget(8 * MIB)
+        others = memory.open("kafka", "host-1", IdleConnection())
+        others.take(ANSWERS, memory.ordinary_max - 200 * KIB)
+        draw = MemoryDraw(memory.open("sqs", "host-2", IdleConnection()))
+        await queues.send(topic, large(10))
+        got = await queues.receive(topic, messages_max=10, draw=draw)
+        assert len(got) == 4, "the last one begins within the room"
+        assert draw.held == 4 * 64 * KIB
+        draw.close()
+        others.close()
+        await until(lambda: queues.can_receive_now(topic, 0))
+        rest = await queues.receive(topic, messages_max=10, draw=draw)
+        assert [one.deliveries for one in rest] == [1] * 6, "what was given back was not delivered"
+
+    on_one_node(tmp_path, story)
+
+
+def test_a_large_lease_is_read_as_far_as_it_is_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(_nodes: Nodes, queues: DeliveryService, topic: Topic) -> None:
+        await queues.send(topic, [NewMessage(bytes(KIB)) for _ in range(200)])
+        read: list[int] = []
+        acquisitions = queues._leader._acquisitions
+        plain = acquisitions.read
+
+        def counted(
+            topic: Topic, index: int, ranges: Iterable[tuple[Offset, Offset]]
+        ) -> list[Message]:
+            found = plain(topic, index, ranges)
+            read.append(len(found))
+            return found
+
+        monkeypatch.setattr(acquisitions, "read", counted)
+        account = MemoryBudget().open("peer", "node 2", IdleConnection())
+        asked = ForwardedReceive(
+            topic.topic_id, 0, "queue", 200, None, 0, "node 2", bytes_max=10 * KIB
+        )
+        got = await queues.serve(QueueCall(asked), account)
+        assert isinstance(got, list)
+        assert [one.message.offset for one in got] == list(range(11))
+        assert sum(read) == 64
+        assert account.held == 0
+        rest = await queues.receive(topic, messages_max=200, wait_ms=60_000)
+        assert [one.message.offset for one in rest] == list(range(11, 200))
+
+    on_one_node(tmp_path, story)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_receives_begin_with_each_partition_in_turn(tmp_path: Path, others: int) -> None:
+    """Of n partitions a message that is the first in its own waits for n - 1 receives at most,
+    whatever is received from other queues."""
+
+    async def story(nodes: Nodes, queues: DeliveryService, _topic: Topic) -> None:
+        other = await nodes[1].engine.topics.create_topic("other", 4, CONFIGS)
+        topic = await nodes[1].engine.topics.create_topic("four", 4, CONFIGS)
+        for index in range(4):
+            await queues.send(topic, numbered(3), index=index)
+        found = []
+        for _ in range(12):
+            (got,) = await queues.receive(topic)
+            found.append(got.receipt.partition)
+            for _ in range(others):
+                await queues.receive(other)
+        assert all(set(found[at : at + 4]) == set(topic.partitions) for at in (0, 4, 8))
 
     on_one_node(tmp_path, story)
 

@@ -221,3 +221,36 @@ def test_a_pre_acquire_for_a_waiter_that_leaves_at_that_moment_is_abandoned() ->
         assert counter.orders[0].abandoned
 
     asyncio.run(story())
+
+
+class CountingFuture(asyncio.Future[None]):
+    """Counts how often one is compared with another, as a search does."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountingFuture.compared += 1
+        return self is other
+
+    __hash__ = asyncio.Future.__hash__
+
+
+def test_a_waiter_that_goes_away_is_found_without_a_search() -> None:
+    """Thousands of receives of a client that is lost are cancelled in one turn of the loop."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        loop.create_future = lambda: CountingFuture(loop=loop)  # type: ignore[method-assign]
+        shop = Shop()
+        tasks = await shop.come_in(*map(str, range(100)))
+        CountingFuture.compared = 0
+        for task in tasks[50:99]:
+            task.cancel()
+        await asyncio.gather(*tasks[50:99], return_exceptions=True)
+        assert CountingFuture.compared == 0
+        assert len(shop.queue) == 51
+        await shop.wake(51)
+        assert shop.served == [*map(str, range(50)), "99"], "the others keep their order"
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(story())

@@ -151,6 +151,24 @@ def test_a_stranger_learns_nothing_but_that_this_is_a_peer_port(run: Run) -> Non
     run(script())
 
 
+def test_a_stranger_may_challenge_once(run: Run) -> None:
+    async def script() -> None:
+        one = await Node(1, keys=(A,)).start()
+        raw = await RawPeer.dial(one)
+        for number in range(3):
+            raw.send(FrameKind.CHALLENGE, Challenge(bytes([number]) * 32))
+        kinds: list[FrameKind] = []
+        while (frame := await raw.next()) is not None:
+            kinds.append(frame.kind)
+        assert kinds.count(FrameKind.RESPONSE) <= 1
+        await until(lambda: any("a second frame CHALLENGE" in line for line in one.lines))
+        assert one.links.statistics().authentications_failed == 1
+        await raw.close()
+        await close_all(one)
+
+    run(script())
+
+
 def test_a_claimed_id_does_not_touch_the_link_of_the_node(run: Run) -> None:
     async def script() -> None:
         one, two = await keyed_pair((A,), (A,))

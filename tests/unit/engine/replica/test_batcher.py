@@ -1,7 +1,7 @@
 """The batcher: consecutive appends share an entry, commands close it, large groups are cut."""
 
 from penstock.core.entries import EntryKind
-from penstock.core.limits import GATHER_BYTES_MAX
+from penstock.core.limits import ENTRY_APPLY_US_MAX, GATHER_BYTES_MAX
 from penstock.core.types import Offset, PartitionId
 from penstock.engine.replica.batcher import Batcher
 from penstock.machines.machine import Append, Propose
@@ -11,8 +11,8 @@ def ignore(_: object) -> None:
     """Nobody waits."""
 
 
-def append_of(size: int) -> Append:
-    return Append(PartitionId(0), Offset(0), 1, 0, bytearray(size), 0)
+def append_of(size: int, apply_us: int = 0) -> Append:
+    return Append(PartitionId(0), Offset(0), 1, 0, bytearray(size), 0, apply_us)
 
 
 def gathered(*sizes: int) -> Batcher:
@@ -20,6 +20,13 @@ def gathered(*sizes: int) -> Batcher:
     for size in sizes:
         batcher.add(append_of(size), ignore)
     return batcher
+
+
+def waiters_of_entries(*apply_us: int) -> list[int]:
+    batcher = Batcher()
+    for one in apply_us:
+        batcher.add(append_of(10, one), ignore)
+    return [len(entry.waiters) for entry in batcher.take(1 << 20)]
 
 
 def test_consecutive_appends_share_an_entry() -> None:
@@ -36,6 +43,17 @@ def test_a_command_closes_the_entry() -> None:
     entries = batcher.take(1_000)
     assert [entry.size for entry in entries] == [10, 7, 10]
     assert entries[1].encode() == (EntryKind.COMMAND, b"command")
+
+
+def test_an_entry_is_full_when_its_messages_take_long_to_apply() -> None:
+    most = ENTRY_APPLY_US_MAX
+    assert waiters_of_entries(*[most // 4] * 9) == [4, 4, 1]
+    assert waiters_of_entries(1, most, 3 * most, most - 1, 1, 1) == [1, 1, 1, 2, 1]
+
+
+def test_messages_that_no_queue_looks_at_have_room_beside_others() -> None:
+    most = ENTRY_APPLY_US_MAX
+    assert waiters_of_entries(*[0] * 50, 2 * most, *[0] * 50, 1, 0) == [50, 51, 2]
 
 
 def test_a_take_is_bounded_but_for_its_first_entry() -> None:

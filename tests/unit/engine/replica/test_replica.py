@@ -1,5 +1,7 @@
 """The order of disk, network and apply, and what callers are told."""
 
+from collections import deque
+
 import pytest
 
 from penstock.core.entries import Membership
@@ -28,7 +30,7 @@ from penstock.machines.partitions import AppendBatch
 from penstock.raft import Role
 from penstock.raft.messages import AppendResponse, VoteResponse
 from tests.simulation.history import build_batch
-from tests.unit.engine.places import PARTITION, Answer, Cluster, ask, with_partition
+from tests.unit.engine.places import PARTITION, Answer, Cluster, Place, ask, with_partition
 
 
 def batch(value: bytes = b"v", *, producer: int = -1, sequence: int = -1) -> AppendBatch:
@@ -80,6 +82,77 @@ def test_the_loop_turns_between_two_that_take_long_to_apply(slow: bool) -> None:
     assert [len(told) for told in answers] == [1, 1, 1]
     if slow:
         assert min(turns.count(1), turns.count(2)) >= replica_module.GATHER_TURNS
+
+
+def slow_commands(cluster: Cluster, place: Place, count: int = 3) -> list[list[Answer]]:
+    """Commands that are committed together and of which each takes long to apply: the first is
+    applied, and the loop has not turned since."""
+    answers = [ask(place, CreatePartition(partition=PartitionId(7 + n))) for n in range(count)]
+    place.seconds_a_look = 2 * replica_module.APPLY_SECONDS
+    while not answers[0]:
+        assert cluster.step(), "nothing is due and nothing is answered"
+    return answers
+
+
+def test_the_loop_turns_between_entries_that_are_committed_together() -> None:
+    cluster, place = with_partition()
+    answers = slow_commands(cluster, place)
+    assert [len(told) for told in answers] == [1, 0, 0]
+    turns = []
+    while place.soon:
+        turns.append(sum(map(len, answers)))
+        place.work(write=False)
+    assert [len(told) for told in answers] == [1, 1, 1]
+    assert min(turns.count(1), turns.count(2)) >= replica_module.GATHER_TURNS
+
+
+def test_a_leader_with_much_to_apply_still_sends_heartbeats() -> None:
+    cluster, leader = with_partition(3)
+    answers = slow_commands(cluster, leader)
+    leader.sent.clear()
+    leader.replica.tick()
+    assert {message.target for message in leader.sent} == {2, 3}
+    assert [len(told) for told in answers] == [1, 0, 0], "the loop has not turned"
+    cluster.settle()
+    assert [len(told) for told in answers] == [1, 1, 1]
+
+
+def test_a_read_waits_for_all_entries_that_are_committed_before_it() -> None:
+    cluster, place = with_partition()
+    answers = slow_commands(cluster, place)
+    read: list[Answer] = []
+    place.replica.read_barrier(read.append)
+    while not read:
+        assert place.work(), "the read is not answered"
+    assert [len(told) for told in answers] == [1, 1, 1]
+
+
+def test_a_snapshot_takes_the_place_of_entries_that_wait_to_be_applied() -> None:
+    cluster, leader = with_partition(3, snapshot_log_bytes=5_000)
+    follower = cluster.places[2]
+    follower.seconds_a_look = 2 * replica_module.APPLY_SECONDS
+    for number in range(3):
+        ask(leader, CreatePartition(partition=PartitionId(7 + number)))
+    before = leader.replica.applied_index
+    while follower.replica.applied_index <= before:
+        if not cluster.step():
+            leader.replica.tick()  # Followers learn of a commit by the next message.
+    assert follower.replica.raft.commit > follower.replica.applied_index
+    turns, follower.soon = follower.soon, deque()  # Its loop does not turn.
+    cluster.cut.add(2)
+    for _ in range(60):
+        ask(leader, batch(b"x" * 1_000))
+        cluster.settle()
+    ask(leader, TrimPartition(partition=PARTITION, before=Offset(50)))
+    cluster.tick(200)  # The leader gives back what it need not send any more.
+    cluster.cut.clear()
+    cluster.tick(40)
+    assert any("installed the snapshot" in line for line in follower.lines), follower.lines
+    follower.soon = turns
+    cluster.tick(20)
+    assert follower.replica.halted is None
+    assert follower.replica.applied_index == leader.replica.applied_index
+    assert follower.replica.machine.snapshot() == leader.replica.machine.snapshot()
 
 
 def test_who_retires_applies_all_before() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 
 import uvloop
 
-from penstock.core.memory_budget import MemoryBudget
+from penstock.core.memory_budget import MemoryAccount, MemoryBudget
 from penstock.core.request_times import RequestTimes
 from penstock.sqs.endpoint import Headers
 from penstock.sqs.http import connection as connecting
@@ -34,6 +34,7 @@ class Echo:
     """Answers a target with itself and the body; `waits` holds answers back until told."""
 
     asked: list[bytes] = field(default_factory=list)
+    accounts: set[MemoryAccount | None] = field(default_factory=set)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     given_up: list[bytes] = field(default_factory=list)
     error: Exception | None = None
@@ -49,7 +50,14 @@ class Echo:
     def takes(self, method: bytes, _path: bytes, query: bytes, headers: Headers) -> bool:
         return (method == b"POST" and b"x-amz-target" in headers) or b"Action=" in query
 
-    def begin(self, headers: Headers, body: bytes, done: Callable[[Reply | None], bool]) -> bool:
+    def begin(
+        self,
+        headers: Headers,
+        body: bytes,
+        done: Callable[[Reply | None], bool],
+        account: MemoryAccount | None = None,
+    ) -> bool:
+        self.accounts.add(account)
         target = headers.get(b"x-amz-target", b"")
         if target != b"brief":
             return False
@@ -67,8 +75,15 @@ class Echo:
             give()
 
     async def answer(
-        self, method: bytes, path: bytes, query: bytes, headers: Headers, body: bytes
+        self,
+        method: bytes,
+        path: bytes,
+        query: bytes,
+        headers: Headers,
+        body: bytes,
+        account: MemoryAccount | None = None,
     ) -> Reply:
+        self.accounts.add(account)
         target = headers.get(b"x-amz-target", b"")
         self.asked.append(target)
         if self.error is not None:

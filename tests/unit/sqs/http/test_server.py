@@ -25,7 +25,8 @@ def test_a_connection_serves_many_requests(loop: str) -> None:
                 assert b"\r\nDate: " in head
                 assert b"\r\nConnection:" not in head
                 assert body == b"POST|/||t%d|body" % number
-            assert len(port.server.connections) == 1
+            (connection,) = port.server.connections
+            assert port.echo.accounts == {connection._account}
 
     serve(story, loop=loop)
 
@@ -38,6 +39,9 @@ def test_what_is_not_sqs_is_handed_over_and_sqs_still_works_there(loop: str) -> 
             assert not port.server.connections
             assert await client.ask(request(b"b", b"inside")) == (200, b"POST|/||b|inside")
             assert await client.ask(FOREIGN) == (200, SETTINGS)
+            (account,) = port.echo.accounts
+            assert account is not None, "messages are read on the connection's account"
+            assert account.protocol == "http"
 
     serve(story, loop=loop)
 

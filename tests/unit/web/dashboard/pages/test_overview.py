@@ -37,7 +37,8 @@ def test_the_queue_that_fails_comes_first(tmp_path: Path) -> None:
         broker.look()
         assert "No queues yet" in page(broker)
         for name in ("a-fine", "b-waits", "c-fails"):
-            broker.expect(201, "POST", "/v1/queues", {"name": name})
+            body = {"name": name, "settings": {"dead_letter_topic": ""}}
+            broker.expect(201, "POST", "/v1/queues", body)
         send(broker, "b-waits", 1_000)
         send(broker, "c-fails", 3)
         kill(broker, "c-fails")
