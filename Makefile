@@ -214,7 +214,7 @@ fuzz: setup ## Coverage-guided fuzzing of the decoders, a minute each (ARGS="--o
 	$(BIN)/python -m tests.abuse.codec_fuzz $(ARGS)
 
 .PHONY: flaky
-flaky: setup ## Search for flaky tests: all of them, often, in random orders, half the time under load
+flaky: setup ## Search for flaky tests: all of them, often, in random orders, beside no, one and two processor hogs
 	$(BIN)/python -m tests.soak.flaky $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: lock

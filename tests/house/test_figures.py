@@ -119,6 +119,7 @@ def test_ways_to_do_a_thing(tmp_path: Path) -> None:
         web__a="""
             async def receive(request, delivery):
                 await request.receive()
+                await self.places.acquire()
                 await delivery.receive(1)
         """,
         kafka__b="""

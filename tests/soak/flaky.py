@@ -1,8 +1,8 @@
 """Search for flaky tests:  make flaky ARGS="--rounds 20 --hogs 2 --seed 7 --tests tests/unit"
 
 Runs the whole pytest suite again and again, as `make pytest` does, each round in another random
-order. In every second round, processes that do nothing but use a processor run beside it: a test
-that depends on how fast the machine is fails there first. In the end a table says which tests
+order. No, one, and two hogs run beside it in turn, processes that do nothing but use a processor: a
+test that depends on how fast the machine is fails there first. In the end a table says which tests
 failed, how often, and under which load. The exit code is 0 if none did.
 
 One seed is drawn, or given, and printed; each round's order is drawn from it. A round that failed
@@ -40,7 +40,9 @@ class Round:
 
     @property
     def load(self) -> str:
-        return f"{self.hogs} hogs" if self.hogs else "quiet"
+        if self.hogs == 0:
+            return "quiet"
+        return "1 hog" if self.hogs == 1 else f"{self.hogs} hogs"
 
 
 @dataclass
@@ -73,11 +75,11 @@ class Tally:
         return lines if totals else []
 
 
-def plan_rounds(count: int, hogs: int, seed: int) -> list[Round]:
-    """Every second round is loaded, and each has another order."""
+def plan_rounds(count: int, hogs_max: int, seed: int) -> list[Round]:
+    """From none to the most hogs in turn, and each round in another order."""
     random = Random(seed)
     return [
-        Round(number, random.randrange(_SEED_MAX), 0 if number % 2 else hogs)
+        Round(number, random.randrange(_SEED_MAX), (number - 1) % (hogs_max + 1))
         for number in range(1, count + 1)
     ]
 
@@ -137,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run the suite in random orders, under load.")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--tests", nargs="+", default=["tests"])
-    parser.add_argument("--hogs", type=int, default=2, help="processes beside every second round")
+    parser.add_argument("--hogs", type=int, default=2, help="the most processes beside a round")
     parser.add_argument("--seed", type=int, default=None)
     chosen = parser.parse_args(arguments)
     seed = SystemRandom().randrange(_SEED_MAX) if chosen.seed is None else chosen.seed

@@ -28,9 +28,10 @@ def test_an_order_is_random_and_repeatable() -> None:
     assert [letters[at] for at in range(0, 60, 10)] == list(dict.fromkeys(letters))
 
 
-def test_half_of_the_rounds_are_loaded() -> None:
+def test_rounds_have_no_one_and_two_hogs_in_turn() -> None:
     rounds = plan_rounds(4, 2, 7)
-    assert [one.load for one in rounds] == ["quiet", "2 hogs", "quiet", "2 hogs"]
+    assert [one.load for one in rounds] == ["quiet", "1 hog", "2 hogs", "quiet"]
+    assert [one.hogs for one in plan_rounds(3, 0, 7)] == [0, 0, 0]
     assert len({one.seed for one in rounds}) == 4
     assert rounds == plan_rounds(4, 2, 7)
     assert rounds != plan_rounds(4, 2, 8)

@@ -170,7 +170,6 @@ async def move_messages(
 
 
 async def moves(router: RequestRouter, name: str) -> list[MoveDescription]:
-    """The moves out of a queue."""
     answer = await router.ask(AskMoves(name), MoveRows)
     return [
         MoveDescription(

@@ -364,6 +364,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     insync_min: int
+    """Replicas that must be in-sync, in touch with the leader, for a write with acks=all."""
     durability: Durability
     validates_records: bool
     """Whether a batch is opened and checked before it is stored."""

@@ -26,6 +26,7 @@ in the log, as Kafka does it; so is one whose request makes us fail, and the oth
 
 import asyncio
 import logging
+import socket
 import struct
 from collections import deque
 from typing import Final, cast
@@ -41,7 +42,6 @@ from penstock.kafka.codec import skip_tags
 from penstock.kafka.context import Buffer, Context
 from penstock.kafka.error_codes import UNSUPPORTED_VERSION
 from penstock.kafka.port_state import PROTOCOL, PortState
-from penstock.kafka.tcp_keepalive import keep_alive
 
 log = logging.getLogger("penstock.kafka")
 
@@ -58,6 +58,23 @@ _WRITE_HIGH_BYTES: Final = _JOINED_BYTES_MAX
 
 LINGER_SECONDS: Final = 0.5
 """How long a client has to close after this side has said that there is no more."""
+
+
+_KEEPALIVE_IDLE_SECONDS: Final = 60
+_KEEPALIVE_INTERVAL_SECONDS: Final = 10
+_KEEPALIVE_PROBES_MAX: Final = 6
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """TCP keepalive: the system probes a silent connection, and finds out that its client's machine
+    is gone."""
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_SECONDS)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES_MAX)
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -37,7 +37,6 @@ async def answer_begin(context: Context, request: BeginWork, _payload: memoryvie
 
 
 async def answer_standing(context: Context, request: AskStanding, _payload: memoryview) -> Reply:
-    """Where it stands."""
     topic = _checked(context.topic(request.topic_id), request.index)
     offset = Offset(max(request.offset, 0))
     found = standing(context.engine.topics, topic, request.index, request.group, offset)

@@ -88,7 +88,6 @@ async def answer_cancel_move(context: Context, request: StopMove, _payload: memo
 
 
 async def answer_moves(context: Context, request: AskMoves, _payload: memoryview) -> Reply:
-    """The moves out of a queue."""
     found = await context.engine.moves.list(context.engine.topics.topic(request.name))
     return MoveRows(tuple(_row(context, move) for move in found)), b""
 

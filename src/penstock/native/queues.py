@@ -78,7 +78,6 @@ async def answer_count(context: Context, request: Count, _payload: memoryview) -
 async def answer_work_groups(
     context: Context, request: AskWorkGroups, _payload: memoryview
 ) -> Reply:
-    """The workers of a queue."""
     partitions = set(context.engine.topics.topic(request.name).partitions)
     found = await context.engine.survey.groups()
     names = {name for one, groups in found.items() if one in partitions for name in groups}

@@ -43,7 +43,7 @@ class ReceiveService:
         self._marks: dict[tuple[PartitionId, int], Marks] = {}
         """Where records begin in batches that are sent in parts; the last used ones last."""
 
-    async def receive(
+    async def answer(
         self, request: ReceiveRequest, address: str, account: MemoryAccount | None
     ) -> tuple[ReceiveResponse, Buffer]:
         """Lease messages; waits for some if there are none. `address` is the client's; messages are

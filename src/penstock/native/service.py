@@ -79,7 +79,7 @@ class Service:
         """Carry a request out. A batch in the payload is stamped in place: it is given away.
         `address` is the client's, if it has one, and messages are read on its `account`."""
         if type(request) is ReceiveRequest:
-            return await self._receiving.receive(request, address, account)
+            return await self._receiving.answer(request, address, account)
         if type(request) is Fetch:
             return await answer_fetch(self._context, request, account)
         handler = HANDLERS.get(type(request))

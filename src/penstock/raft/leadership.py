@@ -1,7 +1,7 @@
 """What a node does while it leads: replicate, commit, confirm reads, change members, hand over.
 
-A `Leadership` is made when an election is won and thrown away when the term or the majority is
-lost, so nothing of one term can leak into the next.
+A `Leadership` is made when an election is won, after a failover or a transfer, and thrown away when
+the term or the majority is lost, so nothing of one term can leak into the next.
 
 **Committing.** An index is committed once a majority of voters holds it durably; the leader
 counts itself only as far as its own disk has got, and commits nothing its own disk does not hold.

@@ -120,8 +120,6 @@ class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A node."""
-
     node: int
     alive: bool
     """It answered."""
@@ -252,5 +250,4 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.groups if one.group == name), None)
 
     def topic(self, name: str) -> TopicReading | None:
-        """A topic."""
         return next((one for one in self.topics if one.topic == name), None)

@@ -50,7 +50,6 @@ def error_answer(status: int, name: str, message: str) -> Response:
 
 
 def penstock_error_answer(error: PenstockError) -> Response:
-    """One of our errors."""
     headers = {}
     if isinstance(error, Unavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after_ms / 1_000))

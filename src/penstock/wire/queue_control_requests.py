@@ -60,8 +60,6 @@ class StopMove(Request, frozen=True, tag="stop_move"):
 
 
 class AskMoves(Request, frozen=True, tag="moves"):
-    """The moves out of a queue."""
-
     name: str
 
 

@@ -59,8 +59,6 @@ HALF_OPEN_SECONDS = 0.1
 
 
 class _Worker:
-    """One of the crew."""
-
     def __init__(self, number: int, pool: str, tally: Tally) -> None:
         self.number = number
         self.pool = pool
@@ -73,8 +71,6 @@ class _Worker:
 
 
 class Crew:
-    """See the top of this module."""
-
     def __init__(
         self,
         task: Task[Callable[..., object]],

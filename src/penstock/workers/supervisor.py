@@ -103,8 +103,6 @@ class _Place:
 
 
 class Supervisor:
-    """See the top of this module."""
-
     def __init__(
         self,
         command: Sequence[str],

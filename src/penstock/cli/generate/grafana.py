@@ -405,7 +405,6 @@ def board_text() -> str:
 
 
 def board() -> dict[str, object]:
-    """The board."""
     return {
         "uid": BOARD_ID,
         "title": "Penstock",

@@ -42,7 +42,6 @@ class StoredCodec:
     """Hands out what is stored; a command that looks at messages has nothing to send."""
 
     def encode(self, value: Stored) -> Encoded:
-        """As it was."""
         return value.data, value.headers
 
     def decode(self, data: bytes, headers: Sequence[Header]) -> Stored:

@@ -23,8 +23,6 @@ Place = tuple[str, int]
 
 
 class TcpChannel:
-    """See the top of this module."""
-
     def __init__(self, hosts: Sequence[Place]) -> None:
         assert hosts, "an address names at least one host"
         self._hosts = list(hosts)

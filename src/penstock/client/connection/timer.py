@@ -22,8 +22,6 @@ EARLY_SECONDS: Final = 0.001
 
 
 class Alarm:
-    """See the top of this module."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

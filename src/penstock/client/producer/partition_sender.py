@@ -135,8 +135,6 @@ Failed = tuple[Lone | Packed, TopicInfo, PenstockError]
 
 
 class PartitionSender(Coalescer):
-    """See the top of this module."""
-
     def __init__(
         self,
         name: str,

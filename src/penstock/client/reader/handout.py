@@ -30,8 +30,6 @@ _SMALL_BYTES: Final = 16 * KIB
 
 
 class HandOut(Generic[T]):
-    """See the top of this module."""
-
     def __init__(self, codec: Codec[T], *, done_at_once: bool) -> None:
         """`done_at_once`: what is handed out counts as done, whatever becomes of it."""
         self._codec = codec

@@ -55,8 +55,6 @@ _CLOSING: Final[set[asyncio.Task[None]]] = set()
 
 
 class LogReader(Generic[T]):
-    """See the top of this module."""
-
     def __init__(
         self, router: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
     ) -> None:

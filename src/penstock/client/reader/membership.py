@@ -139,8 +139,6 @@ def unforeseen(error: BaseException) -> PenstockError:
 
 
 class Membership:
-    """See the top of this module."""
-
     def __init__(
         self, link: GroupLink, owner: Owner, settings: MembershipSettings, retrier: Retrier
     ) -> None:

@@ -33,8 +33,6 @@ class TopicSight(NamedTuple):
 
 
 class TopicWatch:
-    """See the top of this module."""
-
     def __init__(self, router: RequestRouter, topics: Topics, *, patience: float) -> None:
         """`patience`: for how many seconds a topic must be missing to be gone."""
         self._router = router

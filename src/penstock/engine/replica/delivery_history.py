@@ -1,4 +1,4 @@
-"""What happened to messages lately: a history that every replica of a shard keeps for itself.
+"""The delivery history: a ring buffer of what happened to messages, on every replica of a shard.
 
 A queue remembers what is: who has a message, how often it was delivered. What was, it forgets, as
 it must. The history keeps some of it: every command that leased, settled, moved, buried, revived,

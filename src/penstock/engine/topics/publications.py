@@ -1,4 +1,5 @@
-"""Publishing staged messages: once for each batch of an application, in all partitions or in none.
+"""Publications, a kind of transaction: staged messages are published once for each batch of an
+application, in all partitions or in none.
 
 Asked of any node; decided in the shard that an application's name falls on, as a group's does
 (`machines.publications`); carried out from there by the leader of that shard: every partition is

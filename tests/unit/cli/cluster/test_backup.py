@@ -31,7 +31,9 @@ Captured = pytest.CaptureFixture[str]
 
 
 def fill(broker: WebBroker) -> None:
-    broker.expect(201, "POST", "/v1/queues", {"name": "jobs", "settings": {"dead_letter_topic": ""}})
+    broker.expect(
+        201, "POST", "/v1/queues", {"name": "jobs", "settings": {"dead_letter_topic": ""}}
+    )
     for first in range(0, MESSAGES, 45):
         messages = [{"body": f"job {first + one}"} for one in range(45)]
         broker.expect(201, "POST", "/v1/queues/jobs/messages", {"messages": messages})

@@ -26,7 +26,6 @@ CHANGES_SHOWN = 100
 
 
 async def group_page(broker: Broker, request: Request) -> View:
-    """One group."""
     node = node_of(broker)
     name = request.path_params["name"]
     found = await node.lag.group(name)

@@ -61,7 +61,6 @@ TABS = ("messages", "dead", "workers", "send", "settings")
 
 
 async def queue_page(broker: Broker, request: Request) -> View:
-    """One queue."""
     node = node_of(broker)
     topic = node.engine.topics.topic(request.path_params["name"])
     places = await node.survey.places(topic.partitions)

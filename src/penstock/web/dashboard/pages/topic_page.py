@@ -58,7 +58,6 @@ class ConfigLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def topic_page(broker: Broker, request: Request) -> View:
-    """One topic."""
     node = node_of(broker)
     topic = node.engine.topics.topic(request.path_params["name"])
     tab = request.query_params.get("tab", "")

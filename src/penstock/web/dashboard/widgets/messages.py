@@ -25,8 +25,6 @@ STATE_TONES = {LEASED: "good", "delayed": "attention", "dead": "critical"}
 
 
 class ShownHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """A header."""
-
     name: str
     value: str
     is_ours: bool
