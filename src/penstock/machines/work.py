@@ -340,6 +340,7 @@ class WorkGroup:
                 readied = readied or self.queue.fifo  # The next of its message group may go.
             elif run.state is State.LEASED:
                 # The wait before the retry begins when the lease ends, not when it is noticed.
+                self.activity.lease_expired += run.length
                 self._fail(run, now_ms, delay_ms=-1, since_ms=at_ms if self.requeues else now_ms)
                 readied = True
             elif run.state is State.DELAYED:
@@ -447,6 +448,7 @@ class WorkGroup:
                     self._count_ack(run, now_ms)
                 case Verdict.RELEASE:
                     delay_ms = min(one.delay_ms, LEASE_MS_MAX)
+                    self.activity.released += run.length
                     self._fail(run, now_ms, delay_ms=delay_ms, since_ms=now_ms)
                 case Verdict.RETURN:
                     self._runs.changing(run)
@@ -457,7 +459,7 @@ class WorkGroup:
                     self._order.returned(run)
                     self._order.readied(run)
                 case Verdict.REJECT:
-                    self.activity.failed += run.length
+                    self.activity.rejected += run.length
                     self._die(run, now_ms, one.reason, DIED_OF_REJECTION)
                 case Verdict.EXTEND:
                     until_ms = now_ms + min(max(one.delay_ms, 0), LEASE_MS_MAX)
@@ -495,7 +497,6 @@ class WorkGroup:
 
     def _fail(self, run: Run, now_ms: int, *, delay_ms: int, since_ms: int) -> None:
         """A delivery came to nothing: another one, some time, or none any more."""
-        self.activity.failed += run.length
         limit = self.rules.deliveries_max
         if 0 < limit <= run.deliveries:
             self._die(run, now_ms, DELIVERIES_REASON, DIED_OF_DELIVERIES)
@@ -581,7 +582,7 @@ class WorkGroup:
         for one in self._cut_out(offset, Offset(offset + 1)):
             self._runs.changing(one)
             one.deliveries += 1
-            self.activity.failed += one.length
+            self.activity.read_failed += one.length
             if one.first_ms < 0:
                 one.first_ms = now_ms
             self._die(one, now_ms, reason, DIED_IN_READING)
@@ -602,6 +603,7 @@ class WorkGroup:
             self.tally.purged += count
         else:
             self.tally.moved += count
+            self.activity.moved += count
         return count
 
     def requeue_dead(self, offsets: Iterable[Offset]) -> int:

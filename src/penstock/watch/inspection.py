@@ -78,17 +78,18 @@ def _of_queue(
         return
     judged = _Judged(_queue_subject(one), configs, settings)
     if one.dead_letters_of:
-        held = lying(one)
+        held = lying(one) - one.dead_lettered
         whose = ", ".join(one.dead_letters_of[:3])
         yield from judged.by(
             "dead_letters", held, lambda: f"{one.queue} holds {held:,} dead letters of {whose}"
         )
         return
-    if one.dead:
+    kept = one.dead - one.dead_lettered
+    if kept:
         yield from judged.by(
             "dead_letters",
-            one.dead,
-            lambda: f"{_named(one)} keeps {one.dead:,} messages that failed for good",
+            kept,
+            lambda: f"{_named(one)} keeps {kept:,} messages that failed for good",
         )
     if one.error_rate and one.minute_ended >= RULES["error_rate"].counted_min:
         yield from judged.by(

@@ -35,14 +35,20 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     """Deprecated name of `leased`, gone in 0.3."""
     delayed: int = 0
     dead: int = 0
-    """Failed for good and still here: archived, or about to be moved."""
+    """Failed for good: those still here, and those in its dead-letter queue."""
+    dead_lettered: int = 0
+    """Of these, what lies in the dead-letter queue. Of several work groups, those that moved
+    nothing there have none of it; of those that did, each has no more than it moved, and together
+    they may have less or more: letters are counted and not read."""
     dead_letters: int = 0
-    """These, and all messages of its dead-letter topic, whatever their origin."""
+    """The same as `dead`."""
     oldest_age_ms: int | None = None
     """Of the oldest message that is not done; None if there is none or it is not known."""
     sent: int = 0
-    """Totals from here on: offered to this group since it was opened."""
+    """Offered to this group since it was opened, or reset."""
     delivered: int = 0
+    """Totals from here to `expired`: all since the processes of the leaders started (`up_ms` of
+    nodes), and part of none that is kept. They fall when a leader restarts or changes."""
     redelivered: int = 0
     """Deliveries that were not the first of their message."""
     failed: int = 0
@@ -198,8 +204,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Deprecated name of `leased`, gone in 0.3."""
     delayed: int = 0
     dead: int = 0
-    dead_letters: int = 0
     """The dead that stayed, and what lies in dead-letter queues, each once."""
+    dead_letters: int = 0
+    """The same."""
     lag: int = 0
     oldest_age_ms: int | None = None
     consumers: int = 0

@@ -254,9 +254,9 @@ class _Sum:
         ready, leased, delayed = work.ready, work.leased, work.delayed
         numbers = [
             ready, leased, delayed, work.dead, end - work.opened,
-            tally.acked, tally.moved, tally.expired,
+            activity.acked, activity.moved, activity.expired,
             activity.delivered, activity.redelivered, activity.failed,
-            activity.discarded + sum(activity.dead.values()),
+            activity.discarded + sum(activity.dead.values()), tally.moved,
         ]  # fmt: skip
         if len(self.partitions) == 1:
             self.counts = numbers

@@ -17,14 +17,18 @@ class WorkCounts(msgspec.Struct, frozen=True, array_like=True):
     delayed: int = 0
     dead: int = 0
     sent: int = 0
+    """Offered since the group was opened."""
     acked: int = 0
+    """From here on: since this node's process began to apply what happens there. A node of 0.1
+    counts acked, moved and expired since the group was opened."""
     moved: int = 0
     expired: int = 0
     delivered: int = 0
-    """From here on: since this node's process began to apply what happens there."""
     redelivered: int = 0
     failed: int = 0
     died: int = 0
+    moved_ever: int = 0
+    """Moved to a dead-letter queue since the group was opened; 0 from a node of 0.1."""
 
 
 class QueueSample(msgspec.Struct, frozen=True, array_like=True):

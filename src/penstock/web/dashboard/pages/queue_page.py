@@ -158,7 +158,7 @@ async def _counts(
         ready=reading.ready,
         leased=reading.leased,
         delayed=reading.delayed,
-        dead=reading.dead,
+        dead=reading.dead - reading.dead_lettered,
         acked=reading.acked,
     )
     return known, problem
