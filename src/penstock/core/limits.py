@@ -284,15 +284,16 @@ KAFKA_ANSWER_BYTES_MAX = 128 * MIB
 refused."""
 KAFKA_ANSWER_PORTION_BYTES = 64 * KIB
 """So often an answer that is being built draws on the memory budget."""
-KAFKA_LONG_ANSWER_BYTES = 1 * MIB
-"""An answer above this is long."""
+KAFKA_SMALL_ANSWER_BYTES = 256 * KIB
+"""Up to this size a request and its answer may use the reserve of the memory budget. An answer
+above it is long."""
 KAFKA_LONG_ANSWERS_MAX = 4
 """How many long answers are built at once on one port. Many half-built ones could take all memory
 and leave none to finish any."""
 KAFKA_ROOM_SECONDS_MAX = 5.0
 """How long a request waits for room in the memory budget, all in all, before it is refused: what
 waits holds memory that others wait for."""
-KAFKA_SLICES_PER_TURN = 2
+KAFKA_SLICES_PER_TURN = 4
 """How many long requests have a time slice in one turn of the event loop."""
 KAFKA_TAGS_MAX = 64
 """Tagged fields of one struct."""

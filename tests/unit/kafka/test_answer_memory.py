@@ -6,14 +6,14 @@ import pytest
 
 from penstock.core.limits import (
     KAFKA_ANSWER_PORTION_BYTES,
-    KAFKA_LONG_ANSWER_BYTES,
     KAFKA_LONG_ANSWERS_MAX,
+    KAFKA_SMALL_ANSWER_BYTES,
     KIB,
     MIB,
 )
 from penstock.core.memory_budget import ANSWERS, MemoryBudget
 from penstock.engine.replica import time_slices
-from penstock.kafka import context as contexts
+from penstock.kafka import answer_memory
 from penstock.kafka.context import Context
 from tests.kafka_broker import open_broker
 from tests.kafka_cluster import until
@@ -45,14 +45,14 @@ def groups(count: int) -> dict[str, object]:
 
 def full(memory: MemoryBudget) -> None:
     """Leave the reserve only."""
-    memory.open("kafka", "10.0.0.9", Other()).take(ANSWERS, memory.ordinary_max)
+    memory.open("kafka", "other", Other()).take(ANSWERS, memory.ordinary_max)
 
 
 def test_an_answer_waits_for_room_while_it_is_built(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         memory = MemoryBudget(64 * MIB)
         async with open_broker(tmp_path, memory=memory) as broker:
-            other = memory.open("kafka", "10.0.0.9", Other())
+            other = memory.open("kafka", "other", Other())
             other.take(ANSWERS, memory.ordinary_max - 256 * KIB)
             async with wire_client(broker.host, broker.port) as client:
                 client.send(32, 4, groups(200))
@@ -72,7 +72,7 @@ def test_an_answer_waits_for_room_while_it_is_built(run: Run, tmp_path: Path) ->
 def test_an_answer_without_room_is_given_up(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contexts, "KAFKA_ROOM_SECONDS_MAX", 0)
+    monkeypatch.setattr(answer_memory, "KAFKA_ROOM_SECONDS_MAX", 0)
 
     async def scenario() -> None:
         memory = MemoryBudget(64 * MIB)
@@ -102,9 +102,9 @@ def test_few_long_answers_are_built_at_once(run: Run, tmp_path: Path) -> None:
             ):
                 client.send(32, 4, groups(500))
                 lost.send(32, 4, groups(500))
-                await until(lambda: memory.held > 2 * KAFKA_LONG_ANSWER_BYTES)
+                await until(lambda: memory.held > 2 * KAFKA_SMALL_ANSWER_BYTES)
                 lost.writer.close()
-                assert len((await small.call(32, 4, groups(100))).results) == 100
+                assert len((await small.call(32, 4, groups(50))).results) == 50
                 for _ in range(KAFKA_LONG_ANSWERS_MAX):
                     places.release()
                 assert len((await client.receive()).results) == 500
@@ -118,9 +118,9 @@ def test_few_long_answers_are_built_at_once(run: Run, tmp_path: Path) -> None:
 def test_the_rows_of_a_change_are_drawn_before_anything_is_changed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contexts, "KAFKA_ROOM_SECONDS_MAX", 0)
+    monkeypatch.setattr(answer_memory, "KAFKA_ROOM_SECONDS_MAX", 0)
     topic = {"num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
-    topics = [{**topic, "name": f"topic-{number}"} for number in range(200)]
+    topics = [{**topic, "name": f"topic-{number}"} for number in range(600)]
 
     async def scenario() -> None:
         memory = MemoryBudget(64 * MIB)
@@ -138,7 +138,7 @@ def test_the_rows_of_a_change_are_drawn_before_anything_is_changed(
 def test_a_request_and_its_answer_have_a_bound(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contexts, "KAFKA_ANSWER_BYTES_MAX", MIB)
+    monkeypatch.setattr(answer_memory, "KAFKA_ANSWER_BYTES_MAX", MIB)
 
     async def scenario() -> None:
         memory = MemoryBudget(64 * MIB)
@@ -149,7 +149,7 @@ def test_a_request_and_its_answer_have_a_bound(
                 assert await client.is_closed()
             await until(lambda: not memory.held)
             # ListGroups has a place for an error of the whole: 42, INVALID_REQUEST.
-            monkeypatch.setattr(contexts, "KAFKA_ANSWER_BYTES_MAX", 0)
+            monkeypatch.setattr(answer_memory, "KAFKA_ANSWER_BYTES_MAX", 0)
             async with wire_client(broker.host, broker.port) as client:
                 filters = [f"{number:>40}" for number in range(200)]
                 answer = await client.call(16, 5, {"states_filter": filters, "types_filter": []})
