@@ -248,6 +248,9 @@ SHARE_GROUP_MEMBERS_MAX = 200
 """Of one group, as in Kafka."""
 SHARE_GROUP_SUBSCRIPTIONS_MAX = 1_000
 """Topics of one member."""
+SHARE_GROUPS_BYTES_MAX = 64 * MIB
+"""What one coordinator remembers of all members: names, subscriptions, partitions to read. Above it
+no member may join or subscribe to more."""
 SHARE_SESSIONS_MAX = 2_000
 """Of one node, as in Kafka."""
 SHARE_SESSION_PARTITIONS_MAX = 10_000

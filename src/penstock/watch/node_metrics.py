@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.limits import TICK_MS
-from penstock.core.memory_budget import MemoryStatistics
+from penstock.core.memory_budget import KINDS, MemoryStatistics
 from penstock.core.types import ShardId
 from penstock.core.version import __version__
 from penstock.engine.cluster.node import Node
@@ -115,6 +115,8 @@ def add_memory(page: Families, memory: MemoryStatistics) -> None:
     for protocol in PROTOCOLS:
         page.add("penstock_memory_refused_total", memory.refused.get(protocol, 0), protocol)
         page.add("penstock_memory_disconnected_total", memory.evicted.get(protocol, 0), protocol)
+    for what in KINDS:  # Those of front-ends come with their other series.
+        page.add("penstock_held_bytes", memory.held_by.get(("peer", what), 0), "peer", what)
 
 
 def add_front_ends(page: Families, front_ends: Iterable[FrontEndStatistics]) -> None:

@@ -150,6 +150,7 @@ class Node:
             announce=announce,
             complain=lambda line: complaints.note(f"node {settings.node_id} {line}"),
             is_member=self._is_member,
+            memory=memory,
             dialled_networks=settings.dialled_networks,
         )
         self._keyring = Keyring(disk, settings.data, settings.cluster_key_file, announce)
