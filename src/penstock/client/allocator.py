@@ -17,5 +17,6 @@ SHOWN_BYTES = 8 * MIB
 
 @cache
 def keep_freed_memory() -> None:
-    """Once in a process."""
+    """Keep freed memory in the process instead of returning it to the system. Call this once per
+    process."""
     bytes(SHOWN_BYTES)

@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 
 class TcpChannel:
-    """See the top of this module."""
+    """Sends requests over one TCP connection to each node."""
 
     def __init__(self, hosts: Sequence[Place]) -> None:
         assert hosts, "an address names at least one host"
@@ -41,7 +41,7 @@ class TcpChannel:
         return self._hosts[0]
 
     def learn(self, nodes: Sequence[NodeInfo]) -> None:
-        """Where nodes are; those that are gone are forgotten."""
+        """Store the addresses of nodes and drop those of nodes that are gone."""
         self._nodes = {
             info.node: place for info in nodes if (place := _split(info.address)) is not None
         }
@@ -49,7 +49,7 @@ class TcpChannel:
     async def ask(
         self, node: int | None, request: Request, payload: Buffer = b"", *, timeout: float
     ) -> tuple[Answer, Buffer]:
-        """Ask a node, or any one."""
+        """Send a request to a node, or to any node if it is None."""
         if self._closed:
             raise ClientClosed("the client is closed")
         if node is not None:

@@ -1,4 +1,4 @@
-"""Handing out what was fetched, one message at a time, and noting what the program has in hand.
+"""Hands out fetched records one at a time, and tracks the record that the program holds.
 
 Partitions take turns, a stored batch each, and within a partition the order is that of offsets. A
 batch is opened when its turn comes; one that is compressed is opened beside the loop, which has
@@ -30,10 +30,10 @@ _SMALL_BYTES: Final = 16 * KIB
 
 
 class HandOut(Generic[T]):
-    """See the top of this module."""
+    """Hands out the records of fetched batches, one partition after the other."""
 
     def __init__(self, codec: Codec[T], *, done_at_once: bool) -> None:
-        """`done_at_once`: what is handed out counts as done, whatever becomes of it."""
+        """With `done_at_once`, records count as processed when they are handed out."""
         self._codec = codec
         self._done_at_once = done_at_once
         self._row: deque[Place] = deque()
@@ -43,7 +43,7 @@ class HandOut(Generic[T]):
         self._in_hand: dict[Place, tuple[int, int]] = {}
         self._idle: asyncio.Future[None] | None = None
         self.count = 0
-        """How many messages were handed out."""
+        """The number of records handed out."""
 
     def note(self, place: Place) -> None:
         """The place may have something to hand out."""
@@ -83,7 +83,7 @@ class HandOut(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """There is a batch that may have more to hand out."""
+        """True if a batch is open that may have more records."""
         return self._messages is not None
 
     @property
@@ -98,8 +98,8 @@ class HandOut(Generic[T]):
         return False
 
     async def open_next(self) -> tuple[Place, StoredBatch] | None:
-        """Open the batch whose turn it is; None if there is none. A task that has the place
-        meanwhile taken away or moved gets nothing of it."""
+        """Open the next batch; None if there is none. If the place is revoked or moved meanwhile,
+        its batch is dropped."""
         while self.has_batches:
             place = self._row.popleft()
             place.is_listed = False
@@ -132,7 +132,7 @@ class HandOut(Generic[T]):
     # In hand.
 
     def finish(self) -> None:
-        """The program is done with what it has in hand."""
+        """Count the record in hand as processed."""
         for place, (version, end) in self._in_hand.items():
             if place.version == version and place.done < end:
                 place.done = end
@@ -141,7 +141,7 @@ class HandOut(Generic[T]):
             self._idle.set_result(None)
 
     def take_back(self, place: Place, offset: int) -> None:
-        """What was handed out of a place from this offset on has not reached the program."""
+        """Take back records of a place from this offset on: the program did not get them."""
         version, _ = self._in_hand.pop(place, (-1, 0))
         if place.version == version:
             place.position = offset
@@ -166,7 +166,7 @@ async def open_batch(batch: StoredBatch) -> OpenBatch:
 
 
 def unreadable(place: Place, error: InvalidBatch) -> InvalidBatch:
-    """What to tell about a batch that cannot be read: where it is, and how to get past it."""
+    """Return the error for a batch that cannot be read, with its place and how to get past it."""
     part = place.part
     return InvalidBatch(
         f"partition {part.partition} of {part.topic} cannot be read at offset {place.position}"
