@@ -1,4 +1,4 @@
-"""What `penstock doctor` says about Spark, which only pipelines and jobs need."""
+"""The checks of `penstock doctor` on Spark, which only pipelines and jobs need."""
 
 import importlib.metadata
 
@@ -9,7 +9,7 @@ from penstock.spark.sessions import INSTALL, check_packages
 
 
 def check_spark() -> Finding:
-    """Which PySpark is installed, and which Java it would run on."""
+    """Check which PySpark is installed and which Java it would run on."""
     try:
         check_packages()
     except NotInstalled as error:

@@ -14,14 +14,14 @@ class Stored(NamedTuple):
     headers: tuple[Header, ...]
 
     def text(self, name: str) -> str | None:
-        """A header as a text."""
+        """Return the value of a header as text; None if it is missing."""
         for known, value in self.headers:
             if known == name:
                 return None if value is None else value.decode(errors="replace")
         return None
 
     def number(self, name: str) -> int | None:
-        """A header that is a number."""
+        """Return the value of a header as a number; None if it is missing or not a number."""
         found = self.text(name)
         return int(found) if found is not None and found.isdecimal() else None
 
@@ -30,7 +30,7 @@ class StoredCodec:
     """Hands out what is stored; a command that looks at messages has nothing to send."""
 
     def encode(self, value: Stored) -> Encoded:
-        """As it was."""
+        """Return the stored body and headers unchanged."""
         return value.data, value.headers
 
     def decode(self, data: bytes, headers: Sequence[Header]) -> Stored:
