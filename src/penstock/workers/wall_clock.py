@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from penstock.core.clock import Clock
 
 LOOK_SECONDS = 60.0
-"""How long a wait lasts at most before the clock is looked at again: it may have been set."""
+"""The longest wait before the clock is read again, because it may have been set."""
 
 
 @runtime_checkable
