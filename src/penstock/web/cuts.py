@@ -23,7 +23,7 @@ def cut_routes(broker: Broker) -> list[ApiOperation]:
             "POST",
             "/v1/backup/cut",
             cut,
-            "Mark one moment of the whole cluster, for a copy of this node's files",
+            "Make a consistent cut of the cluster, for a copy of this node's files",
             answers={200: Cut},
         )
     ]

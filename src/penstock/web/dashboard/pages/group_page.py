@@ -26,7 +26,7 @@ CHANGES_SHOWN = 100
 
 
 async def group_page(broker: Broker, request: Request) -> View:
-    """One group."""
+    """The page of a group."""
     node = node_of(broker)
     name = request.path_params["name"]
     found = await node.lag.group(name)
@@ -67,7 +67,7 @@ async def group_page(broker: Broker, request: Request) -> View:
 
 
 async def _preview(node: Node, group: GroupLag, to: str, topic: str) -> dict[str, object]:
-    """What a reset would change; a problem is said where it was written."""
+    """The preview of a reset; an error is shown beside the field."""
     changes: list[OffsetChange] = []
     problem = ""
     if to and not group.members:
