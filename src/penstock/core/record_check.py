@@ -28,8 +28,8 @@ _RECORD_COLUMNS_MAX: Final = 64
 
 
 def check_records(body: bytes, count: int, may_walk: Callable[[int], bool]) -> bool:
-    """Raise `InvalidBatch` if the records are wrong. `may_walk` is asked before so many records are
-    walked; False if it did not allow it, and the rest was not checked."""
+    """Raise `InvalidBatch` if the records are wrong. `may_walk` is called before records are walked
+    one by one; if it refuses, return False: the rest was not checked."""
     position = number = 0
     size, walk = len(body), _WALK_FIRST
     try:
@@ -173,7 +173,8 @@ def _is_stretch(body: bytes, position: int, step: int, number: int, n: int) -> b
 
 
 def _lengths(body: bytes, at: int, position: int) -> list[int]:
-    """Where the lengths of key, value and headers of a record stand, and the number of headers."""
+    """The positions of the lengths of a record's key, value and headers, and the number of
+    headers."""
     columns: list[int] = []
     for _ in range(2):
         found, at = _number_at(body, at, position)
@@ -198,7 +199,7 @@ def _number_at(body: bytes, at: int, position: int) -> tuple[list[int], int]:
 
 
 _OFFSETS_FROM: Final = (0, 0, 64, 8_192, 1 << 20, 1 << 27)
-"""The first offset delta whose number has so many bytes."""
+"""The smallest offset delta whose varint has a given number of bytes."""
 
 
 def _same_width_until(number: int) -> int:
