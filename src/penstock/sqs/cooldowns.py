@@ -1,4 +1,4 @@
-"""What was done a moment ago and must not be done again so soon.
+"""Cooldowns: actions that must not be repeated for some time.
 
 Bounded: when more is remembered than `COOLDOWNS_MAX`, the oldest is forgotten before its time.
 """
@@ -17,19 +17,19 @@ class Cooldowns(Generic[Key]):
 
     def __init__(self, clock: Clock, cooldown_ms: int) -> None:
         self.seconds = cooldown_ms // 1_000
-        """How long that is, for people."""
+        """The duration in seconds."""
         self._clock = clock
         self._cooldown_ms = cooldown_ms
         self._ends: dict[Key, int] = {}
 
     def begin(self, key: Key) -> None:
-        """It is being done now."""
+        """Start the cooldown of a key."""
         self._forget()
         self._ends.pop(key, None)
         self._ends[key] = self._clock.monotonic_ms() + self._cooldown_ms
 
     def is_on(self, key: Key) -> bool:
-        """Whether it was done a moment ago."""
+        """True during the cooldown of a key."""
         return self._ends.get(key, 0) > self._clock.monotonic_ms()
 
     def _forget(self) -> None:

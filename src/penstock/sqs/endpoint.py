@@ -87,7 +87,7 @@ NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")
 CLIENT = b":client"
 """The client's address among the headers, under a name that no client can send."""
 Headers = Mapping[bytes, bytes]
-"""By name, in small letters."""
+"""The values by name in lower case."""
 Verify = Callable[[bytes, bytes, bytes, Headers, bytes], None]
 """Takes method, path, query, headers and body; raises `SqsError` for what must not be done."""
 
@@ -116,7 +116,7 @@ class Actions(Protocol):
 def accept_all(
     _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
 ) -> None:
-    """No signature is checked."""
+    """Accept the request without checking a signature."""
 
 
 class Endpoint:
@@ -298,7 +298,8 @@ class Endpoint:
         return write_query_error(error, request_id, json=_wants_json(headers))
 
     def _call(self, headers: Headers, scope: bytes, path: bytes) -> Call:
-        """It is nearly always the same as one before."""
+        """Return the properties of the call; cached, because they rarely differ between
+        requests."""
         host, agent = headers.get(b"host", b""), headers.get(b"user-agent", b"")
         client = headers.get(CLIENT, b"")
         key = (host, scope, path, client, agent)
@@ -320,7 +321,7 @@ class Endpoint:
 
 
 def _program(agent: bytes) -> str:
-    """What a program calls itself first: `Boto3/1.40.0`."""
+    """The name and version of a client: `Boto3/1.40.0`."""
     return agent.partition(b" ")[0].decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""What the Query protocol calls the members of requests and answers, where JSON says otherwise.
+"""The names of members in the Query protocol, where they differ from those in JSON.
 
 Lists and maps lie flat and are called by one of their items: JSON's `"Attributes": {…}` is
 `Attribute.1.Name=…&Attribute.1.Value=…` in a form and `<Attribute><Name>…` in XML.
@@ -24,7 +24,7 @@ ITEM_NAMES = {
     "queueUrls": "QueueUrl",
     "tags": "Tag",
 }
-"""What an item of a member is called, whatever the action."""
+"""The names of items of a member, for all actions."""
 
 JSON_NAMES = {"Messages": "messages", "QueueUrls": "queueUrls"}
 """Lists that an answer in JSON calls otherwise."""
@@ -34,7 +34,7 @@ TAG_MEMBERS = ("Tags", "tags")
 
 
 def item_name(action: str, member: str) -> str:
-    """What an item of a list or map is called."""
+    """The name of an item of a list or map."""
     if member == "Entries":
         return f"{action}RequestEntry"
     if member == "Successful":
@@ -43,5 +43,5 @@ def item_name(action: str, member: str) -> str:
 
 
 def key_name(member: str) -> str:
-    """What a key of a map is called."""
+    """The name of a key of a map."""
     return "Key" if member in TAG_MEMBERS else "Name"
