@@ -22,6 +22,6 @@ _TRIM: Final = _find_trim()
 
 
 def release_freed_memory() -> None:
-    """It takes about 0.1 ms for each MiB that goes back, for the whole process."""
+    """Return freed memory to the system. It takes about 0.1 ms per MiB, for the whole process."""
     if _TRIM is not None:
         _TRIM(0)

@@ -1,4 +1,4 @@
-"""What a broker needs from the operating system before anything else."""
+"""The preparation of the process: the requirements of a broker on the operating system."""
 
 import os
 import resource
