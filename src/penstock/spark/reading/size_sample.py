@@ -1,4 +1,4 @@
-"""How large a message is, about: from the next batches of a partition, without opening them."""
+"""The approximate size of a message: from the next batches of a partition, without opening them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

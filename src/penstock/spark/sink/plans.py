@@ -1,4 +1,4 @@
-"""Which batch a batch is: not only its number, but what Spark planned to be in it.
+"""The identity of a batch: not only its number, but also the offsets that Spark planned for it.
 
 Before Spark runs a micro-batch it writes into the checkpoint what the batch reads, and when: the
 file `offsets/<number>`. A batch that is repeated after a crash is run from that file, so the file
@@ -31,7 +31,7 @@ def plan_of(checkpoint: str | None, batch: int) -> str:
 
 
 def _directory(checkpoint: str | None) -> Path | None:
-    """Where a checkpoint is, if it is on a disk of this machine."""
+    """The directory of a checkpoint, if it is on a disk of this machine."""
     if not checkpoint:
         return None
     if "://" not in checkpoint and not checkpoint.startswith("file:"):

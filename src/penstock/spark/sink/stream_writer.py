@@ -54,5 +54,5 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
         publish_tasks(self.options.url, messages, batchId, plan=plan, even_nothing=True)
 
     def abort(self, messages: TaskMessages, batchId: int) -> None:  # noqa: N803
-        """Nothing to take back: what was staged and not published expires. Spark also comes here
-        after a commit that raised, when the batch may well be published."""
+        """Do nothing: staged messages that were not published expire. Spark also calls this after a
+        commit that raised, when the batch may well be published."""
