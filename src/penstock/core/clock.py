@@ -45,7 +45,7 @@ class MovableClock(Clock, Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The system clock."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

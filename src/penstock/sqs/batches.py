@@ -1,4 +1,4 @@
-"""What all batches have in common: how many entries there may be, and how those are called."""
+"""The common rules of batches: the number of entries and their ids."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -17,7 +17,7 @@ ID_CHARACTERS_MAX = 80
 
 
 class Entry(Protocol):
-    """Of any batch."""
+    """An entry of any batch."""
 
     @property
     def id(self) -> str | None: ...

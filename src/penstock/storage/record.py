@@ -1,4 +1,4 @@
-"""One entry on disk: a header of 44 bytes and the payload as it came.
+"""The record of an entry on disk: a header of 44 bytes and the unchanged payload.
 
     byte  0  magic           u16
           2  version         u8
@@ -74,7 +74,7 @@ class RecordHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The whole record in bytes."""
+        """The size of the whole record in bytes."""
         return RECORD_HEADER_BYTES + self.length
 
     @property
@@ -122,7 +122,7 @@ def decode_header(data: bytes | memoryview, position: int, salt: int) -> RecordH
 
 
 def copy_header(header: RecordHeader, salt: int) -> bytes:
-    """The same record's header for another segment: everything but the salt is kept."""
+    """Encode the header of the same record for another segment: only the salt changes."""
     encoded, chain = encode_header(
         header.kind,
         header.length,
@@ -251,7 +251,7 @@ def _check_batches(directory: AppendPayload, payload: memoryview) -> None:
 
 
 def later_headers(file: File, *, position: int, end: int, salt: int) -> Iterator[RecordHeader]:
-    """Every valid record header from `position` on, whatever lies between."""
+    """Yield every valid record header from `position` on, skipping anything in between."""
     overlap = b""
     while position < end:
         read = file.read(position, min(_CHUNK_BYTES, end - position))

@@ -29,7 +29,7 @@ from penstock.watch.settings import AlertSettings
 def inspect(
     readings: Readings, catalog: Catalog, settings: AlertSettings
 ) -> Iterator[list[Finding]]:
-    """The findings for each queue, group and node that could be read."""
+    """Yield the findings on each queue, group and node that could be read."""
     for queue in readings.queues:
         if queue.complete:
             yield list(_of_queue(queue, _configs(catalog, queue.queue), settings))
@@ -190,7 +190,7 @@ def _node_subject(node: NodeReading) -> Subject:
 
 
 class _Judged:
-    """A thing, and whose numbers count for it."""
+    """A subject, and the configs that apply to it."""
 
     __slots__ = ("_configs", "_settings", "_subject")
 
@@ -202,7 +202,7 @@ class _Judged:
         self._settings = settings
 
     def by(self, rule: str, value: float, say: Callable[[], str]) -> Iterator[Finding]:
-        """What a rule finds; nothing, mostly."""
+        """Yield the finding of a rule, if there is one."""
         levels = self._settings.levels_for(rule, self._configs)
         reached = judge(levels, value, below=RULES[rule].below)
         if reached is not None:
@@ -218,7 +218,7 @@ class _Judged:
 
 
 def lasted(duration_ms: int) -> str:
-    """A duration in a word or two."""
+    """Format a duration in one or two words."""
     minutes = duration_ms // 60_000
     if minutes < 120:
         return f"{minutes} minutes" if minutes > 1 else f"{duration_ms // 1_000} seconds"

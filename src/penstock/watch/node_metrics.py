@@ -17,7 +17,7 @@ from penstock.watch.build import commit
 from penstock.watch.families import Families
 
 PROTOCOLS = ("kafka", "native", "sqs", "http", "peer")
-"""That draw on the memory budget; each has its series from the start."""
+"""The protocols that draw on the memory budget; each has its series from the start."""
 
 
 def add_node(page: Families, node: Node, machine: MachineSample) -> None:
@@ -40,7 +40,7 @@ def add_node(page: Families, node: Node, machine: MachineSample) -> None:
 
 
 def add_links(page: Families, node: Node) -> None:
-    """What passes between this node and the others, and who was kept out."""
+    """Add the traffic between this node and the others, and refused connections."""
     links = node.link_statistics()
     for direction, count, frames in (
         ("in", links.bytes_received, links.frames_received),

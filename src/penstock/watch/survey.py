@@ -38,10 +38,10 @@ from penstock.watch.readings import (
 )
 
 LATE_MS = 10_000
-"""How old the last word of a node may be that is connected and does not answer."""
+"""The largest age of the last sample of a node that is connected and does not answer."""
 
 Expected = Callable[[str, str], float | None]
-"""How many acks a second a queue's work group should have, if that is known."""
+"""Returns the expected ack rate of a work group, if it is known."""
 _QueueKey = tuple[TopicId, str]
 _NO_RATES = [0.0] * 6
 _Key = TypeVar("_Key")
@@ -49,7 +49,7 @@ _Value = TypeVar("_Value")
 
 
 class Survey:
-    """For one node's watch."""
+    """Takes the readings for one node's watch."""
 
     def __init__(self, node: Node, expected: Expected, slices: TimeSlices) -> None:
         self._node = node
@@ -154,7 +154,7 @@ class Survey:
         return {(topic.name, group): one for topic, group, one in named if topic is not None}
 
     def _letters(self) -> dict[str, tuple[str, ...]]:
-        """The dead-letter queues, and whose they are."""
+        """Return the dead-letter queues, and the queues that use them."""
         catalog = self._engine.topics.catalog
         if self._letters_known[0] != catalog.revision:
             found: dict[str, tuple[str, ...]] = {}
@@ -432,7 +432,7 @@ def _settled(
 
 
 def _keep(table: dict[_Key, _Value], keys: Collection[_Key]) -> None:
-    """Forget what is gone."""
+    """Remove the entries of keys that no longer exist."""
     for key in [one for one in table if one not in keys]:
         del table[key]
 

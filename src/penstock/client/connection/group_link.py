@@ -18,7 +18,7 @@ from penstock.wire.group_requests import AskCoordinator, CoordinatorInfo
 from penstock.wire.requests import Answer, Request
 
 ASK_SECONDS: Final = 10.0
-"""How long an answer may take that does not wait for other members."""
+"""The timeout of requests that do not wait for other members."""
 
 A = TypeVar("A", bound=Answer)
 

@@ -1,4 +1,4 @@
-"""Who takes part in share groups (KIP-932): members, their epochs, and which partitions they read.
+"""The membership of share groups (KIP-932): members, their epochs, and the partitions they read.
 
 A share group hands out messages, not partitions: who reads what only spreads the load, and two
 members on one partition do no harm. So membership is the memory of the group's coordinator, the
@@ -63,13 +63,13 @@ Gone = Callable[[str, str], None]
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life of a member."""
+    """The heartbeat of a member."""
 
     group: str
     member: str
     epoch: int
     topics: tuple[str, ...] | None = None
-    """What it subscribes to; None: as before."""
+    """The topics it subscribes to; None: as before."""
     rack: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -81,11 +81,11 @@ class ShareAssigned(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     heartbeat_ms: int
     assignment: Assignment | None = None
-    """None: as before."""
+    """The assignment; None: as before."""
 
 
 class ShareMember(msgspec.Struct, kw_only=True):
-    """What the coordinator knows of a member: what it subscribes to, and its epochs."""
+    """The state of a member in the coordinator: its subscription and its epochs."""
 
     member: str
     client_id: str
@@ -147,9 +147,9 @@ class ShareGroups:
         """Join, stay or leave; raises what a member must know to go on."""
         check_names(beat.group, beat.member, beat.rack)
         if not beat.member:
-            raise InvalidRequest("a member of a share group brings an id of its own")
+            raise InvalidRequest("a member of a share group must choose its own id")
         if beat.epoch < LEAVE_EPOCH:
-            raise InvalidRequest(f"{beat.epoch} is no epoch of a member")
+            raise InvalidRequest(f"{beat.epoch} is not an epoch of a member")
         topics = beat.topics or ()
         if len(topics) > SHARE_GROUP_SUBSCRIPTIONS_MAX:
             raise InvalidRequest(
@@ -207,7 +207,7 @@ class ShareGroups:
             return False  # Another node coordinates it now.
 
     def forget(self, name: str) -> None:
-        """The group is deleted."""
+        """Forget a group that was deleted."""
         self._empty.pop(name, None)
 
     # Members.
@@ -346,7 +346,7 @@ class ShareGroups:
 def share_out(
     members: Mapping[str, ShareMember], shape: Mapping[str, tuple[TopicId, int]]
 ) -> dict[str, Assignment]:
-    """Which member reads which partitions; see the top of this module."""
+    """Assign partitions to members; see the top of this module."""
     target: dict[str, dict[TopicId, list[int]]] = {name: {} for name in members}
     turn = 0
     wanted: dict[str, list[str]] = {topic: [] for topic in shape}

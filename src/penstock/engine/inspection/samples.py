@@ -10,7 +10,7 @@ from penstock.core.types import Index, NodeId, PartitionId, ShardId, Term, Topic
 
 
 class WorkCounts(msgspec.Struct, frozen=True, array_like=True):
-    """How many messages of a work group are in which state, and what became of the others."""
+    """The number of messages of a work group in each state, and the activity so far."""
 
     ready: int = 0
     leased: int = 0
@@ -76,7 +76,7 @@ class FollowerSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShardSample(msgspec.Struct, frozen=True, array_like=True):
-    """A shard this node leads."""
+    """A shard that this node leads."""
 
     shard: ShardId
     term: Term
@@ -88,18 +88,18 @@ class ShardSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MachineSample(msgspec.Struct, frozen=True, array_like=True):
-    """The machine a node runs on."""
+    """The machine of a node."""
 
     version: str
     up_ms: int
     disk_bytes: int
-    """0: not known."""
+    """The size of the disk; 0 if unknown."""
     disk_free_bytes: int
     data_bytes: int
     memory_bytes: int
     memory_bytes_max: int
     holds: int
-    """Shards."""
+    """The number of shards it holds."""
     state_used_share: float = 0.0
     """Of what one kind of state may take in a shard; that of the fullest."""
 

@@ -226,11 +226,11 @@ def test_sessions_of_a_lost_group_end_without_a_word(coordinator: Coordinator) -
 
 
 def test_what_makes_no_sense_is_refused(coordinator: Coordinator) -> None:
-    with pytest.raises(InvalidRequest, match="which topics"):
+    with pytest.raises(InvalidRequest, match="name its topics"):
         coordinator.beat("a", JOIN_EPOCH)
-    with pytest.raises(InvalidRequest, match="id of its own"):
+    with pytest.raises(InvalidRequest, match="choose its own id"):
         coordinator.join("")
-    with pytest.raises(InvalidRequest, match="no epoch"):
+    with pytest.raises(InvalidRequest, match="not an epoch"):
         coordinator.beat("a", -2)
     with pytest.raises(InvalidGroup):
         coordinator.beat("a", JOIN_EPOCH, "orders", group="")

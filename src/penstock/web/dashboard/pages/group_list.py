@@ -22,7 +22,7 @@ _KEYS: Mapping[str, Callable[[GroupReading], float | str]] = {
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in the list."""
+    """A row of the list of groups."""
 
     reading: GroupReading
     topics: list[str]

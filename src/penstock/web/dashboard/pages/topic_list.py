@@ -19,7 +19,7 @@ ROWS = 100
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic in the list."""
+    """A row of the list of topics."""
 
     line: TopicLine
     in_rate: float
