@@ -102,7 +102,6 @@ class GroupOptions(TypedDict, total=False):
 
 
 async def create_queue(router: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
-    """Create a queue."""
     chosen: dict[str, Any] = dict(options)
     partitions, exist_ok = chosen.pop("partitions", None), chosen.pop("exist_ok", False)
     given = given_configs(**chosen)
@@ -142,7 +141,6 @@ async def create_topic(
     *,
     exist_ok: bool,
 ) -> TopicInfo:
-    """Create a topic."""
     info, _ = await _create(router, CreateTopic(name, partitions, dict(configs)), exist_ok=exist_ok)
     return info
 

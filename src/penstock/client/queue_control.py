@@ -186,7 +186,6 @@ async def moves(router: RequestRouter, name: str) -> list[MoveDescription]:
 
 
 async def cancel_move(router: RequestRouter, name: str, move_id: str) -> MoveDescription:
-    """Cancel a move."""
     answer = await router.ask(StopMove(name, move_id), MoveInfo)
     return MoveDescription(
         state=answer.state,

@@ -136,7 +136,6 @@ class Topic(Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
-        """Create the topic."""
         router = self._core.router
         await create_topic(router, self.name, partitions, configs or {}, exist_ok=exist_ok)
         return await describe_topic(router, self.name)

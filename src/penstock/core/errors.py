@@ -281,8 +281,6 @@ class UnsupportedVersion(LocalError):
 
 
 class InvalidRequest(LocalError):
-    """The request is invalid."""
-
     kafka_code = 42  # INVALID_REQUEST
 
 

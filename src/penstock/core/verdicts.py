@@ -31,8 +31,6 @@ of release 0.1 would not know the verdict; to them such an EXTEND is one like an
 
 
 class Outcome(IntEnum):
-    """The outcome of a verdict."""
-
     DONE = 0
     STALE = 1
     """The message is leased to another receiver now, or waits to be."""

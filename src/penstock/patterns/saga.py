@@ -66,8 +66,6 @@ class SagaStatus(StrEnum):
 
 
 class EventKind(StrEnum):
-    """The kind of an event of a saga."""
-
     STARTED = "started"
     DONE = "done"
     """A step was done; `result` is what it returned."""

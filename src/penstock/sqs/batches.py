@@ -17,8 +17,6 @@ ID_CHARACTERS_MAX = 80
 
 
 class Entry(Protocol):
-    """An entry of any batch."""
-
     @property
     def id(self) -> str | None: ...
 

@@ -39,8 +39,6 @@ OnDone = Callable[[Answer | SqsError | PenstockError | None], bool]
 
 
 class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of SQS."""
-
     queue_partitions: int = 1
     """Of a queue made by CreateQueue."""
     delete_cooldown_ms: int = 60_000

@@ -96,8 +96,6 @@ class InternalFailure(SqsError):
 
 
 class QueueDoesNotExist(SqsError):
-    """The queue does not exist."""
-
     shape = "QueueDoesNotExist"
     code = _PREFIX + "NonExistentQueue"
 

@@ -37,8 +37,6 @@ class AddPermission(QueueRequest, frozen=True):
 
 
 class CancelMessageMoveTask(Request, frozen=True):
-    """Cancels a move of messages."""
-
     task_handle: str | None = None
 
 
@@ -72,8 +70,6 @@ class CreateQueue(Request, frozen=True):
 
 
 class DeleteMessage(QueueRequest, frozen=True):
-    """Deletes a message."""
-
     receipt_handle: str | None = None
 
 
@@ -95,14 +91,10 @@ class DeleteQueue(QueueRequest, frozen=True):
 
 
 class GetQueueAttributes(QueueRequest, frozen=True):
-    """Requests attributes of a queue."""
-
     attribute_names: list[str] | None = None
 
 
 class GetQueueUrl(Request, frozen=True):
-    """Requests the URL of a queue."""
-
     queue_name: str | None = None
     queue_owner_aws_account_id: str | None = msgspec.field(
         default=None, name="QueueOwnerAWSAccountId"
@@ -169,8 +161,6 @@ class OutgoingMessage(Request, frozen=True):
 
 
 class SendMessage(OutgoingMessage, frozen=True):
-    """Sends a message."""
-
     queue_url: str | None = None
 
 

@@ -66,7 +66,6 @@ _NO_DEDUPLICATION_ID = (
 
 
 async def send_message(context: Context, request: SendMessage, call: Call) -> MessageSent:
-    """Send one message."""
     topic, built = _one_message(context, request, call.trace)
     (sent,) = await context.delivery.send(topic, (built.message,), protocol=PROTOCOL)
     return _sent_alone(topic, built, sent)

@@ -63,8 +63,6 @@ __all__ = [
 
 
 class Action(NamedTuple):
-    """An action."""
-
     name: str
     request: type[Request]
     answer: Callable[[Context, Any, Call], Awaitable[Answer | None]]

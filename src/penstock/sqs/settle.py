@@ -46,7 +46,6 @@ _VANISHED = "Message does not exist or is not available for visibility timeout c
 
 
 async def delete_message(context: Context, request: DeleteMessage, _: Call) -> None:
-    """Delete a message."""
     topic, verdict = _one_deletion(context, request)
     (outcome,) = await context.delivery.settle(topic, (verdict,))
     error = _deletion_error(topic, outcome, request.receipt_handle)

@@ -9,8 +9,6 @@ from penstock.core.alert_levels import Level
 
 
 class AlertState(Enum):
-    """The state of an alert."""
-
     PENDING = "pending"
     """The condition holds, but not for long enough yet."""
     FIRING = "firing"

@@ -80,7 +80,6 @@ class HistoryFile:
             self._end += len(data)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -59,8 +59,6 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueDeleted(msgspec.Struct, frozen=True):
-    """A queue that was deleted."""
-
     name: str
     deleted: bool = True
 
@@ -84,8 +82,6 @@ class QueueReset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessagePage(msgspec.Struct, frozen=True):
-    """A page of messages."""
-
     messages: Sequence[StoredMessage]
     next: str | None
     """The `from` of the next page; None if this is the last."""

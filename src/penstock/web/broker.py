@@ -136,8 +136,6 @@ class Lag(Protocol):
 
 
 class PipelineReports(Protocol):
-    """The reports of pipelines."""
-
     async def reports(self) -> list[PipelineReport]: ...
 
 

@@ -82,8 +82,6 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueDetail(QueueLine, frozen=True, kw_only=True):
-    """The details of a queue."""
-
     created_ms: int
     settings: dict[str, ConfigValue]
     moves: list[MoveLine]

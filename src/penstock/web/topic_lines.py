@@ -22,8 +22,6 @@ class TopicLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition of a topic."""
-
     partition: int
     shard: int
     leader: NodeId
@@ -48,8 +46,6 @@ class ReaderLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicDetail(TopicLine, frozen=True, kw_only=True):
-    """The details of a topic."""
-
     id: str
     configs: dict[str, str]
     """The configs that are set; the others have their defaults."""
@@ -61,8 +57,6 @@ class TopicDetail(TopicLine, frozen=True, kw_only=True):
 
 
 class LogMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a log."""
-
     partition: int
     offset: int
     id: str

@@ -33,8 +33,6 @@ _REST_BYTES: Final = PREFIX.size - LENGTH.size
 
 
 class Kind(IntEnum):
-    """The kind of a frame."""
-
     REQUEST = 1
     ANSWER = 2
     FAILURE = 3

@@ -24,8 +24,6 @@ from penstock.wire.requests import Answer, Request
 
 
 class AskCoordinator(Request, frozen=True, tag="coordinator"):
-    """Ask for the coordinator of a group."""
-
     group: str
 
 
@@ -188,8 +186,6 @@ class AskGroup(Request, frozen=True, tag="group"):
 
 
 class GroupMember(msgspec.Struct, frozen=True, array_like=True):
-    """A member of a group."""
-
     member: str
     instance: str | None
     client_id: str

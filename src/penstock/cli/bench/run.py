@@ -80,7 +80,6 @@ def _ended(stats: QueueStats) -> int:
 async def run_load(
     client: Client, wanted: Load, *, partitions: int, processes: int, http: str | None, hidden: bool
 ) -> Outcome:
-    """All of it; see the top of this module."""
     nodes = (await client.cluster()).nodes
     named = ",".join(one.http for one in nodes if one.alive and one.http)
     probe = Probe(wanted.url, http or named)

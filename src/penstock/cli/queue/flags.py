@@ -32,7 +32,6 @@ GROUP = Group("Settings of the queue", sort_key=2)
 
 
 def set_configs() -> list[Config]:
-    """The configs that have a flag."""
     return [
         config
         for name, config in TOPIC_CONFIGS.items()

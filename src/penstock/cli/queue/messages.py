@@ -36,8 +36,6 @@ Bodies = Annotated[
 
 
 class Page(msgspec.Struct):
-    """A page of messages."""
-
     messages: list[StoredMessage]
     next: str | None = None
 

@@ -123,7 +123,6 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
-        """Create the topic."""
         return self._thread.run(
             self._inner.create(partitions=partitions, exist_ok=exist_ok, configs=configs)
         )

@@ -24,8 +24,6 @@ A = TypeVar("A", bound=Answer)
 
 
 class GroupLink:
-    """See the top of this module; one for each group."""
-
     def __init__(self, router: RequestRouter, group: str) -> None:
         self.group = group
         self.router = router

@@ -128,7 +128,6 @@ class Outgoing(Generic[T]):
 
 
 def encode_key(key: Key) -> bytes | None:
-    """Encode a key."""
     return None if key is None else _encode("key", key)
 
 

@@ -502,7 +502,6 @@ class Node:
         return self._links.statistics()
 
     def health(self) -> NodeHealth:
-        """The health of this node."""
         return self.cluster.health()
 
     async def hand_over(self) -> None:

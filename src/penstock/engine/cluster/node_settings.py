@@ -12,8 +12,6 @@ BALLAST_BYTES_PER_SHARD = 32 * MIB
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a node."""
-
     data: str
     node_id: NodeId = NodeId(1)
     cluster: dict[NodeId, str] = {}

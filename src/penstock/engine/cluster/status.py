@@ -56,8 +56,6 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of the cluster."""
-
     cluster_id: str
     node: NodeId
     """The node that answers."""
@@ -72,8 +70,6 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The health of a node."""
-
     ready: bool
     problems: tuple[str, ...]
     """The reasons why it cannot serve."""

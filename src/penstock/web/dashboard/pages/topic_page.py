@@ -49,8 +49,6 @@ _searches: "WeakKeyDictionary[Node, SearchCache[LogPage]]" = WeakKeyDictionary()
 
 
 class ConfigLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A config of a topic."""
-
     name: str
     value: str
     is_set: bool

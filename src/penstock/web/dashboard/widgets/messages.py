@@ -89,7 +89,6 @@ def queue_row(topic: Topic, group: str, one: BrowsedMessage) -> ShownMessage:
 
 
 def queue_message(topic: Topic, group: str, one: BrowsedMessage, form: str) -> ShownMessage:
-    """A message of a queue, all of it."""
     row = queue_row(topic, group, one)
     return msgspec.structs.replace(
         row, payload=show_payload(one.message.value, form), headers=_headers(one.message.headers)
@@ -106,7 +105,6 @@ def log_row(topic: Topic, index: int, message: Message, size_bytes: int) -> Show
 def log_message(
     topic: Topic, index: int, message: Message, size_bytes: int, form: str
 ) -> ShownMessage:
-    """A message of a log, all of it."""
     payload = show_payload(message.value, form, size_bytes=size_bytes)
     return msgspec.structs.replace(
         log_row(topic, index, message, size_bytes),
