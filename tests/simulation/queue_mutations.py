@@ -69,7 +69,7 @@ def leases_end_by_the_local_clock() -> list[Patch]:
 
     def turn(self: Any, partition: Any, group: str) -> tuple[WorkGroup, bool]:
         work = self._require(partition, group)
-        return work, work.turn(max(self._time_ms, getattr(self, "local_ms", 0)))
+        return work, work.turn(max(self._time_ms, getattr(self, "local_ms", 0)))[1]
 
     return [(Queues, "plan", plan), (Queues, "_turn", turn)]
 

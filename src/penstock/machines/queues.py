@@ -34,6 +34,7 @@ from penstock.core.errors import (
 from penstock.core.limits import (
     DEDUPLICATION_IDS_MAX,
     ORIGIN_REMEMBERED_MS,
+    TURN_STEPS_MAX,
     WORK_GROUPS_PER_PARTITION_MAX,
 )
 from penstock.core.queue_rules import (
@@ -100,11 +101,14 @@ WORK_GROUP_BYTES = 256
 REQUEUE_VERSION = 2
 """From here on a message whose delivery came to nothing goes behind those that wait, and the lease
 of a message that no other receiver had since may be extended after it has ended."""
-FORGETTING_VERSION = 2
-"""From here on an entry forgets a bounded number of ids."""
+BOUNDED_VERSION = 2
+"""From here on a turn of the clock is bounded over all work groups together, and an entry forgets a
+bounded number of ids."""
 NEWEST_QUEUES_VERSION = 2
 
-# `apply` decides by these two, so they belong to the version above.
+# `apply` decides by these, so they belong to the version above.
+GROUP_TURN_STEPS = 4
+"""What a work group counts for in a turn of the clock if fewer of its timers are due."""
 IDS_FORGOTTEN_MAX = 20_000
 """How many ids, of those that do not count any more, are forgotten at once: it takes 1 µs each."""
 IDS_FORGOTTEN_BESIDE = 2_000
@@ -435,16 +439,21 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def _turn_clock(self) -> Applied:
         woken: dict[PartitionId, None] = {}
+        left = TURN_STEPS_MAX
         while (due_ms := self._next_alarm_ms()) is not None and due_ms <= self._time_ms:
             _, partition, group = heappop(self._alarms)
             self._changing(partition)
             work = self._queues[partition].groups[group]
             work.alarm_ms = None
-            if work.turn(self._time_ms):
+            steps, readied = work.turn(self._time_ms, left)
+            if readied:
                 woken[partition] = None
             due_again = work.due_ms()
             self._arm(partition, group, work)
-            if due_again is not None and due_again <= self._time_ms:
+            if self._version >= BOUNDED_VERSION:
+                # The order of alarms is that of what is due, on all replicas.
+                left -= max(steps, GROUP_TURN_STEPS)
+            if left <= 0 or (due_again is not None and due_again <= self._time_ms):
                 break  # A great many at once: the rest is for the next entry.
         left = IDS_FORGOTTEN_MAX
         for partition in sorted(self._remembering):  # The order that all replicas have.
@@ -642,7 +651,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def _forget_ids(self, partition: PartitionId, ids_max: int) -> int:
         """Forget ids that do not count any more; how many that were."""
-        if self._version < FORGETTING_VERSION:
+        if self._version < BOUNDED_VERSION:
             ids_max = 2 * DEDUPLICATION_IDS_MAX  # More than there are.
         queue, count = self._queues[partition], 0
         for ids, window_ms in (
@@ -664,7 +673,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
     def _turn(self, partition: PartitionId, group: str) -> tuple[WorkGroup, bool]:
         """A work group in which everything that is due has happened; whether some are ready."""
         work = self._require(partition, group)
-        return work, work.turn(self._time_ms)
+        return work, work.turn(self._time_ms)[1]
 
     def _require(self, partition: PartitionId, group: str) -> WorkGroup:
         work = self.work(partition, group)

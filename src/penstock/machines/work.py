@@ -325,13 +325,15 @@ class WorkGroup:
 
     # Time passes.
 
-    def turn(self, now_ms: int, steps: int = TURN_STEPS_MAX) -> bool:
-        """What is due happens: leases and delays end, messages expire. True if some are ready."""
-        readied = False
-        for _ in range(steps):
+    def turn(self, now_ms: int, steps_max: int = TURN_STEPS_MAX) -> tuple[int, bool]:
+        """What is due happens: leases and delays end, messages expire. How many steps that took,
+        and whether some messages are ready."""
+        readied, steps = False, 0
+        while steps < steps_max:
             due = self._timers.pop(now_ms)
             if due is None:
                 break
+            steps += 1
             at_ms, run = due
             if run.expire_ms == at_ms and run.state in WAITING:
                 self._remove(run)
@@ -347,7 +349,7 @@ class WorkGroup:
                 self._set(run, State.READY, self._place() if run.deliveries else -1)
                 self._order.readied(run)
                 readied = True
-        return readied
+        return steps, readied
 
     # Leasing.
 
