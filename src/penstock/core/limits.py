@@ -272,6 +272,26 @@ KAFKA_DECODED_AT_ONCE_BYTES = 16 * KIB
 """A larger request is decoded and carried out in time slices."""
 KAFKA_DECODED_WHOLE_BYTES_MAX = 256 * KIB
 """The largest heartbeat or request of a share session: these are never decoded in slices."""
+KAFKA_ROW_BYTES = 512
+"""What a row of a request takes as objects, with what is noted about it while it is carried out."""
+KAFKA_UNCOUNTED_BYTES_MAX = 2 * KIB
+"""A request up to this size is carried out without counting its rows."""
+KAFKA_ANSWER_BYTES_MAX = 128 * MIB
+"""What the rows of one request and of its answer may hold together; above it the request is
+refused."""
+KAFKA_ANSWER_PORTION_BYTES = 64 * KIB
+"""So often an answer that is being built draws on the memory budget."""
+KAFKA_SMALL_ANSWER_BYTES = 256 * KIB
+"""Up to this size a request and its answer may use the reserve of the memory budget. An answer
+above it is long."""
+KAFKA_LONG_ANSWERS_MAX = 4
+"""How many long answers are built at once on one port. Many half-built ones could take all memory
+and leave none to finish any."""
+KAFKA_ROOM_SECONDS_MAX = 5.0
+"""How long a request waits for room in the memory budget, all in all, before it is refused: what
+waits holds memory that others wait for."""
+KAFKA_SLICES_PER_TURN = 4
+"""How many long requests have a time slice in one turn of the event loop."""
 KAFKA_TAGS_MAX = 64
 """Tagged fields of one struct."""
 KAFKA_HEADER_BYTES_MAX = 32 * KIB

@@ -70,7 +70,7 @@ async def _serve_long(frame: bytearray, position: int, context: Context) -> None
     request = await context.decode_in_slices(frame, position)
     if not _refuses_session(request, context):
         fetch = _LongFetch(request, context)
-        await context.slices.run(fetch.find(request))
+        await context.run_in_slices(fetch.find(request))
         await fetch.run()
 
 
@@ -426,13 +426,12 @@ class _LongFetch(_Fetch):
             self.woken.clear()
 
     async def _look_in_slices(self) -> None:
-        slices = self.context.slices
         self.is_short = False
         for part in self.parts:
             if not part.code:
                 self.room_end = -1  # Others have drawn meanwhile.
                 self._look_at(part)
-                await slices.let_others()
+                await self.context.let_others()
                 if self.context.abandoned:
                     return
 
@@ -447,7 +446,7 @@ class _LongFetch(_Fetch):
         if self._end():
             context = self.context
             buffers: list[Buffer] = []
-            await context.slices.run(
+            await context.run_in_slices(
                 write_fetch_in_portions(
                     buffers, context.version, context.correlation_id, *self._content()
                 )

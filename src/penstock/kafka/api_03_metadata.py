@@ -13,6 +13,7 @@ KIPs        4, 112 (offline replicas), 430, 482, 516, 700 (no cluster operations
 Not served  Access rights: everything is allowed, and said to be when asked.
 """
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import (
@@ -28,6 +29,7 @@ from penstock.kafka.context import Context
 from penstock.kafka.error_codes import LEADER_NOT_AVAILABLE, code_of
 from penstock.kafka.fast_codec import Endpoint, TopicKey
 from penstock.kafka.metadata import NO_BROKER, brokers, find_topic
+from penstock.kafka.row_errors import Row
 from penstock.machines.topics import check_topic_name
 
 if TYPE_CHECKING:
@@ -57,11 +59,20 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
     if known is not None:
         return known
     places = brokers(engine)
-    if wanted is None:
-        topics = [topic for _, topic in sorted(engine.topics.catalog.topics.items())]
-        rows = [_topic_row(context, one, request, places) async for one in context.each(topics)]
-    else:
-        rows = [_row(key, request, context, places, refused) async for key in context.each(wanted)]
+    failed = 0
+
+    async def rows() -> AsyncIterator[Row]:
+        nonlocal failed
+        if wanted is None:
+            topics = [topic for _, topic in sorted(engine.topics.catalog.topics.items())]
+            async for topic in context.each(topics):
+                yield _topic_row(context, topic, request, places)
+            return
+        async for key in context.each(wanted):
+            row = _row(key, request, context, places, refused)
+            failed += bool(row["error_code"])
+            yield row
+
     answer: Answer = {
         "brokers": [
             {"node_id": place.node, "host": place.host, "port": place.port, "rack": place.rack}
@@ -71,15 +82,15 @@ async def handle(request: Message, context: Context) -> Answer | bytes:
         "controller_id": engine.topics.controller()
         if engine.topics.controller() in places
         else NO_BROKER,
-        "topics": rows,
+        "topics": await context.rows("topics", rows()),
         "cluster_authorized_operations": CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else NO_OPERATIONS,
     }
-    if any(row["error_code"] for row in rows):
+    if failed:
         return answer
     chosen = context.codec
-    whole = await context.slices.run(chosen.encode_in_portions(0, answer))
+    whole = await context.run_in_slices(chosen.encode_in_portions(0, answer))
     body = bytes(whole[chosen.head_bytes :])
     context.port_state.metadata_cache.keep(question, body)
     return body
@@ -125,7 +136,7 @@ def _row(
     context: Context,
     places: dict[NodeId, Endpoint],
     refused: dict[TopicKey, int],
-) -> dict[str, object]:
+) -> Row:
     try:
         if isinstance(key, str):
             check_topic_name(key)
@@ -142,7 +153,7 @@ def _row(
 
 def _topic_row(
     context: Context, topic: "Topic", request: Message, places: dict[NodeId, Endpoint]
-) -> dict[str, object]:
+) -> Row:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NO_OPERATIONS
     return {
         "error_code": 0,
@@ -175,9 +186,7 @@ def _partition_rows(
     return EncodedRows(len(topic.partitions), b"".join(pieces))
 
 
-def _shard_row(
-    engine: "Engine", shard: ShardId, places: dict[NodeId, Endpoint]
-) -> dict[str, object]:
+def _shard_row(engine: "Engine", shard: ShardId, places: dict[NodeId, Endpoint]) -> Row:
     """What all partitions of a shard have in common."""
     leader = engine.topics.leader(shard)
     replicas = engine.topics.replicas(shard)

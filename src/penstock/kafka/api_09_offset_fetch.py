@@ -10,11 +10,12 @@ KIPs        88 (all topics), 320, 447 (`require_stable`: everything is stable), 
 Not served  Member epochs of the newer group protocol (KIP-848).
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from penstock.core.errors import PenstockError
 from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, Offset, TopicId
+from penstock.engine.groups.coordinator import Coordinator
 from penstock.engine.groups.requests import OffsetKey
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
@@ -30,36 +31,34 @@ async def handle(request: Message, context: Context) -> Answer:
     """The offsets of every group asked for."""
     if context.version >= _MANY_GROUPS:
         once = {asked.group_id: asked for asked in request.groups}
-        return {"groups": [await _group_row(asked, context) for asked in once.values()]}
+        rows = (await _group_row(asked, context) for asked in once.values())
+        return {"groups": await context.rows("groups", rows)}
     row = await _group_row(request, context)
     return {"topics": row["topics"], "error_code": row["error_code"]}
 
 
 async def _group_row(asked: Message, context: Context) -> Answer:
     """`asked` is a part of the request, or up to version 7 the request itself."""
+    group, code = asked.group_id, 0
     try:
-        coordinator = context.engine.groups.coordinator(asked.group_id)
-        await context.engine.groups.confirm_group(asked.group_id)
-        if asked.topics is None:
-            found = coordinator.offsets(asked.group_id)
-            topics = await _all_topics(found, context)
-        else:
-            # Each topic and each partition is answered once: a row may be long.
-            by_id = context.version >= _TOPIC_IDS
-            once = {topic.topic_id if by_id else topic.name: topic for topic in asked.topics}
-            named = [(_topic_id(topic, context), topic) for topic in once.values()]
-            topics = []
-            for topic_id, topic in named:
-                indexes = dict.fromkeys(topic.partition_indexes)
-                keys = [(topic_id, index) for index in indexes] if topic_id is not None else []
-                found = coordinator.offsets(asked.group_id, keys)
-                topics.append(await _topic_row(topic, indexes, topic_id, found, context))
-        code = 0
+        coordinator = context.engine.groups.coordinator(group)
+        await context.engine.groups.confirm_group(group)
     except PenstockError as error:
         code = group_code(error)
         context.count_error(code)
-        topics = [_failed_row(topic, code, context) for topic in asked.topics or ()]
-    return {"group_id": asked.group_id, "topics": topics, "error_code": code}
+        rows = _failed_topics(asked.topics or (), code, context)
+    else:
+        rows = (
+            _all_topics(coordinator.offsets(group), context)
+            if asked.topics is None
+            else _named_topics(group, asked.topics, coordinator, context)
+        )
+    topics = await context.rows(_array("topics", context), rows)
+    return {"group_id": group, "topics": topics, "error_code": code}
+
+
+def _array(name: str, context: Context) -> str:
+    return name if context.version < _MANY_GROUPS else f"groups {name}"
 
 
 def _topic_id(asked: Message, context: Context) -> TopicId | None:
@@ -70,44 +69,53 @@ def _topic_id(asked: Message, context: Context) -> TopicId | None:
     return None if topic is None else topic.topic_id
 
 
-async def _topic_row(
-    asked: Message,
-    indexes: Iterable[int],
-    topic_id: TopicId | None,
-    found: dict[OffsetKey, CommittedOffset],
-    context: Context,
-) -> Answer:
-    code = UNKNOWN_TOPIC_ID if topic_id is None and context.version >= _TOPIC_IDS else 0
-    rows: list[Answer] = []
-    async for index in context.each(indexes):
-        committed = found.get((topic_id or NO_TOPIC_ID, index), _NOTHING)
-        rows.append(_partition_row(index, committed, code))
-    return _named(asked, rows, context)
+async def _named_topics(
+    group: str, asked: Iterable[Message], coordinator: Coordinator, context: Context
+) -> AsyncIterator[Answer]:
+    # Each topic and each partition is answered once: a row may be long.
+    by_id = context.version >= _TOPIC_IDS
+    once = {topic.topic_id if by_id else topic.name: topic for topic in asked}
+    for topic in once.values():
+        topic_id = _topic_id(topic, context)
+        indexes = dict.fromkeys(topic.partition_indexes)
+        keys = [(topic_id, index) for index in indexes] if topic_id is not None else []
+        found = coordinator.offsets(group, keys)
+        code = UNKNOWN_TOPIC_ID if topic_id is None and by_id else 0
+        rows = (
+            _partition_row(index, found.get((topic_id or NO_TOPIC_ID, index), _NOTHING), code)
+            async for index in context.each(indexes)
+        )
+        yield await _named(topic, rows, context)
 
 
-async def _all_topics(found: dict[OffsetKey, CommittedOffset], context: Context) -> list[Answer]:
+async def _all_topics(
+    found: dict[OffsetKey, CommittedOffset], context: Context
+) -> AsyncIterator[Answer]:
     by_topic: dict[TopicId, dict[int, CommittedOffset]] = {}
     async for (topic_id, index), committed in context.each(found.items()):
         by_topic.setdefault(topic_id, {})[index] = committed
-    topics: list[Answer] = []
     for topic_id, offsets in sorted(by_topic.items()):
         topic = context.engine.topics.catalog.topic_by_id(topic_id)
         if topic is not None:
             ordered = context.each(sorted(offsets))
-            rows = [_partition_row(index, offsets[index], 0) async for index in ordered]
-            topics.append(_named(topic, rows, context))
-    return topics
+            rows = (_partition_row(index, offsets[index], 0) async for index in ordered)
+            yield await _named(topic, rows, context)
 
 
-def _failed_row(asked: Message, code: int, context: Context) -> Answer:
-    rows = [_partition_row(index, _NOTHING, code) for index in asked.partition_indexes]
-    return _named(asked, rows, context)
+async def _failed_topics(
+    asked: Iterable[Message], code: int, context: Context
+) -> AsyncIterator[Answer]:
+    for topic in asked:
+        indexes = context.each(topic.partition_indexes)
+        rows = (_partition_row(index, _NOTHING, code) async for index in indexes)
+        yield await _named(topic, rows, context)
 
 
-def _named(topic: Message | Topic, rows: list[Answer], context: Context) -> Answer:
+async def _named(topic: Message | Topic, rows: AsyncIterator[Answer], context: Context) -> Answer:
+    partitions = await context.rows(_array("topics partitions", context), rows)
     if context.version < _MANY_GROUPS:
-        return {"name": topic.name, "partitions": rows}
-    return {"name": topic.name, "topic_id": topic.topic_id, "partitions": rows}
+        return {"name": topic.name, "partitions": partitions}
+    return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
 
 def _partition_row(index: int, committed: CommittedOffset, code: int) -> Answer:

@@ -37,7 +37,8 @@ async def handle(request: Message, context: Context) -> Answer:
     """The coordinator of each key."""
     if context.version >= _MANY_KEYS:
         keys = context.each(request.coordinator_keys)
-        return {"coordinators": [_row(key, request.key_type, context) async for key in keys]}
+        rows = (_row(key, request.key_type, context) async for key in keys)
+        return {"coordinators": await context.rows("coordinators", rows)}
     row = {**_row(request.key, request.key_type, context)}
     del row["key"]
     return row

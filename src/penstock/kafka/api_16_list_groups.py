@@ -29,15 +29,14 @@ async def handle(request: Message, context: Context) -> Answer:
     if SHARE in types:
         found = await share_groups(context.engine)
         rows += [(group, SHARE, state, SHARE) for group, state in found.items()]
-    return {
-        "groups": [
-            {
-                "group_id": group,
-                "protocol_type": protocol_type,
-                "group_state": state,
-                "group_type": group_type,
-            }
-            async for group, protocol_type, state, group_type in context.each(sorted(rows))
-            if not states or state.lower() in states
-        ]
-    }
+    found_rows = (
+        {
+            "group_id": group,
+            "protocol_type": protocol_type,
+            "group_state": state,
+            "group_type": group_type,
+        }
+        async for group, protocol_type, state, group_type in context.each(sorted(rows))
+        if not states or state.lower() in states
+    )
+    return {"groups": await context.rows("groups", found_rows)}

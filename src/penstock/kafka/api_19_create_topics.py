@@ -111,7 +111,7 @@ def _configs(wanted: Message) -> dict[str, str]:
 
 def _described(topic: Topic, context: Context) -> Row:
     engine = context.engine
-    entries = topic_entries(topic) if context.version >= 5 else ()
+    entries = topic_entries(topic.configs) if context.version >= 5 else ()
     return {
         "topic_id": topic.topic_id,
         "num_partitions": len(topic.partitions),

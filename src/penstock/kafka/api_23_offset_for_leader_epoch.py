@@ -36,18 +36,20 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 async def handle(request: Message, context: Context) -> Answer:
     """One row for every partition: an epoch and where it ends, or an error."""
     unsure = await _confirm(request, context)
-    return {
-        "topics": [
-            {
-                "topic": asked.topic,
-                "partitions": [
+    topics = (
+        {
+            "topic": asked.topic,
+            "partitions": await context.rows(
+                "topics partitions",
+                (
                     _row(asked.topic, one, unsure, context)
                     async for one in context.each(asked.partitions)
-                ],
-            }
-            for asked in request.topics
-        ]
-    }
+                ),
+            ),
+        }
+        for asked in request.topics
+    )
+    return {"topics": await context.rows("topics", topics)}
 
 
 async def _confirm(request: Message, context: Context) -> dict[ShardId, PenstockError]:

@@ -10,17 +10,13 @@ Not served  Offset lag and moves between directories: there are none.
 
 import asyncio
 import shutil
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from penstock.core.errors import DiskFailed, UnknownPartition
 from penstock.core.topic import Topic
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.row_errors import Row, refused
-
-PARTITIONS_PER_TURN: Final = 500
-"""How many are looked up before others get their turn."""
 
 
 async def handle(request: Message, context: Context) -> Answer:
@@ -32,8 +28,12 @@ async def handle(request: Message, context: Context) -> Answer:
     except OSError as error:
         failed = DiskFailed(f"{directory} cannot be looked at: {error}")
         return {"results": [row | refused(context, failed)]}
-    topics = await _topics(_wanted(request, context), context)
-    row |= {"topics": topics, "total_bytes": usage.total, "usable_bytes": usage.free}
+    topics = _topics(_wanted(request, context), context)
+    row |= {
+        "topics": await context.rows("results topics", topics),
+        "total_bytes": usage.total,
+        "usable_bytes": usage.free,
+    }
     return {"results": [row]}
 
 
@@ -52,28 +52,25 @@ def _wanted(request: Message, context: Context) -> Iterator[tuple[Topic, Iterabl
             yield found, sorted(one for one in wanted if 0 <= one < len(found.partitions))
 
 
-async def _topics(wanted: Iterable[tuple[Topic, Iterable[int]]], context: Context) -> list[Row]:
-    rows: list[Row] = []
-    looked_at = 0
+async def _topics(
+    wanted: Iterable[tuple[Topic, Iterable[int]]], context: Context
+) -> AsyncIterator[Row]:
     for topic, indexes in list(wanted):
-        partitions: list[Row] = []
-        for index in indexes:
-            looked_at += 1
-            if looked_at % PARTITIONS_PER_TURN == 0:
-                await asyncio.sleep(0)
-            size = _size(topic, index, context)
-            if size is not None:
-                partitions.append(
-                    {
-                        "partition_index": index,
-                        "partition_size": size,
-                        "offset_lag": 0,
-                        "is_future_key": False,
-                    }
-                )
-        if partitions:
-            rows.append({"name": topic.name, "partitions": partitions})
-    return rows
+        partitions = await context.rows(
+            "results topics partitions",
+            (
+                {
+                    "partition_index": index,
+                    "partition_size": size,
+                    "offset_lag": 0,
+                    "is_future_key": False,
+                }
+                async for index in context.each(indexes)
+                if (size := _size(topic, index, context)) is not None
+            ),
+        )
+        if partitions.number:
+            yield {"name": topic.name, "partitions": partitions}
 
 
 def _size(topic: Topic, index: int, context: Context) -> int | None:

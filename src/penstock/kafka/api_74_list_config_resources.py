@@ -30,11 +30,10 @@ async def handle(request: Message, context: Context) -> Answer:
         Resource.BROKER: [str(node) for node in sorted(catalog.nodes)],
         Resource.GROUP: sorted(catalog.group_configs),
     }
-    return {
-        "config_resources": [
-            {"resource_name": name, "resource_type": int(kind)}
-            for kind, found in names.items()
-            if kind in wanted
-            for name in found
-        ]
-    }
+    rows = (
+        {"resource_name": name, "resource_type": int(kind)}
+        for kind, found in names.items()
+        if kind in wanted
+        async for name in context.each(found)
+    )
+    return {"config_resources": await context.rows("config_resources", rows)}

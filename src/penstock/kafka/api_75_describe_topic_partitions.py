@@ -10,11 +10,12 @@ Not served  Eligible leader replicas: none but the members of a majority is ever
             list is empty.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from penstock.core.errors import InvalidRequest, PenstockError
 from penstock.core.internal_topics import is_internal
+from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, NodeId, ShardId
 from penstock.kafka.api_03_metadata import TOPIC_OPERATIONS
 from penstock.kafka.codec import Answer, Message
@@ -35,54 +36,68 @@ async def handle(request: Message, context: Context) -> Answer:
     names = {topic.name for topic in request.topics}
     if cursor is not None and cursor.partition_index < 0:
         error = InvalidRequest(f"a cursor cannot be at partition {cursor.partition_index}")
-        rows = [_missing(name, error, context) for name in sorted(names or {cursor.topic_name})]
-        return {"topics": rows, "next_cursor": None}
+        missing = (
+            _missing(name, error, context)
+            async for name in context.each(sorted(names or {cursor.topic_name}))
+        )
+        return {"topics": await context.rows("topics", missing), "next_cursor": None}
     wanted: Iterable[str] = names or context.engine.topics.catalog.topics
     if cursor is not None:
         wanted = [name for name in wanted if name >= cursor.topic_name]
-    return _page(
-        sorted(wanted),
+    page = _Page(
         (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0),
         max(1, min(request.response_partition_limit, PARTITIONS_MAX)),
         context,
     )
+    topics = await context.rows("topics", page.rows(sorted(wanted)))
+    return {"topics": topics, "next_cursor": page.next_cursor}
 
 
-def _page(names: list[str], start: tuple[str, int], room: int, context: Context) -> Answer:
-    engine = context.engine
-    places = brokers(engine)
-    by_shard: dict[ShardId, Row] = {}
-    topics: list[Row] = []
-    for name in names:
-        try:
-            check_topic_name(name)
-            topic = engine.topics.topic(name)
-        except PenstockError as error:
-            topics.append(_missing(name, error, context))
-            continue
-        first = start[1] if name == start[0] else 0
-        if room == 0:
-            return {"topics": topics, "next_cursor": _cursor(name, first)}
-        partitions = []
-        for index, partition in enumerate(topic.partitions[first : first + room], first):
-            shard = engine.topics.shard_of(partition)
-            if shard not in by_shard:
-                by_shard[shard] = _shard_row(context, shard, places)
-            partitions.append(by_shard[shard] | {"partition_index": index})
-        topics.append(
-            {
+class _Page:
+    def __init__(self, start: tuple[str, int], room: int, context: Context) -> None:
+        self.next_cursor: Row | None = None
+        self._start = start
+        self._room = room
+        self._context = context
+        self._places = brokers(context.engine)
+        self._by_shard: dict[ShardId, Row] = {}
+
+    async def rows(self, names: list[str]) -> AsyncIterator[Row]:
+        """The topics of the page; `next_cursor` is where the next one begins."""
+        async for name in self._context.each(names):
+            try:
+                check_topic_name(name)
+                topic = self._context.engine.topics.topic(name)
+            except PenstockError as error:
+                yield _missing(name, error, self._context)
+                continue
+            first = self._start[1] if name == self._start[0] else 0
+            if self._room == 0:
+                self.next_cursor = _cursor(name, first)
+                return
+            partitions = self._partitions(topic, first)
+            yield {
                 "name": name,
                 "topic_id": topic.topic_id,
                 "is_internal": is_internal(name),
                 "partitions": partitions,
                 "topic_authorized_operations": TOPIC_OPERATIONS,
             }
-        )
-        room -= len(partitions)
-        following = first + len(partitions)
-        if following < len(topic.partitions):
-            return {"topics": topics, "next_cursor": _cursor(name, following)}
-    return {"topics": topics, "next_cursor": None}
+            self._room -= len(partitions)
+            following = first + len(partitions)
+            if following < len(topic.partitions):
+                self.next_cursor = _cursor(name, following)
+                return
+
+    def _partitions(self, topic: Topic, first: int) -> list[Row]:
+        by_shard = self._by_shard
+        rows = []
+        for index, partition in enumerate(topic.partitions[first : first + self._room], first):
+            shard = self._context.engine.topics.shard_of(partition)
+            if shard not in by_shard:
+                by_shard[shard] = _shard_row(self._context, shard, self._places)
+            rows.append(by_shard[shard] | {"partition_index": index})
+        return rows
 
 
 def _cursor(name: str, index: int) -> Row:

@@ -16,7 +16,7 @@ from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import group_code
 from penstock.kafka.metadata import member_host
-from penstock.kafka.row_errors import Row, refused, side_by_side
+from penstock.kafka.row_errors import Row, refused, rows_side_by_side
 from penstock.kafka.share_directory import EMPTY, STABLE, ShareSurvey
 
 
@@ -37,7 +37,8 @@ async def handle(request: Message, context: Context) -> Answer:
         except PenstockError as error:
             return row | refused(context, error, group_code)
 
-    return {"groups": await side_by_side(describe, dict.fromkeys(request.group_ids))}
+    rows = rows_side_by_side(describe, dict.fromkeys(request.group_ids))
+    return {"groups": await context.rows("groups", rows)}
 
 
 async def _describe(group: str, survey: ShareSurvey, context: Context) -> Row:

@@ -17,14 +17,14 @@ from penstock.core.errors import PenstockError
 from penstock.core.topic import Topic
 from penstock.core.types import NO_TOPIC_ID, PartitionId
 from penstock.engine.delivery.requests import QueuePlace
-from penstock.kafka.codec import Answer, Message
+from penstock.kafka.codec import Answer, EncodedRows, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
     group_code,
 )
-from penstock.kafka.row_errors import Row, refused, refused_with, side_by_side
+from penstock.kafka.row_errors import Row, refused, refused_with, rows_side_by_side
 from penstock.kafka.share_directory import ShareSurvey
 
 _NOT_BEGUN: Final = -1
@@ -47,10 +47,11 @@ async def handle(request: Message, context: Context) -> Answer:
         return row
 
     once = {asked.group_id: asked for asked in request.groups}
-    return {"groups": await side_by_side(describe, once.values())}
+    rows = rows_side_by_side(describe, once.values())
+    return {"groups": await context.rows("groups", rows)}
 
 
-async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Context) -> list[Row]:
+async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Context) -> EncodedRows:
     engine = context.engine
     topics = {name: engine.topics.catalog.topic(name) for name in wanted}
     numbers = [
@@ -61,17 +62,21 @@ async def _topics(group: str, wanted: Mapping[str, Sequence[int]], context: Cont
         if 0 <= index < len(topic.partitions)
     ]
     places = await engine.survey.places(numbers)
-    return [
+    rows = (
         {
             "topic_name": name,
             "topic_id": NO_TOPIC_ID if topic is None else topic.topic_id,
-            "partitions": [
-                _partition(group, topic, index, places, context)
-                async for index in context.each(indexes)
-            ],
+            "partitions": await context.rows(
+                "groups topics partitions",
+                (
+                    _partition(group, topic, index, places, context)
+                    async for index in context.each(indexes)
+                ),
+            ),
         }
         for (name, topic), indexes in zip(topics.items(), wanted.values(), strict=True)
-    ]
+    )
+    return await context.rows("groups topics", rows)
 
 
 def _partition(

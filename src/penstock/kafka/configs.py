@@ -17,7 +17,6 @@ import msgspec
 from penstock.core.configs import Config, ConfigKind
 from penstock.core.group_configs import GROUP_CONFIGS
 from penstock.core.limits import MEMORY_BYTES_MAX
-from penstock.core.topic import Topic
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.core.types import ShardId
 from penstock.engine.engine import Engine
@@ -139,14 +138,16 @@ _GROUP_NAMES: Mapping[str, str] = {
 """What Kafka's brokers call the default of a group's config."""
 
 
-def topic_entries(topic: Topic, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """All configs of a topic, or those that are asked for by name."""
+def topic_entries(
+    configs: Mapping[str, str], names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """All configs of a topic, or those that are asked for by name; `configs` are those set."""
     entries = []
     for name, config in TOPIC_CONFIGS.items():
         if names and name not in names:
             continue
         default = Synonym(_BROKER_NAMES.get(name, name), config.default, Source.DEFAULT)
-        own = topic.configs.get(name)
+        own = configs.get(name)
         entries.append(
             ConfigEntry(
                 name=name,

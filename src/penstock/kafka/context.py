@@ -3,17 +3,36 @@
 Answers leave a connection in the order in which its requests came, so a finished answer may have to
 wait for others; the connection sees to it. A context is finished exactly once. If its connection is
 lost first, `abandoned` turns true, `on_cancel` is called if it is set, and finishing does nothing.
+
+Requests that are served by a coroutine draw on the memory budget for their rows while they are
+decoded, and for those of their answers while `rows` encodes them (`kafka.answer_memory`). Work that
+takes long gives way after a time slice, to what is short and to other long requests.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.core.clock import precise_seconds
 from penstock.core.errors import MalformedRequest, PenstockError
-from penstock.core.limits import KAFKA_DECODED_AT_ONCE_BYTES, KAFKA_DECODED_WHOLE_BYTES_MAX
+from penstock.core.limits import (
+    KAFKA_ANSWER_PORTION_BYTES,
+    KAFKA_DECODED_AT_ONCE_BYTES,
+    KAFKA_DECODED_WHOLE_BYTES_MAX,
+    KAFKA_ROW_BYTES,
+    KAFKA_UNCOUNTED_BYTES_MAX,
+)
 from penstock.engine.replica.time_slices import TimeSlices
-from penstock.kafka.codec import Answer, Codec, Message, codec
+from penstock.kafka.answer_memory import AnswerMemory
+from penstock.kafka.codec import (
+    ROWS_PER_PORTION,
+    Answer,
+    Codec,
+    EncodedRows,
+    Message,
+    codec,
+    row_writer,
+)
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -40,6 +59,7 @@ class Context:
         "correlation_id",
         "engine",
         "frame_bytes",
+        "memory",
         "on_cancel",
         "port_state",
         "slices",
@@ -66,6 +86,8 @@ class Context:
         self.frame_bytes = frame_bytes
         self.slices = _NO_SLICES
         """Of the task that carries it out, which may carry out others before and after it."""
+        self.memory: AnswerMemory | None = None
+        """What it draws for rows, if they are many."""
         self.began = precise_seconds()
         self.waited = 0.0
         """For how many seconds it waited because its client wanted to."""
@@ -101,25 +123,81 @@ class Context:
         """The same as `decode` for a request that may be long."""
         if not self.is_long:
             return self.decode(frame, position)
-        return await self.slices.run(self.codec.decode_in_portions(bytes(frame), position))
+        return await self.run_in_slices(self.codec.decode_in_portions(bytes(frame), position))
 
     async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """The items of a request one by one, in time slices."""
         for item in items:
             if self.slices.is_used_up:
-                await self.slices.let_others()
+                await self.let_others()
             yield item
+
+    async def let_others(self) -> None:
+        """Give way, if it is time to, to all that is short and to other long requests."""
+        if self.slices.is_used_up:
+            await self._wait_for_turn()
+
+    async def _wait_for_turn(self) -> None:
+        self.slices.end()
+        await self.port_state.turns.wait()
+        self.slices.begin()
+
+    async def run_in_slices(self, portions: Generator[None, None, T], portion_bytes: int = 0) -> T:
+        """Carry out work that yields between its portions, and draw for each."""
+        while True:
+            try:
+                next(portions)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if portion_bytes:
+                await self.draw(portion_bytes)
+            await self.let_others()
+
+    async def rows(self, array: str, rows: AsyncIterable[Answer]) -> EncodedRows:
+        """The rows of an array of the answer, which are encoded one by one: as objects they would
+        take many times the memory. An array in rows of another is named behind it."""
+        write = row_writer(self.api.key, self.version, tuple(array.split()))
+        out = bytearray()
+        number = drawn = 0
+        async for row in rows:
+            write(row, out)
+            number += 1
+            if len(out) - drawn >= KAFKA_ANSWER_PORTION_BYTES:
+                await self.draw(len(out) - drawn)
+                drawn = len(out)
+                assert self.memory is not None
+                await self.memory.note_answer(drawn)
+        return EncodedRows(number, out)
+
+    async def draw(self, size: int) -> None:
+        """Draw bytes on the memory budget until the request is over; waits for room."""
+        if self.memory is None:
+            self.memory = AnswerMemory(
+                self.connection.account, self.slices, self.port_state.long_answers
+            )
+        await self.memory.draw(size)
 
     async def serve(self, frame: bytearray, position: int) -> None:
         """Carry out a request of an API that is served by a coroutine, and answer it."""
         assert self.api.handle is not None, f"{self.api.name} has no code"
-        request = await self.decode_in_slices(frame, position)
-        answer = await self.api.handle(request, self)
-        if isinstance(answer, bytes):
-            self.answer(answer)
-        else:
-            portions = self.codec.encode_in_portions(self.correlation_id, answer)
-            self.finish([await self.slices.run(portions)])
+        try:
+            if self.frame_bytes <= KAFKA_UNCOUNTED_BYTES_MAX:
+                request = self.decode(frame, position)
+            else:
+                if self.is_long:
+                    await self._wait_for_turn()
+                rows = self.codec.decode_in_portions(bytes(frame), position)
+                request = await self.run_in_slices(rows, ROWS_PER_PORTION * KAFKA_ROW_BYTES)
+            answer = await self.api.handle(request, self)
+            if isinstance(answer, bytes):
+                self.answer(answer)
+            else:
+                portions = self.codec.encode_in_portions(self.correlation_id, answer)
+                self.finish([await self.run_in_slices(portions)])
+        finally:
+            if self.memory is not None:
+                self.memory.close()
 
     def run_alone(self, work: Coroutine[object, object, None]) -> None:
         """Carry out the request by a task of its own, beside the requests that come after it."""

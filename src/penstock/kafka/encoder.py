@@ -23,7 +23,7 @@ class EncodedRows(NamedTuple):
     """Stands in an answer for an array whose rows are encoded already."""
 
     number: int
-    data: bytes
+    data: bytes | bytearray
 
 
 _Writer = Callable[[Any, bytearray], None]

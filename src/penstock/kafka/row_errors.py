@@ -7,7 +7,7 @@ may hold more rows than there should be tasks.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -41,8 +41,14 @@ def no_access_rules(context: Context) -> Row:
 
 async def side_by_side(work: Callable[[T], Awaitable[Row]], items: Iterable[T]) -> list[Row]:
     """Carry out a request's items; the rows come in their order."""
-    rows: list[Row] = []
+    return [row async for row in rows_side_by_side(work, items)]
+
+
+async def rows_side_by_side(
+    work: Callable[[T], Awaitable[Row]], items: Iterable[T]
+) -> AsyncIterator[Row]:
+    """The same, a portion of rows after the other."""
     rest = iter(items)
     while portion := list(islice(rest, KAFKA_ROWS_AT_ONCE)):
-        rows += await asyncio.gather(*map(work, portion))
-    return rows
+        for row in await asyncio.gather(*map(work, portion)):
+            yield row
