@@ -45,14 +45,14 @@ def groups(count: int) -> dict[str, object]:
 
 def full(memory: MemoryBudget) -> None:
     """Leave the reserve only."""
-    memory.open("kafka", "10.0.0.9", Other()).take(ANSWERS, memory.ordinary_max)
+    memory.open("kafka", "192.0.2.9", Other()).take(ANSWERS, memory.ordinary_max)
 
 
 def test_an_answer_waits_for_room_while_it_is_built(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         memory = MemoryBudget(64 * MIB)
         async with open_broker(tmp_path, memory=memory) as broker:
-            other = memory.open("kafka", "10.0.0.9", Other())
+            other = memory.open("kafka", "192.0.2.9", Other())
             other.take(ANSWERS, memory.ordinary_max - 256 * KIB)
             async with wire_client(broker.host, broker.port) as client:
                 client.send(32, 4, groups(200))
