@@ -1,4 +1,5 @@
-"""A stage: messages are stored at the broker, invisible until they are published.
+"""A stage, the first half of a transaction: messages are stored at the broker, invisible until they
+are published.
 
     stage = client.open_stage()
     stage.send_many("orders", bodies)
