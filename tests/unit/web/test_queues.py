@@ -1,4 +1,6 @@
-"""Queues over HTTP, on a real broker."""
+"""Queues over HTTP, on a real broker.
+
+Long because one broker answers all of it: the module's fixture."""
 
 import asyncio
 import time
@@ -10,10 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.core.errors import CatalogFull
 from penstock.core.memory_budget import ANSWERS, MemoryAccount
+from penstock.core.topic import Topic
 from penstock.core.types import Offset
+from penstock.engine.engine import Engine
 from penstock.engine.topics.topics import Acks
 from penstock.machines.secrets import RECEIPTS
+from penstock.web import queues
 from penstock.web.app import make_app
 from penstock.web.queue_lines import GroupCounts
 from penstock.web.queues import LIST_MAX
@@ -119,7 +125,7 @@ def test_a_default_dead_letter_queue_that_cannot_be_made_is_no_failure(
 
     async def refuse(engine: Engine, name: str, *rest: Any) -> Topic:
         if name.endswith("-dlq"):
-            raise TooMany("no more topics")
+            raise CatalogFull("no more topics")
         return await make_topic(engine, name, *rest)
 
     monkeypatch.setattr(queues, "_make", refuse)
