@@ -245,8 +245,8 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_held_bytes",
                 _G,
                 ("protocol", "what"),
-                "Memory that is held for clients: `requests` under way, `answers` that are not"
-                " fetched, `fetches` that wait for more.",
+                "Memory that is held for clients and, as `peer`, for other nodes: `requests` under"
+                " way, `answers` that are not fetched, `fetches` that wait for more.",
             ),
             Metric(
                 "penstock_memory_budget_bytes",
