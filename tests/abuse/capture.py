@@ -3,22 +3,36 @@
 A broker is started behind two recording proxies and used by confluent-kafka, kafka-python,
 aiokafka, the native client, boto3 (SQS in JSON), a client of the Query protocol, and plain HTTP.
 Each different request is kept once or twice, and the files of `corpus/` are written anew. They need
-renewal only when a client library speaks new versions.
+renewal only when a client library, or a node, speaks new versions. What nodes say to each other is
+recorded in the same way, at a cluster of three: all that node 2 says to node 1.
+
+    python -m tests.abuse.capture peer      only that
 """
 
 import asyncio
 import json
 import struct
+import sys
+import tempfile
 import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
 
 import penstock
+from penstock.core.limits import FRAME_BYTES_MAX
+from penstock.engine.peers import frames
+from penstock.engine.peers.frames import Frame, FrameKind, FrameReader
 from penstock.wire.frames import GREETING, MAGIC, PREFIX, read_prefix
+from tests.abuse.fuzzers import CLAIMED, TARGET
 from tests.abuse.kafka_wire import Address
 from tests.abuse.mutations import write_corpus
 from tests.abuse.target import open_target
+from tests.cluster.processes import Cluster
+from tests.cluster.waiting import pass_time
 
 KEPT_EACH = 2
 BYTES_MAX = 3_000
@@ -50,7 +64,11 @@ class Recorder:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         kept = bytearray()
         self.streams.append(kept)
-        their_reader, their_writer = await asyncio.open_connection(*self.target)
+        try:
+            their_reader, their_writer = await asyncio.open_connection(*self.target)
+        except OSError:  # A node that is not there yet, or not at the moment.
+            writer.transport.abort()
+            return
 
         async def pump(
             source: asyncio.StreamReader, sink: asyncio.StreamWriter, kept: bytearray | None
@@ -281,7 +299,94 @@ def use_http(http: str) -> None:
         ask("GET", path)
 
 
+_HANDSHAKE = (FrameKind.CHALLENGE, FrameKind.PROOF, FrameKind.HELLO)
+
+
+def split_peer(stream: bytes, handshake: Kept, rest: Kept) -> None:
+    """The frames of one connection, if it is one of node 2."""
+    reader = FrameReader(FRAME_BYTES_MAX)
+    found: list[Frame] = []
+    while stream:
+        space = reader.space()
+        count = min(len(space), len(stream))
+        space[:count] = stream[:count]
+        found += [Frame(one.kind, memoryview(bytes(one.payload))) for one in reader.take(count)]
+        stream = stream[count:]
+    for frame in found:
+        if frame.kind is FrameKind.PROOF:
+            proof = frames.decode_payload(frames.PROVEN_HELLO_DECODER, frame)
+            if frames.decode_hello(proof.hello).identity.node != CLAIMED:
+                return
+    for frame in found:
+        whole = bytes(frames.encode_frame(frame.kind, msgspec.Raw(frame.payload)))
+        kept = handshake if frame.kind in _HANDSHAKE else rest
+        if frame.payload:
+            kept.add(_kind_of(frame), whole)
+
+
+def _kind_of(frame: Frame) -> object:
+    """What says most about a frame: the types of its messages, or the name of its call."""
+    if frame.kind is FrameKind.MESSAGES:
+        parcels = frames.decode_payload(frames.MESSAGES_DECODER, frame)
+        return tuple(sorted({type(message).__name__ for _, message in parcels}))
+    if frame.kind is FrameKind.REQUEST:
+        return frames.decode_payload(frames.REQUEST_DECODER, frame).method
+    if frame.kind is FrameKind.NOTICE:
+        return frames.decode_payload(frames.NOTICE_DECODER, frame).method
+    return frame.kind, len(frame.payload).bit_length()
+
+
+class _RecordedCluster(Cluster):
+    """Three nodes; what comes to node 1 from node 2 is recorded on its way."""
+
+    def __init__(self, directory: Path, recorder: Recorder) -> None:
+        self._recorder = recorder
+        super().__init__(directory, nodes=3, shards=2)
+
+    def _link(self, dialler: int, dialled: int) -> None:
+        target = self.nodes[dialled].peer
+        if (dialler, dialled) == (CLAIMED, TARGET):
+            self._recorder.target, target = target, self._recorder.address
+        self.network.add_link(
+            dialler=dialler,
+            dialled=dialled,
+            listen=self.nodes[dialler].dials(dialled),
+            target=target,
+        )
+
+
+def capture_peers() -> None:
+    """What node 2 says to node 1: at the founding, while clients work, and while node 1 comes back
+    to entries and to a snapshot that it has missed."""
+    recorder = Recorder()
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-capture-") as name,
+        _RecordedCluster(Path(name), recorder) as cluster,
+    ):
+        cluster.start()
+        asyncio.run(use_aiokafka(cluster.bootstrap))
+        asyncio.run(use_native(cluster.bootstrap))
+        use_boto3(cluster.nodes[CLAIMED].http)
+        cluster.kill(TARGET)
+        asyncio.run(use_native(f"{cluster.nodes[2].kafka},{cluster.nodes[3].kafka}"))
+        cluster.restart(TARGET)
+        pass_time(5.0)
+        cluster.kill(CLAIMED)  # It dials again, and asks for what it has missed.
+        cluster.restart(CLAIMED)
+        use_http(cluster.nodes[CLAIMED].http)
+        pass_time(5.0)
+    handshake, rest = Kept(), Kept()
+    for stream in recorder.streams:
+        split_peer(bytes(stream), handshake, rest)
+    for corpus, kept in (("handshake", handshake), ("peer", rest)):
+        write_corpus(corpus, kept.all())
+        print(f"{corpus}: {len(kept.all())} frames")
+
+
 def main() -> None:
+    capture_peers()
+    if sys.argv[1:] == ["peer"]:
+        return
     kafka, web = Recorder(), Recorder()
     bootstrap, http = _joined(kafka.address), _joined(web.address)
     with open_target(flags=("--advertise-kafka", bootstrap)) as target:

@@ -77,6 +77,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--input", default="", help="a file: this input alone")
     parser.add_argument("--without-engine", type=int, default=0, help="so many mutants each")
+    parser.add_argument("--required", action="store_true", help="fail if there is no engine")
     parser.add_argument("--output", default="build/fuzz")
     options = parser.parse_args(arguments)
     names = options.only or TARGETS
@@ -91,7 +92,7 @@ def main(arguments: list[str]) -> int:
         import atheris
     except ImportError:
         print("NOT DONE: atheris is not installed, and there may be no wheel of it here")
-        return 0
+        return 1 if options.required else 0
     assert atheris
     return max(_fuzz_apart(name, options) for name in names)
 

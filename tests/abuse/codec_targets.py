@@ -15,6 +15,7 @@ from penstock.core.message_batches import open_messages
 from penstock.core.record_bodies import read_records
 from penstock.core.records import check_batch
 from penstock.engine.peers import frames
+from penstock.engine.peers.message_check import check_message
 from penstock.kafka.codec import codec as kafka_codec
 from penstock.kafka.codec import skip_tags
 from penstock.kafka.schema import schema_of
@@ -85,11 +86,16 @@ _PEER_DECODERS: tuple[tuple[frames.FrameKind, Any], ...] = (
     (frames.FrameKind.FAILURE, frames.FAILURE_DECODER),
     (frames.FrameKind.NOTICE, frames.NOTICE_DECODER),
     (frames.FrameKind.WITHDRAWAL, frames.WITHDRAWAL_DECODER),
+    (frames.FrameKind.CHALLENGE, frames.CHALLENGE_DECODER),
+    (frames.FrameKind.RESPONSE, frames.RESPONSE_DECODER),
+    (frames.FrameKind.PROOF, frames.PROVEN_HELLO_DECODER),
+    (frames.FrameKind.CONFIRM, frames.PROVEN_HELLO_DECODER),
 )
 
 
 def fuzz_peer(data: bytes) -> None:
-    """As a stream of frames, and as the payload of a frame whose kind the first byte chooses."""
+    """As a stream of frames, and as the payload of a frame whose kind the first byte chooses;
+    messages are checked as they are before a replica takes them."""
     reader = frames.FrameReader()
     space = reader.space()
     count = min(len(space), len(data))
@@ -100,7 +106,9 @@ def fuzz_peer(data: bytes) -> None:
     if data:
         kind, decoder = _PEER_DECODERS[data[0] % len(_PEER_DECODERS)]
         with contextlib.suppress(PenstockError):
-            frames.decode_payload(decoder, frames.Frame(kind, memoryview(data)[1:]))
+            decoded = frames.decode_payload(decoder, frames.Frame(kind, memoryview(data)[1:]))
+            for _, message in decoded if kind is frames.FrameKind.MESSAGES else ():
+                check_message(message)
 
 
 def fuzz_sqs_json(data: bytes) -> None:
@@ -148,13 +156,23 @@ def seeds_of(name: str) -> list[bytes]:
             return [*corpus("native"), *(native_head(rng) for _ in range(_SEEDS))]
         case "peer":
             kinds = [kind for kind, _ in _PEER_DECODERS]
-            made = (peer_frame(rng) for _ in range(_SEEDS))
+            made = [*(peer_frame(rng) for _ in range(_SEEDS)), *captured_frames()]
             return [bytes([kinds.index(kind)]) + payload for kind, payload in made]
         case "append":
             return [bytes(64), bytes(12), b"\1" * 12 + bytes(32) + honest([b"x"], PAST_MS)]
     wanted = b"x-amz-target" if name == "sqs_json" else b"x-www-form"
     pages = [*corpus("http"), *(http_input(rng) for _ in range(4 * _SEEDS))]
     return [_sqs_seed(name, page) for page in pages if wanted in page.lower()]
+
+
+def captured_frames() -> list[tuple[frames.FrameKind, bytes]]:
+    """What nodes have said to each other: kinds and payloads."""
+    found = []
+    for seed in (*corpus("peer"), *corpus("handshake")):
+        reader = frames.FrameReader(INPUT_BYTES_MAX)
+        reader.space()[: len(seed)] = seed
+        found += [(frame.kind, bytes(frame.payload)) for frame in reader.take(len(seed))]
+    return found
 
 
 def _kafka_seed(request: bytes, keys: list[int]) -> bytes:

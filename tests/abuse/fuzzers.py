@@ -1,9 +1,13 @@
 """Fuzzers of every port of a running broker.
 
-Two for each port: one changes requests that real clients have sent (`mutations`, `corpus/`), one
-makes requests from a grammar (`grammar_*`). Input number i of a seed is always the same, so a
-failure is repeated by its seed and its numbers. Inputs are pipelined: several on a connection,
-several connections at once.
+Two for each port: one changes requests that real clients and nodes have sent (`mutations`,
+`corpus/`), one makes requests from a grammar (`grammar_*`). The peer port has both twice: a
+stranger's inputs come before the handshake, a member's behind it. Input number i of a seed is
+always the same, so a failure is repeated by its seed and its numbers. Inputs are pipelined: several
+on a connection, several connections at once.
+
+A member's inputs go to one of three nodes. Raft believes them if they can be true, so nodes elect,
+and what the one node stores is for the other two to mend: nothing that was acknowledged is lost.
 """
 
 import asyncio
@@ -11,33 +15,42 @@ import contextlib
 import random
 import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
-from penstock.core.types import NodeId
-from penstock.engine.peers import frames
-from penstock.engine.peers.frames import FrameKind, encode_frame
+from penstock.core.checksum import crc32c
+from penstock.engine.peers.frames import (
+    FRAME_HEADER_BYTES,
+    LinkIdentity,
+    encode_frame,
+)
 from penstock.wire.frames import greet
 from tests.abuse.grammar_http import http_input
 from tests.abuse.grammar_kafka import kafka_request
-from tests.abuse.grammar_structs import Values, native_head, peer_frame
+from tests.abuse.grammar_structs import Values, handshake_frame, native_head, peer_frame
 from tests.abuse.hostile_batches import PAST_MS, honest
 from tests.abuse.kafka_wire import Address
 from tests.abuse.mutations import corpus, mutate
-from tests.abuse.oracles import Bars, Outcome, judge
-from tests.abuse.registry import Case
+from tests.abuse.oracles import STRICT, Bars, Outcome, judge
+from tests.abuse.peer_wire import PeerConnection, identity_of
+from tests.abuse.registry import Broken, Case
 from tests.abuse.target import Target, native_frame, open_target
 
 INPUTS_AT_ONCE = 32
+MEMBER_INPUTS_AT_ONCE = 8
+"""The first frame that cannot be read ends a link, and what follows is not looked at."""
 CONNECTIONS = 8
 CHUNK = 2_048
 QUIET_SECONDS = 0.03
 BATCH_SECONDS = 1.0
-BARS = Bars(stall_seconds=1.0, kept_bytes=192 << 20)
-"""The fuzzer keeps a processor busy, and the broker the other: answers wait in line."""
+BARS = STRICT
+MEMBER_STALL_SECONDS = 10.0
+"""A member's inputs make the others elect again and again while they last."""
+MEMBER_LOG_BYTES = 20_000_000
+"""A minute: each link of a member that is lost or made is worth a line, at both ends."""
 _TOPICS = ("fuzz-a", "fuzz-b", "fuzz-c")
 _GONE = (OSError, EOFError)
 
@@ -59,10 +72,30 @@ class Port:
 
     address: Address
     topics: tuple[bytes, ...] = ()
-    cluster_id: str = ""
+    member: LinkIdentity | None = None
+    """What a member's inputs are sent as."""
 
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Make = Callable[[random.Random, Port], bytes]
+Connect = Callable[[Port], Awaitable[Streams]]
+
+
+async def _connect(port: Port) -> Streams:
+    return await asyncio.open_connection(*port.address)
+
+
+async def _connect_native(port: Port) -> Streams:
+    reader, writer = await asyncio.open_connection(*port.address)
+    writer.write(greet())
+    return reader, writer
+
+
+async def _connect_member(port: Port) -> Streams:
+    assert port.member is not None
+    connection = await PeerConnection.open(port.address)
+    await connection.prove(port.member, TARGET)
+    return connection.reader, connection.writer
 
 
 @dataclass(frozen=True)
@@ -71,7 +104,9 @@ class Fuzzer:
 
     port: str
     make: Make
-    opening: Callable[[Port], bytes] = field(default=lambda _port: b"")
+    connect: Connect = _connect
+    is_member: bool = False
+    """Its inputs come behind the handshake of a member: see the top."""
 
 
 def _kafka_mutated(rng: random.Random, port: Port) -> bytes:
@@ -111,35 +146,49 @@ def _http_grammar(rng: random.Random, port: Port) -> bytes:
 
 
 def _peer_grammar(rng: random.Random, port: Port) -> bytes:
-    kind, payload = peer_frame(rng)
+    kind, payload = peer_frame(rng, CLAIMED, TARGET)
     return bytes(encode_frame(kind, msgspec.Raw(payload)))
 
 
 def _peer_mutated(rng: random.Random, port: Port) -> bytes:
-    whole = _peer_grammar(rng, port)
-    return mutate(rng, whole, (whole,))
+    seeds = corpus("peer")
+    return _with_sums(rng, mutate(rng, rng.choice(seeds), seeds))
 
 
-def _hello(port: Port) -> bytes:
-    identity = frames.LinkIdentity(port.cluster_id, NodeId(2), "fuzz", "0.2.0")
-    hello = frames.Hello(1, 1, identity, NodeId(1), 1 << 60, 1)
-    return bytes(encode_frame(FrameKind.HELLO, hello))
+def _stranger_grammar(rng: random.Random, port: Port) -> bytes:
+    kind, payload = handshake_frame(rng)
+    return bytes(encode_frame(kind, msgspec.Raw(payload)))
 
 
-def _greeting(port: Port) -> bytes:
-    return greet()
+def _stranger_mutated(rng: random.Random, port: Port) -> bytes:
+    seeds = corpus("handshake")
+    return _with_sums(rng, mutate(rng, rng.choice(seeds), seeds))
+
+
+def _with_sums(rng: random.Random, data: bytes) -> bytes:
+    """A mutated frame with the length and sums it should have; otherwise nothing but the sums of
+    the header would be looked at."""
+    if len(data) < FRAME_HEADER_BYTES or rng.random() < 0.02:
+        return data
+    payload = data[FRAME_HEADER_BYTES:]
+    head = data[:8] + struct.pack("<II", len(payload), crc32c(payload))
+    return head + struct.pack("<I", crc32c(head)) + payload
 
 
 FUZZERS: Final[dict[str, Fuzzer]] = {
     "fuzz-kafka-mutated": Fuzzer("kafka", _kafka_mutated),
     "fuzz-kafka-grammar": Fuzzer("kafka", _kafka_grammar),
-    "fuzz-native-mutated": Fuzzer("kafka", _native_mutated, _greeting),
-    "fuzz-native-grammar": Fuzzer("kafka", _native_grammar, _greeting),
+    "fuzz-native-mutated": Fuzzer("kafka", _native_mutated, _connect_native),
+    "fuzz-native-grammar": Fuzzer("kafka", _native_grammar, _connect_native),
     "fuzz-http-mutated": Fuzzer("http", _http_mutated),
     "fuzz-http-grammar": Fuzzer("http", _http_grammar),
-    "fuzz-peer-mutated": Fuzzer("peer", _peer_mutated),
-    "fuzz-peer-grammar": Fuzzer("peer", _peer_grammar, _hello),
+    "fuzz-peer-mutated": Fuzzer("peer", _peer_mutated, _connect_member, is_member=True),
+    "fuzz-peer-grammar": Fuzzer("peer", _peer_grammar, _connect_member, is_member=True),
+    "fuzz-stranger-mutated": Fuzzer("peer", _stranger_mutated),
+    "fuzz-stranger-grammar": Fuzzer("peer", _stranger_grammar),
 }
+TARGET, CLAIMED = 1, 2
+"""The node that a member's inputs go to, and the one that they say they come from."""
 
 
 def fuzz_input(name: str, seed: int, number: int, port: Port) -> bytes:
@@ -154,7 +203,7 @@ def repeat_command(name: str, seed: int, first: int, inputs: int) -> str:
 
 async def fuzz(name: str, options: FuzzOptions) -> Outcome:
     """A fuzzer against a broker of its own, with all oracles, and the known set at the end."""
-    with open_target() as target:
+    with open_target(nodes=3 if FUZZERS[name].port == "peer" else 1) as target:
         await target.prepare()
         outcome = await fuzz_target(name, options, target)
         try:
@@ -170,11 +219,20 @@ async def fuzz_target(
 ) -> Outcome:
     """A fuzzer against a broker that runs."""
     fuzzer = FUZZERS[name]
-    port = await _port_of(target, fuzzer.port)
+    port = await _port_of(target, fuzzer)
     campaign = _Campaign(name, options, target, port)
     case = Case(
-        name, fuzzer.port, "", f"{name} with seed {options.seed}", campaign.run, seconds=1e6
+        name,
+        fuzzer.port,
+        "",
+        f"{name} with seed {options.seed}",
+        campaign.run,
+        seconds=1e6,
+        elects=fuzzer.is_member,
+        stall_seconds=MEMBER_STALL_SECONDS if fuzzer.is_member else 0.0,
     )
+    if fuzzer.is_member:
+        bars = replace(bars, log_bytes_per_minute=MEMBER_LOG_BYTES)
     outcome = await judge(case, target, bars)
     outcome.case = f"{name} {campaign.sent:,} inputs, {campaign.rate:,.0f}/s"
     if outcome.complaints:
@@ -183,11 +241,12 @@ async def fuzz_target(
     return outcome
 
 
-async def _port_of(target: Target, name: str) -> Port:
-    if name == "peer":
-        return Port(target.peer)
+async def _port_of(target: Target, fuzzer: Fuzzer) -> Port:
+    if fuzzer.port == "peer":
+        member = await identity_of(target.all_peers[CLAIMED], CLAIMED)
+        return Port(target.all_peers[TARGET], member=member)
     topics = [(await target.topic(topic, 2)).topic_id for topic in _TOPICS]
-    return Port(target.http if name == "http" else target.kafka, tuple(topics))
+    return Port(target.http if fuzzer.port == "http" else target.kafka, tuple(topics))
 
 
 class _Campaign:
@@ -198,7 +257,7 @@ class _Campaign:
         self._options = options
         self._target = target
         self._port = port
-        self.sent = 0
+        self.sent = self.arrived = 0
         self.rate = 0.0
         self.suspect = (options.first, options.inputs or CHUNK)
         """The inputs after which something was wrong; all of them if it is not known."""
@@ -222,28 +281,36 @@ class _Campaign:
         else:
             self.suspect = (self._options.first, self.sent)
         self.rate = self.sent / max(time.monotonic() - began, 0.001)
+        if target.is_alive() and self.arrived < self.sent // 2:
+            raise Broken(f"{self.arrived} of {self.sent} inputs found a connection")
 
     async def _send(self, first: int, count: int) -> None:
+        is_member = FUZZERS[self._name].is_member
+        inputs = MEMBER_INPUTS_AT_ONCE if is_member else INPUTS_AT_ONCE
         batches = [
-            range(at, min(at + INPUTS_AT_ONCE, first + count))
-            for at in range(first, first + count, INPUTS_AT_ONCE)
+            range(at, min(at + inputs, first + count)) for at in range(first, first + count, inputs)
         ]
         waiting = iter(batches)
 
         async def work() -> None:
             for numbers in waiting:
-                await send_inputs(self._name, self._options.seed, numbers, self._port)
+                arrived = await send_inputs(self._name, self._options.seed, numbers, self._port)
+                self.arrived += arrived
 
-        await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+        # Two members of one id would take each other's place before they have said anything.
+        at_once = 1 if is_member else CONNECTIONS
+        await asyncio.gather(*(work() for _ in range(at_once)))
 
 
-async def send_inputs(name: str, seed: int, numbers: range, port: Port) -> None:
-    """Some inputs on a connection of their own; what is answered is read for a moment."""
-    data = FUZZERS[name].opening(port) + b"".join(
-        fuzz_input(name, seed, number, port) for number in numbers
-    )
+async def send_inputs(name: str, seed: int, numbers: range, port: Port) -> int:
+    """Some inputs on a connection of their own; what is answered is read for a moment. How many
+    found a connection."""
+    data = b"".join(fuzz_input(name, seed, number, port) for number in numbers)
+    try:
+        reader, writer = await FUZZERS[name].connect(port)
+    except (TimeoutError, *_GONE):
+        return 0
     with contextlib.suppress(TimeoutError, *_GONE):
-        reader, writer = await asyncio.open_connection(*port.address)
         try:
             async with asyncio.timeout(BATCH_SECONDS):
                 writer.write(data)
@@ -252,11 +319,7 @@ async def send_inputs(name: str, seed: int, numbers: range, port: Port) -> None:
                     pass
         finally:
             writer.transport.abort()
-
-
-def without_stall(bars: Bars) -> Bars:
-    """For a machine that does something else as well."""
-    return replace(bars, stall_seconds=5.0)
+    return len(numbers)
 
 
 def sample_values(seed: int) -> Values:

@@ -7,15 +7,19 @@ mostly one at an edge, and now and then one of another type, one too few or one 
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import inspect
 
 from penstock.core.types import NodeId
+from penstock.engine.cluster import call_table
+from penstock.engine.cluster.founding import INTRODUCE
 from penstock.engine.peers import frames
+from penstock.engine.peers.calls import RemoteCall
 from penstock.engine.peers.frames import FrameKind
-from penstock.raft import messages
+from penstock.engine.peers.handshake import Challenge, ProvenHello, Response
+from penstock.engine.replica.network import PeerMessage
 from penstock.wire import codec
 from penstock.wire.requests import Request
 
@@ -157,33 +161,72 @@ _FRAMES: tuple[tuple[FrameKind, Any], ...] = (
     (FrameKind.NOTICE, frames.Notice),
     (FrameKind.WITHDRAWAL, frames.Withdrawal),
 )
-METHODS = (
-    "introduce", "change", "partitions", "shard", "transfer", "hold", "mark", "release",
-    "catalog_version", "publish", "last published", "part", "queue", "moves", "topic_places",
-    "queue_places", "look", "group", "groups", "ends", "topic_readers", "work_groups",
-    "trace_place", "trace_copies", "sample", "events", "audit", "pipelines",
-)  # fmt: skip
+_HANDSHAKE: tuple[tuple[FrameKind, Any], ...] = (
+    (FrameKind.CHALLENGE, Challenge),
+    (FrameKind.RESPONSE, Response),
+    (FrameKind.PROOF, ProvenHello),
+    (FrameKind.CONFIRM, ProvenHello),
+)
+CALLS: Final[tuple[RemoteCall[Any, Any], ...]] = tuple(
+    sorted(
+        {one for one in (*vars(call_table).values(), INTRODUCE) if isinstance(one, RemoteCall)},
+        key=lambda call: call.name,
+    )
+)
+"""All that one node may ask of another."""
 
 
-def peer_frame(rng: random.Random) -> tuple[FrameKind, bytes]:
-    """A frame between nodes: its kind and its payload."""
+def handshake_frame(rng: random.Random) -> tuple[FrameKind, bytes]:
+    """A frame of something that has not proven itself: mostly of the handshake, and then with
+    nonces and codes that have the right length."""
     values = Values(rng)
-    if rng.random() < 0.3:
-        body = encode(values.anything())
-        method = rng.choice(METHODS)
-        return FrameKind.REQUEST, encode([values.number(), method, 1_000, body])
-    if rng.random() < 0.3:
+    kind, cls = rng.choice((*_HANDSHAKE, *_HANDSHAKE, *_FRAMES))
+    row = values.struct(cls)
+    if isinstance(row, list) and rng.random() < 0.7:
+        row = [rng.randbytes(32) if isinstance(one, bytes) else one for one in row]
+    return kind, encode(row)
+
+
+def peer_frame(rng: random.Random, source: int = 2, target: int = 1) -> tuple[FrameKind, bytes]:
+    """A frame between two nodes: its kind and its payload."""
+    values = Values(rng)
+    if rng.random() < 0.4:
+        call = rng.choice(CALLS)
+        request = [values.number(), call.name, 1_000, _body(values, call)]
+        return FrameKind.REQUEST, encode(request)
+    if rng.random() < 0.5:
         parcels = [
-            [rng.choice((0, 1, 2, 9)), values.struct(rng.choice(_messages()))] for _ in range(3)
+            [rng.choice((0, 1, 2, 9)), _message(values, source, target)]
+            for _ in range(rng.choice((1, 1, 3)))
         ]
         return FrameKind.MESSAGES, encode(parcels)
     kind, cls = rng.choice(_FRAMES)
     return kind, encode(values.struct(cls))
 
 
+def _body(values: Values, call: RemoteCall[Any, Any]) -> bytes:
+    """The request of a call as it travels, or nearly."""
+    if values.rng.random() < 0.1:
+        return values.data()
+    request = values.of(inspect.type_info(call.request))
+    if call.request is bytes and isinstance(request, bytes):
+        return request
+    if call.request is str and isinstance(request, str):
+        return request.encode("utf-8", "surrogatepass")
+    return encode(request)
+
+
+def _message(values: Values, source: int, target: int) -> object:
+    row = values.struct(values.rng.choice(_messages()))
+    if isinstance(row, list) and len(row) > 2 and values.rng.random() < 0.9:
+        row[1:3] = [source, target]
+    return row
+
+
 @cache
-def _messages() -> tuple[type[messages.Message], ...]:
-    return tuple(sorted(messages.Message.__subclasses__(), key=_name))
+def _messages() -> tuple[type[Any], ...]:
+    """Raft's messages, and those that carry a snapshot."""
+    return tuple(sorted(get_args(PeerMessage), key=_name))
 
 
 def hostile_message(rng: random.Random, source: int, target: int) -> Any:

@@ -55,6 +55,10 @@ class Case:
     """Settings of the broker on top of the defaults; the case is alone then."""
     kept_mib: int = 0
     """What it may leave behind in memory, if it is state that was asked for; 0: as every case."""
+    stall_seconds: float = 0.0
+    """How long the good client may wait, where there is a reason for more; 0: as every case."""
+    elects: bool = False
+    """Nodes may elect: what arrives is what a node that holds the cluster key may say."""
 
 
 CASES: dict[str, Case] = {}
@@ -78,6 +82,8 @@ def case(
     kill_after: bool = True,
     flags: tuple[str, ...] = (),
     kept_mib: int = 0,
+    stall_seconds: float = 0.0,
+    elects: bool = False,
 ) -> Callable[[Attack], Attack]:
     """Make a case of a function."""
 
@@ -95,6 +101,8 @@ def case(
                 kill_after=kill_after,
                 flags=flags,
                 kept_mib=kept_mib,
+                stall_seconds=stall_seconds,
+                elects=elects,
             )
         )
         return attack

@@ -31,9 +31,11 @@ from tests.abuse import (
     cases_kafka,
     cases_native,
     cases_peer,
+    cases_peer_frames,
     cases_process,
     cases_sqs,
     cases_state,
+    cases_trio,
     cases_web,
 )
 from tests.abuse.fuzzers import FUZZERS, FuzzOptions, fuzz
@@ -50,15 +52,17 @@ _MODULES = (
     cases_kafka,
     cases_native,
     cases_peer,
+    cases_peer_frames,
     cases_process,
     cases_sqs,
     cases_state,
+    cases_trio,
     cases_web,
 )
 """Their cases enter themselves when they are imported."""
 
-TRIES = 3
-"""A case that was only slow is tried so often, and its best counts: the machine may be shared."""
+TRIES = 2
+"""A case that was only slow, on a machine that was busy meanwhile, is tried so often."""
 CASES_PER_BROKER = 30
 RESTART_SECONDS_MAX = 15.0
 

@@ -9,6 +9,8 @@ import argparse
 import asyncio
 import contextlib
 import resource
+import select
+import socket
 import statistics
 import subprocess
 import sys
@@ -16,18 +18,27 @@ import time
 
 from tests.abuse.kafka_wire import Address, fetch_frame, frame
 from tests.abuse.oracles import ANSWERED_WITHIN_SECONDS, Outcome
-from tests.abuse.streams import http_request, silent
+from tests.abuse.streams import http_request, open_silent, silent
 from tests.abuse.target import MIB, Sample, Target, open_target
 from tests.cluster.waiting import pass_time, wait_until
 
-ATTEMPTS = 100_000
-IDLE, HALF_HEADS, SLOW_READERS = 10_000, 5_000, 2_000
+CONNECTIONS = {"idle": 10_000, "heads": 5_000, "slow": 2_000, "flood": 100_000}
+"""How many of each kind: idle ones at the Kafka port, half heads of HTTP requests, readers that
+never read, and connections that are closed as soon as they are made."""
 CALM_SECONDS = 8.0
 HEALTH_SECONDS_MAX = 1.0
 P99_FLOOR_SECONDS = 0.1
 """Twice next to nothing is next to nothing: below this the ratio says nothing."""
 _PER_SOURCE = 5_000
 _FLOOD_ROUND, _FLOOD_WORKERS = 100, 10
+MADE_MIN, FLOOD_MIN = 0.9, 0.1
+"""The share of the connections without which there was no storm: how many of those that are kept
+were made, and how many of the flood's attempts came about. How many there are at once is for the
+broker to say: it has 10,000 places for Kafka and closes what is beyond them. The flood comes faster
+than a socket is listened at, and an attempt is given up after a second, which is an attempt still.
+"""
+READY_SECONDS = 120.0
+_KEPT_SECONDS = 2.0
 
 
 async def connection_storm(scale: float = 1.0) -> Outcome:
@@ -41,14 +52,17 @@ async def connection_storm(scale: float = 1.0) -> Outcome:
         assert good is not None
         began = time.monotonic()
         pass_time(CALM_SECONDS)
-        calm = _by_kind(good.since(began))
+        calm = _by_kind(good.since(began), target)
         before = max(gauge.now for gauge in target.watch.gauges.values())
         target.watch.reset()
         storm_began = time.monotonic()
-        attackers = [_attacker(kind, target, scale) for kind in ("idle", "heads", "slow", "flood")]
+        attackers = [_attacker(kind, target, scale) for kind in CONNECTIONS if kind != "flood"]
         try:
-            _wait_flood(attackers[-1])
+            _wait_held(attackers)
+            attackers.append(_attacker("flood", target, scale))
+            attackers[-1].wait()  # It ends by itself: an attempt is given up soon.
             pass_time(CALM_SECONDS)
+            outcome.complaints += _count_connections(attackers, scale)
         finally:
             for one in attackers:
                 one.kill()
@@ -61,7 +75,7 @@ async def connection_storm(scale: float = 1.0) -> Outcome:
                 "answers",
                 seconds=ANSWERED_WITHIN_SECONDS,
             )
-        _compare(outcome, calm, _by_kind(good.since(storm_began)))
+        _compare(outcome, calm, _by_kind(good.since(storm_began), target))
         outcome.peak = max(gauge.peak for gauge in target.watch.gauges.values()) - before
         outcome.kept = max(gauge.now for gauge in target.watch.gauges.values()) - before
         outcome.log_bytes = target.log_bytes()
@@ -75,10 +89,13 @@ async def connection_storm(scale: float = 1.0) -> Outcome:
     return outcome
 
 
-def _by_kind(samples: list[Sample]) -> dict[str, list[float]]:
+def _by_kind(samples: list[Sample], target: Target) -> dict[str, list[float]]:
+    """The times of the answers, less what the broker waited for a processor: the attackers are on
+    the same machine."""
     rows: dict[str, list[float]] = {}
     for sample in samples:
-        rows.setdefault(sample.what, []).append(sample.seconds)
+        waited = sum(gauge.waited(sample.began, sample.ended) for gauge in target.watch.all())
+        rows.setdefault(sample.what, []).append(max(0.0, sample.seconds - waited))
     return rows
 
 
@@ -113,27 +130,74 @@ def _attacker(kind: str, target: Target, scale: float) -> "subprocess.Popen[byte
             *("--kafka", *map(str, target.kafka), "--http", *map(str, target.http)),
             *("--scale", str(scale)),
         ],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
 
 
-def _wait_flood(flood: "subprocess.Popen[bytes]") -> None:
-    """The flood ends by itself: attempts that are not answered are given up soon."""
-    assert flood.stdout is not None
-    assert flood.stdout.readline(), "the flood ended early"
-    flood.stdout.close()
+def _wait_held(attackers: list["subprocess.Popen[bytes]"]) -> None:
+    """Until each has made all of its connections once."""
+    for one in attackers:
+        assert one.stdout is not None
+        ready, _, _ = select.select([one.stdout], [], [], READY_SECONDS)
+        assert ready, "an attacker does not get its connections"
+        assert one.stdout.readline() == b"held\n", "an attacker has ended"
 
 
-async def _hold(address: Address, data: bytes, count: int, network: int, buffer: int = 0) -> None:
-    """Keep connections open until this process is killed; those that are closed are made anew."""
+def _count_connections(attackers: list["subprocess.Popen[bytes]"], scale: float) -> list[str]:
+    """End the attackers, and ask each how many connections it has had; what is missing."""
+    complaints = []
+    for (kind, most), one in zip(CONNECTIONS.items(), attackers, strict=True):
+        said, _ = one.communicate()
+        made, held = map(int, said.split())
+        wanted = int(most * scale)
+        text = f"{wanted:,} {kind}: {made:,} were made, {held:,} there were at once"
+        print(f"      {text}", flush=True)
+        if made < (FLOOD_MIN if kind == "flood" else MADE_MIN) * wanted:
+            complaints.append(f"the storm was none: of {text}")
+    return complaints
+
+
+async def _hold(
+    address: Address, data: bytes, count: int, network: int, buffer: int = 0
+) -> tuple[int, int]:
+    """Keep connections open until standard input is closed, and make those anew that the broker
+    closes; how many were made, and how many there were at once."""
     sources = [f"127.{network}.0.{1 + number}" for number in range(-(-count // _PER_SOURCE))]
+    held: dict[str, list[socket.socket]] = {source: [] for source in sources}
+    made = most = 0
 
-    async def keep(source: str, number: int) -> None:
+    async def renew(source: str) -> None:
+        nonlocal made, most
+        held[source] = [one for one in held[source] if _is_open(one)]
+        missing = count // len(sources) - len(held[source])
+        opened = await open_silent(address, data, missing, source=source, receive_buffer=buffer)
+        made += len(opened)
+        held[source] += opened
+        most = max(most, sum(_is_open(one) for several in held.values() for one in several))
+
+    async def keep() -> None:
+        await asyncio.gather(*(renew(source) for source in sources))
+        print("held", flush=True)
         while True:
-            async with silent(address, data, number, source=source, receive_buffer=buffer):
-                await asyncio.sleep(5.0)
+            await asyncio.sleep(_KEPT_SECONDS)
+            await asyncio.gather(*(renew(source) for source in sources))
 
-    await asyncio.gather(*(keep(source, count // len(sources)) for source in sources))
+    keeping = asyncio.create_task(keep())
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    return made, most
+
+
+def _is_open(one: socket.socket) -> bool:
+    """Whether the other side has not closed it; what it has sent stays unread."""
+    try:
+        return one.recv(1, socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 async def _flood(addresses: list[Address], count: int) -> int:
@@ -147,7 +211,7 @@ async def _flood(addresses: list[Address], count: int) -> int:
             address = addresses[number % len(addresses)]
             source = f"127.13.{number % 200}.7"
             async with silent(
-                address, b"", _FLOOD_ROUND, source=source, connect_seconds=0.5
+                address, b"", _FLOOD_ROUND, source=source, connect_seconds=1.0, share_min=0.0
             ) as opened:
                 done += len(opened)
 
@@ -162,22 +226,23 @@ async def _attack(options: argparse.Namespace) -> None:
     kafka = options.kafka[0], int(options.kafka[1])
     web = options.http[0], int(options.http[1])
     scale = options.scale
+    most = int(CONNECTIONS[options.kind] * scale)
     match options.kind:
         case "idle":
-            await _hold(kafka, frame(18, 0, {}), int(IDLE * scale), 10)
+            made, held = await _hold(kafka, frame(18, 0, {}), most, 10)
         case "heads":
-            await _hold(web, b"GET /v1/queues HTTP/1.1\r\nHo", int(HALF_HEADS * scale), 11)
+            made, held = await _hold(web, b"GET /v1/queues HTTP/1.1\r\nHo", most, 11)
         case "slow":
             data = fetch_frame("fat", [(0, 0)], bytes_max=MIB, times=4)
-            await _hold(kafka, data + http_request("GET", "/"), int(SLOW_READERS * scale), 12, 4096)
-        case "flood":
-            done = await _flood([kafka, web], int(ATTEMPTS * scale))
-            print(done, flush=True)
+            made, held = await _hold(kafka, data + http_request("GET", "/"), most, 12, 4096)
+        case _:
+            made, held = await _flood([kafka, web], most), 0
+    print(made, held, flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("idle", "heads", "slow", "flood"))
+    parser.add_argument("kind", choices=tuple(CONNECTIONS))
     parser.add_argument("--kafka", nargs=2, required=True)
     parser.add_argument("--http", nargs=2, required=True)
     parser.add_argument("--scale", type=float, default=1.0)

@@ -22,12 +22,10 @@ async def pour(
     times: int = 1,
 ) -> bytes:
     """Send, `times` over, and read to the end, or until nothing comes for a while; the beginning
-    of what came. Answers beyond that are read and dropped."""
+    of what came. Answers beyond that are read and dropped. OSError if nobody listens: an attack
+    that does not arrive shows nothing."""
     kept = bytearray()
-    try:
-        reader, writer = await asyncio.open_connection(*address)
-    except _GONE:
-        return b""
+    reader, writer = await asyncio.open_connection(*address)
     sending = asyncio.create_task(_send(writer, data, times))
     with contextlib.suppress(TimeoutError, *_GONE):
         async with asyncio.timeout(seconds):
@@ -60,8 +58,40 @@ async def silent(
     receive_buffer: int = 0,
     source: str = "",
     connect_seconds: float = 5.0,
+    share_min: float = 0.9,
 ) -> AsyncIterator[list[socket.socket]]:
-    """So many connections that send this and never read. Those that are refused are missing."""
+    """So many connections that send this and never read. Those that do not take it are missing;
+    OSError if not even this share of them came about."""
+    connected = [0]
+    opened = await open_silent(
+        address,
+        data,
+        count,
+        receive_buffer=receive_buffer,
+        source=source,
+        connect_seconds=connect_seconds,
+        connected=connected,
+    )
+    try:
+        if connected[0] < share_min * count:
+            raise OSError(f"{connected[0]} of {count} connections came about")
+        yield opened
+    finally:
+        for one in opened:
+            one.close()
+
+
+async def open_silent(
+    address: Address,
+    data: bytes,
+    count: int,
+    *,
+    receive_buffer: int = 0,
+    source: str = "",
+    connect_seconds: float = 5.0,
+    connected: list[int] | None = None,
+) -> list[socket.socket]:
+    """The same; the caller closes them. `connected` counts those, too, that did not take it."""
     loop = asyncio.get_running_loop()
     opened: list[socket.socket] = []
 
@@ -75,20 +105,20 @@ async def silent(
                 one.bind((source, 0))
             async with asyncio.timeout(connect_seconds):
                 await loop.sock_connect(one, address)
+                if connected is not None:
+                    connected[0] += 1
                 if data:
                     await loop.sock_sendall(one, data)
-        except (OSError, TimeoutError):
+        except BaseException as error:
             one.close()
-            return
+            if isinstance(error, OSError | TimeoutError):
+                return
+            raise
         opened.append(one)
 
-    try:
-        for begun in range(0, count, 100):
-            await asyncio.gather(*(open_one() for _ in range(min(100, count - begun))))
-        yield opened
-    finally:
-        for one in opened:
-            one.close()
+    for begun in range(0, count, 100):
+        await asyncio.gather(*(open_one() for _ in range(min(100, count - begun))))
+    return opened
 
 
 class HttpConnection:

@@ -5,6 +5,7 @@ process is watched: one that takes more than `RSS_BYTES_MAX` is killed at once, 
 is shared, and the case has failed. As a second line its address space is limited.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -31,7 +32,7 @@ from tests.abuse.hostile_batches import honest
 from tests.abuse.kafka_wire import Address, KafkaConnection, create_topic, leader_of, produce
 from tests.abuse.known_set import check_known_set, write_known_set
 from tests.abuse.registry import Broken
-from tests.abuse.streams import HttpConnection
+from tests.abuse.streams import HttpConnection, http
 from tests.cluster.processes import Cluster, tail, tracebacks
 from tests.cluster.waiting import wait_until
 
@@ -41,6 +42,7 @@ RSS_BYTES_MAX = 1536 * MIB
 ADDRESS_BYTES_MAX = 8 << 30
 """In case that watching comes too late."""
 WATCH_SECONDS = 0.02
+COUNTED_SECONDS = 4.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FAT_BATCHES = 60
 
@@ -140,6 +142,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.gauges: dict[int, Gauge] = {}
+        self.proxy: Gauge | None = None
+        """What the nodes' links pass through; its memory is nobody's concern."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
         self._thread.start()
@@ -147,6 +151,11 @@ class Watch:
     def begin(self, number: int, pid: int) -> None:
         """Watch a process in place of the one there was."""
         self.gauges[number] = Gauge(pid, now=rss_of(pid), peak=rss_of(pid))
+
+    def all(self) -> list[Gauge]:
+        """The processes that an answer may have to wait for."""
+        gauges = list(self.gauges.values())
+        return [*gauges, self.proxy] if self.proxy is not None and len(gauges) > 1 else gauges
 
     def reset(self) -> None:
         """Forget the peaks."""
@@ -160,6 +169,8 @@ class Watch:
 
     def _run(self) -> None:
         while not self._end.wait(WATCH_SECONDS):
+            if self.proxy is not None:
+                self.proxy.note_wait()
             for gauge in list(self.gauges.values()):
                 gauge.now = rss_of(gauge.pid)
                 gauge.note_wait()
@@ -196,20 +207,22 @@ class Target:
     good: GoodClientProcess | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     """What earlier cases on this broker have prepared."""
+    attacked: int = 1
+    """The node that a case reaches at `kafka`, `http` and `peer`."""
 
     # Where it is.
 
     @property
     def kafka(self) -> Address:
-        return _split(self.cluster.nodes[1].kafka)
+        return _split(self.cluster.nodes[self.attacked].kafka)
 
     @property
     def http(self) -> Address:
-        return _split(self.cluster.nodes[1].http)
+        return _split(self.cluster.nodes[self.attacked].http)
 
     @property
     def peer(self) -> Address:
-        return self.cluster.nodes[1].peer
+        return self.cluster.nodes[self.attacked].peer
 
     @property
     def all_kafka(self) -> list[Address]:
@@ -294,6 +307,45 @@ class Target:
     def tail(self) -> str:
         """The last lines of the logs."""
         return "\n".join(tail(Path(node.log_file), 15) for node in self.cluster.nodes.values())
+
+    # What it counts.
+
+    async def metrics(self, number: int) -> str:
+        """The metrics of a node; empty if it does not answer."""
+        _, _, body = await http(_split(self.cluster.nodes[number].http), "GET", "/metrics")
+        return body.decode()
+
+    async def count(self, name: str, number: int = 1) -> float:
+        """A metric of a node, summed up over labels that begin like these."""
+        lines = (await self.metrics(number)).splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+    async def wait_counted(self, name: str, least: float, number: int = 1) -> bool:
+        """Wait until a metric has grown so far; the page of metrics is up to a second old."""
+        end = time.monotonic() + COUNTED_SECONDS
+        while await self.count(name, number) < least:
+            if time.monotonic() > end:
+                return False
+            await asyncio.sleep(0.2)
+        return True
+
+    async def terms(self) -> dict[int, int]:
+        """The newest term of each shard that any node knows."""
+        found: dict[int, int] = {}
+        for node in self.cluster.nodes.values():
+            status, _, body = await http(_split(node.http), "GET", "/v1/cluster")
+            for shard in json.loads(body)["shards"] if status == 200 else ():
+                number = int(shard["shard"])
+                found[number] = max(found.get(number, 0), int(shard["term"]))
+        return found
+
+    async def busiest_leader(self) -> int:
+        """The node that leads most shards: the one whose standstill would make others elect."""
+        led = {
+            number: await self.count("penstock_raft_leader{", number)
+            for number in self.cluster.nodes
+        }
+        return max(led, key=lambda number: led[number])
 
     # What cases need.
 
@@ -421,6 +473,7 @@ def open_target(
                 shards=2,
                 flags=("--storage.segment-size", "16MiB", "--storage.ballast-size", "1MiB", *flags),
             ) as cluster:
+                watch.proxy = Gauge(cluster.network.pid)
                 target = Target(cluster, watch, directory)
                 try:
                     target.start()

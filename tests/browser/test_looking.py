@@ -63,7 +63,7 @@ def test_messages_are_looked_for_and_read(page: Page, broker: PenstockServer) ->
     expect(chosen.locator(".payload")).to_contain_text("00000000  7b 22 65 76")
     page.go_back()
     page.get_by_label("From").fill("nowhere")
-    expect(page.locator(".notice")).to_contain_text("is no place in a log")
+    expect(page.locator(".notice")).to_contain_text("is not a place in a log")
 
 
 def test_a_tail_shows_what_comes(page: Page, broker: PenstockServer) -> None:

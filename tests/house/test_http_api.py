@@ -46,6 +46,8 @@ def test_every_reference_leads_somewhere() -> None:
 def test_fields_are_described_by_their_sentences() -> None:
     schemas = document()["components"]["schemas"]
     fields = schemas["QueueReading"]["properties"]
-    assert fields["dead_letter_topic"]["description"].startswith("Where messages go that failed")
+    assert fields["dead_letter_topic"]["description"].startswith(
+        "The queue that gets its dead letters"
+    )
     inherited = schemas["TopicDetail"]["properties"]
-    assert inherited["size_bytes"]["description"] == "On the leaders' disks."
+    assert inherited["size_bytes"]["description"] == "The size on the leaders' disks."

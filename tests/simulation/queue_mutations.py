@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.core.entries import Entry, EntryKind
-from penstock.core.types import Index, Offset
+from penstock.core.types import Index, Offset, PartitionId
 from penstock.core.verdicts import Outcome, Verdict
 from penstock.engine.replica.replica import Replica
 from penstock.machines import timers
@@ -69,7 +69,7 @@ def leases_end_by_the_local_clock() -> list[Patch]:
 
     def turn(self: Any, partition: Any, group: str) -> tuple[WorkGroup, bool]:
         work = self._require(partition, group)
-        return work, work.turn(max(self._time_ms, getattr(self, "local_ms", 0)))
+        return work, work.turn(max(self._time_ms, getattr(self, "local_ms", 0)))[1]
 
     return [(Queues, "plan", plan), (Queues, "_turn", turn)]
 
@@ -183,7 +183,8 @@ def duplicates_are_delivered() -> list[Patch]:
 def ids_are_forgotten_early() -> list[Patch]:
     """An id is remembered for a fraction of the time that is promised."""
 
-    def forget_ids(self: Queues, queue: Any, ids_max: int) -> int:
+    def forget_ids(self: Queues, partition: PartitionId, ids_max: int) -> int:
+        queue = self.partitions[partition]
         after_ms = self._time_ms - queue.rules.deduplication_ms // 1_000
         return int(queue.ids.forget(after_ms, ids_max))
 
@@ -244,6 +245,12 @@ def snapshot_without_deliveries() -> list[Patch]:
 def snapshot_without_turns() -> list[Patch]:
     """After a restart nobody remembers whose turn it was."""
     return _recorded(lambda record: msgspec.structs.replace(record, credits=[]))
+
+
+@mutation
+def snapshot_of_queues_that_have_changed() -> list[Patch]:
+    """A queue that changes before a snapshot gets to it is shown as it became."""
+    return [(Queues, "_changing", lambda _self, _partition: None)]
 
 
 @mutation

@@ -1,4 +1,4 @@
-"""Where the broker is: the flag `--url` of every command that talks to one.
+"""The broker's address: the flag `--url` of every command that talks to a broker.
 
 A flag counts most, then the variable PENSTOCK_URL, then the context that was chosen (`penstock
 context use`), then the default, which is a broker on this machine. Commands about messages, topics
@@ -39,7 +39,7 @@ Url = Annotated[
         env_var=URL_VARIABLE,
         show_env_var=False,
         metavar="URL",
-        help="Where the broker is: penstock://HOST:PORT[,HOST:PORT], or file:PATH for a data"
+        help="The address of the broker: penstock://HOST:PORT[,HOST:PORT], or file:PATH for a data"
         " directory that no broker has open; also from the variable PENSTOCK_URL.",
     ),
 ]
@@ -65,7 +65,7 @@ __all__ = [
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAddress:
-    """Where a command finds the broker whose HTTP port it asks."""
+    """The flag `--url` of commands that ask the broker's HTTP port."""
 
     url: Annotated[
         str | None,
@@ -73,8 +73,8 @@ class BrokerAddress:
             name=["--url", "-u"],
             metavar="URL",
             show_default=False,
-            help="Where the broker is: penstock://HOST:PORT[,HOST:PORT]; also from the variable"
-            f" PENSTOCK_URL. [default: {DEFAULT_URL}]",
+            help="The address of the broker: penstock://HOST:PORT[,HOST:PORT]; also from the"
+            f" variable PENSTOCK_URL. [default: {DEFAULT_URL}]",
         ),
     ] = None
     http: DeprecatedHttp = None
@@ -101,16 +101,16 @@ class BrokerAddress:
         return parse_http(http) if http else _found(url, node)
 
     def ask(self, method: str, path: str, body: object = None) -> bytes:
-        """The answer to a request."""
+        """Send a request to the broker's HTTP port and return the body of the answer."""
         return ask(self.address(), method, path, body)
 
     def ask_for(self, method: str, path: str, kind: type[T], body: object = None) -> T:
-        """The answer as what it should be."""
+        """Return the answer, decoded as `kind`."""
         return ask_for(str(self.address()), method, path, kind, body)
 
 
 HERE = BrokerAddress()
-"""No flag was typed."""
+"""The default: no flag was given."""
 
 
 def _given(url: str | None, http: str | None, environment: Mapping[str, str]) -> tuple[str, str]:

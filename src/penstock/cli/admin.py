@@ -86,7 +86,7 @@ def ask(address: Address, method: str, path: str, body: object = None) -> bytes:
 
 
 def ask_for(http: str, method: str, path: str, kind: type[T], body: object = None) -> T:
-    """The answer as what it should be."""
+    """Send a request and return the answer, decoded as `kind`."""
     answer = ask(parse_http(http), method, path, body)
     try:
         return decode_json(answer, kind)
@@ -111,7 +111,7 @@ def ask_back(name: str, *, warning: str, kept: str, cannot: str) -> None:
 
 
 def print_json(document: object) -> None:
-    """One document, for programs."""
+    """Print one JSON document."""
     print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 

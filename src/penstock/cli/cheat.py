@@ -22,8 +22,8 @@ def cheat(
     subject: Annotated[
         str | None,
         Parameter(
-            help="python, kafka, sqs or cli: a first program. Or a command, such as queue; all of"
-            " them without it."
+            help="python, kafka, sqs or cli: a first program. Or a command, such as queue."
+            " By default all of them."
         ),
     ] = None,
     /,

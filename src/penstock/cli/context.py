@@ -21,7 +21,7 @@ from penstock.client.context_file import (
 )
 from penstock.core.errors import LocalError
 
-app = App(name="context", help="Name brokers, and choose one.")
+app = App(name="context", help="Manage named brokers, and choose the default one.")
 
 Name = Annotated[str, Parameter(help="The name of the context.")]
 
@@ -32,23 +32,25 @@ def add(
     /,
     *,
     url: Annotated[
-        str | None, Parameter(name=["--url", "-u"], metavar="URL", help="Its native address.")
+        str | None,
+        Parameter(name=["--url", "-u"], metavar="URL", help="The native address of the broker."),
     ] = None,
     http: Annotated[
         str | None,
         Parameter(
             metavar="HOST:PORT",
-            help="Its HTTP address, where the one that its nodes advertise cannot be reached.",
+            help="The HTTP address of the broker, if the one that its nodes advertise cannot be"
+            " reached.",
         ),
     ] = None,
     use: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Choose it as well.")
+        bool, Parameter(negative="", show_default=False, help="Make it the default.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Name the addresses of a broker, or change those of a context that is there.
+    """Add a context, which names the addresses of a broker, or change an existing one.
 
-    The first context that is added is chosen by itself.
+    The first context becomes the default.
 
     Examples
     --------
@@ -79,7 +81,7 @@ def add(
 
 @app.command(name="list")
 def list_contexts(*, json: Json = False) -> None:
-    """List the contexts; a star marks the one that is chosen.
+    """List the contexts; a star marks the default.
 
     Examples
     --------
@@ -106,7 +108,7 @@ def list_contexts(*, json: Json = False) -> None:
 
 @app.command
 def use(name: Name, /, *, json: Json = False) -> None:
-    """Choose a context: commands go to its addresses unless a flag or a variable says otherwise.
+    """Make a context the default: commands use its addresses unless a flag or variable is set.
 
     Examples
     --------
@@ -123,7 +125,7 @@ def use(name: Name, /, *, json: Json = False) -> None:
 
 @app.command
 def remove(name: Name, /, *, json: Json = False) -> None:
-    """Forget a context. Nothing happens to the broker it names.
+    """Delete a context. The broker is not affected.
 
     Examples
     --------
@@ -159,7 +161,7 @@ def _known(name: str) -> Contexts:
 
 
 def _checked(url: str) -> str:
-    """An address that could be one; whether a broker is there shows when it is used."""
+    """Check the syntax of a URL, without connecting to it."""
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in ("penstock", "file") or not rest or not url.isprintable():
         raise CycloptsError(

@@ -23,10 +23,10 @@ CONFIG_HELP = "Read settings from this TOML file. [default: penstock.toml, if th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What was typed."""
+    """The flags of a command line."""
 
     flags: Mapping[str, object]
-    """By name of field."""
+    """The values of the flags, by name of field."""
     file: str | None
 
     def load(self) -> LoadedConfig:

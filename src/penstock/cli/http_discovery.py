@@ -1,4 +1,4 @@
-"""The HTTP address of a broker whose native address is known: the broker names it.
+"""Discovery of a broker's HTTP address from its native address.
 
 A node says where each node of its cluster serves HTTP. The node that answers is preferred, because
 it has just been reached; if it names no address, another one that is up is taken.

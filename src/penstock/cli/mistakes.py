@@ -1,5 +1,5 @@
-"""What is said about a command line that cannot be read: what is wrong, what may have been meant,
-and whose help to read.
+"""The message for a command line that cannot be parsed: the mistake, a suggestion, and the command
+whose help to read.
 
 The library that reads command lines does not load a group of commands before it is used, so it
 knows few names to suggest. Here all names are known.
@@ -16,7 +16,7 @@ SIMILARITY = 0.6
 
 
 def describe_mistake(app: App, arguments: Sequence[str], error: CycloptsError) -> str:
-    """One line for a command line that was refused."""
+    """Return one line about a command line that was refused."""
     chain, apps, left = app.parse_commands(list(arguments))
     if isinstance(error, UnknownCommandError) and left:
         sentence = f'Unknown command "{left[0]}".{_suggestion(apps[-1], chain, left[0])}'
@@ -29,7 +29,7 @@ def describe_mistake(app: App, arguments: Sequence[str], error: CycloptsError) -
 
 
 def _suggestion(app: App, chain: Sequence[str], typed: str) -> str:
-    """What may have been meant: a similar name here, or the same name in a group below."""
+    """Suggest a similar command here, or a command of that name in a group."""
     names = [name for name in app if not name.startswith("-")]
     near = get_close_matches(typed, names, n=1, cutoff=SIMILARITY)
     if not near:

@@ -32,13 +32,13 @@ COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         (
             "queue",
             "penstock.cli.queue.command:app",
-            "Make and run queues, and look at the messages in them.",
+            "Create and manage queues, and show their messages.",
         ),
-        ("topic", "penstock.cli.cluster.topic:app", "Make, look at, change and delete topics."),
+        ("topic", "penstock.cli.cluster.topic:app", "Create, show, change and delete topics."),
         (
             "group",
             "penstock.cli.cluster.group:app",
-            "Look at groups of readers, move them and delete them.",
+            "Show, reset and delete consumer groups.",
         ),
     ),
     "Messages": (
@@ -55,32 +55,40 @@ COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         (
             "peek",
             "penstock.cli.queue.peek:peek",
-            "Look at the messages of a queue without touching them.",
+            "Show messages of a queue without leasing them.",
         ),
         (
             "redrive",
             "penstock.cli.queue.redrive:redrive",
-            "Move dead letters back to where they died.",
+            "Move dead letters back to the queue they died in.",
         ),
-        ("trace", "penstock.cli.message.trace:trace", "Tell what is known of one message."),
+        ("trace", "penstock.cli.message.trace:trace", "Trace one message."),
         ("work", "penstock.cli.work:work", "Run workers."),
     ),
     "Operate": (
         (
             "cluster",
             "penstock.cli.cluster.command:app",
-            "Look at a running cluster, and change it.",
+            "Show and change a running cluster.",
         ),
         ("top", "penstock.cli.cluster.top:top", "Watch depth, lag and rates."),
-        ("alert", "penstock.cli.cluster.alert:app", "Look at what is wrong, and try the webhook."),
+        (
+            "alert",
+            "penstock.cli.cluster.alert:app",
+            "List, acknowledge and silence alerts, and test the webhook.",
+        ),
         (
             "mcp",
             "penstock.cli.assistant.command:mcp",
-            "Let an assistant look at queues, by MCP.",
+            "Serve queues to an assistant over MCP.",
         ),
-        ("doctor", "penstock.cli.doctor.command:doctor", "Check this machine and a broker."),
-        ("backup", "penstock.cli.cluster.backup:backup", "Copy a node's data, while it runs."),
-        ("restore", "penstock.cli.cluster.backup:restore", "Make a new cluster from a backup."),
+        (
+            "doctor",
+            "penstock.cli.doctor.command:doctor",
+            "Check this machine and a broker for problems.",
+        ),
+        ("backup", "penstock.cli.cluster.backup:backup", "Back up a node's data while it runs."),
+        ("restore", "penstock.cli.cluster.backup:restore", "Create a new cluster from a backup."),
         (
             "verify",
             "penstock.cli.cluster.backup:verify",
@@ -89,7 +97,7 @@ COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         (
             "log",
             "penstock.cli.broker.log:app",
-            "Look into the log of a shard on this machine, and repair it.",
+            "Inspect and repair the log of a shard on this machine.",
         ),
         ("bench", "penstock.cli.bench.command:app", "Measure a running broker."),
         ("plan", "penstock.cli.plan.command:plan", "Advise on capacity."),
@@ -100,11 +108,19 @@ COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     ),
     "This program": (
         ("cheat", "penstock.cli.cheat:cheat", "Print examples to copy."),
-        ("context", "penstock.cli.context:app", "Name brokers, and choose one."),
-        ("generate", "penstock.cli.generate.command:app", "Write files that other programs want."),
+        (
+            "context",
+            "penstock.cli.context:app",
+            "Manage named brokers, and choose the default one.",
+        ),
+        (
+            "generate",
+            "penstock.cli.generate.command:app",
+            "Generate files for other programs: shells, Prometheus, Grafana, Kubernetes.",
+        ),
     ),
 }
-"""By what they are for: name, where it is, and what `penstock --help` says about it."""
+"""The commands by group: name, module and summary in `penstock --help`."""
 
 
 class _Program(App):
@@ -155,7 +171,7 @@ app = _Program(
 
 
 _GROUPS = {title: Group(title, sort_key=rank) for rank, title in enumerate(COMMANDS)}
-"""How the commands are listed: in this order, and not all in one alphabet."""
+"""The groups of commands in the order of the help."""
 
 
 @app.command(group=_GROUPS["Run a broker"])
@@ -168,7 +184,7 @@ def demo(*, seconds: float = 20, data: str | None = None, json: Json = False) ->
     Parameters
     ----------
     seconds
-        How long the trouble lasts.
+        The duration of the faults.
     data
         Keep the nodes' files in this directory; without it they are removed at the end.
 
@@ -184,7 +200,7 @@ def demo(*, seconds: float = 20, data: str | None = None, json: Json = False) ->
 
 @app.command(name="version", group=_GROUPS["This program"])
 def show_version(*, json: Json = False) -> None:
-    """Print the version and end.
+    """Print the version and exit.
 
     Examples
     --------

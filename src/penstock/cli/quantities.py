@@ -14,7 +14,7 @@ from penstock.server.notation import parse_duration_ms, parse_size
 
 TIB = GIB << 10
 _TIMES = ((172_800.0, 86_400.0, "d"), (3_600.0, 3_600.0, "h"), (120.0, 60.0, "min"))
-"""From when on a unit is used, and its length."""
+"""For each unit, the smallest time shown in it, and its length."""
 _SMALL_TIMES = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "µs"))
 
 
@@ -30,7 +30,7 @@ def parse_seconds(flag: str, written: str) -> float:
                 msg=f'{flag} = "{written}" must be a time such as 0.2 (seconds), 200ms, 10s or 7d.'
             ) from error
     if not math.isfinite(found) or found < 0:
-        raise CycloptsError(msg=f'{flag} = "{written}" must be a time, not less than none.')
+        raise CycloptsError(msg=f'{flag} = "{written}" must be a time of 0 or more.')
     return found
 
 
@@ -45,7 +45,7 @@ def parse_bytes(flag: str, written: str) -> int:
 
 
 def show_time(seconds: float) -> str:
-    """`1.5 ms`, `10 s`, `2.1 h`."""
+    """Format a time, as `1.5 ms`, `10 s`, `2.1 h`."""
     if math.isinf(seconds):
         return "for ever"
     for least, length, unit in _TIMES:
@@ -74,7 +74,7 @@ def show_count(value: float) -> str:
 
 
 def show_money(dollars: float) -> str:
-    """`$875,000`, `$0.42`."""
+    """Format an amount of money, as `$875,000`, `$0.42`."""
     return f"${dollars:,.0f}" if abs(dollars) >= 100 else f"${dollars:,.2f}"
 
 

@@ -60,7 +60,7 @@ SNIPPETS = {"python": PYTHON, "kafka": KAFKA, "sqs": SQS, "cli": COMMANDS}
 
 
 def snippet(name: str, *, url: str, http: str) -> str:
-    """One of them, for a broker at these addresses."""
+    """Return a snippet for a broker at these addresses."""
     return SNIPPETS[name].format(
         url=url, kafka=url.removeprefix("penstock://"), sqs=f"http://{http}"
     )

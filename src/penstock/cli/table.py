@@ -17,7 +17,7 @@ _COLOURS = {"attention": "\x1b[33m", "warning": "\x1b[33;1m", "critical": "\x1b[
 _PLAIN = "\x1b[0m"
 _GAP = "  "
 _LEAST = 8
-"""No column is cut to less."""
+"""The minimal width of a column."""
 
 
 def print_table(
@@ -45,7 +45,7 @@ def table_lines(
     columns: int | None = None,
     spare: Sequence[str] = (),
 ) -> list[str]:
-    """The lines, with the heads first, in so many columns of a terminal if that can be."""
+    """Format the rows as aligned lines, heads first, fitted to `columns` if possible."""
     numeric = [
         bool(rows) and all(isinstance(row[number], int) for row in rows)
         for number in range(len(heads))
@@ -70,7 +70,7 @@ def table_lines(
 def _fitting(
     heads: Sequence[str], widths: Sequence[int], columns: int | None, spare: Sequence[str]
 ) -> list[int]:
-    """Which columns are shown."""
+    """Return the indexes of the columns that are shown."""
     shown = list(range(len(heads)))
     for name in spare:
         if columns is None or _width(widths, shown) <= columns:
@@ -81,7 +81,7 @@ def _fitting(
 
 
 def _cut(widths: list[int], shown: Sequence[int], numeric: Sequence[bool], columns: int) -> None:
-    """Take from the widest text what is too much, and go on with the next."""
+    """Cut the widest text as far as necessary, then the next."""
     while (too_much := _width(widths, shown) - columns) > 0:
         at = max((one for one in shown if not numeric[one]), key=widths.__getitem__, default=-1)
         if at < 0 or widths[at] <= _LEAST:
@@ -100,12 +100,12 @@ def _shortened(text: str, width: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """How many of something: "1 message", "2,000 messages"."""
+    """Format a count with its noun: "1 message", "2,000 messages"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_age(age_ms: int) -> str:
-    """How old something is, in the largest unit of which there is one: "3m"."""
+    """Format an age in its largest unit: "3m"."""
     for unit, length_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
         if age_ms >= length_ms:
             return f"{age_ms // length_ms}{unit}"

@@ -39,7 +39,7 @@ PROCESSES_MAX = 256
 PIPE_COLUMNS = 160
 """The width does not matter in a pipe, and no name should be cut."""
 _REPORT = b'{"pid":'
-"""How a line of statistics begins."""
+"""The beginning of a line of statistics."""
 _NUMBERS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -57,7 +57,7 @@ class WorkFlags:
             env_var=URL_VARIABLE,
             show_env_var=False,
             metavar="URL",
-            help="Where the broker is, instead of where the application says; also from the"
+            help="The address of the broker, instead of the application's own; also from the"
             " variable PENSTOCK_URL.",
         ),
     ] = None
@@ -74,7 +74,7 @@ class WorkFlags:
         Parameter(
             name=["--processes", "-p"],
             metavar="N[..M]",
-            help="How many processes; from N to M, by the lag of the queues.",
+            help="The number of processes; N..M scales with the lag of the queues.",
         ),
     ] = "1"
     queue: Annotated[
@@ -84,14 +84,14 @@ class WorkFlags:
             metavar="NAME",
             negative="",
             show_default=False,
-            help="Work off only this one; may be repeated.",
+            help="Process only this queue; may be repeated.",
         ),
     ] = ()
     grace: Annotated[
         float | None,
         Parameter(
             metavar="SECONDS",
-            help="Seconds that a stop waits for messages being worked on. [default: 30]",
+            help="Seconds that a stop waits for messages in progress. [default: 30]",
         ),
     ] = None
     watch: Annotated[
@@ -138,7 +138,7 @@ PLAIN = WorkFlags()
 
 def work(
     target: Annotated[
-        str, Parameter(metavar="MODULE[:APP]", help="The module, and the App in it.")
+        str, Parameter(metavar="MODULE[:APP]", help="The module and its App, as MODULE:APP.")
     ],
     /,
     *,
@@ -146,8 +146,8 @@ def work(
 ) -> int:
     """Run the workers of an application until a signal stops them.
 
-    SIGTERM and Ctrl-C end it in good order: no new messages are taken, what is in hand is finished,
-    the rest goes back to the queue uncounted. A second one ends it at once.
+    SIGTERM and Ctrl-C end it gracefully: it receives no more, finishes the messages in progress,
+    and releases the rest, uncounted. A second signal ends it at once.
 
     MODULE is looked for in the working directory first. Without a name, its only App is run, or
     the functions it declares with @penstock.worker(...).
@@ -220,7 +220,8 @@ def _run(target: str, flags: WorkFlags) -> int:
 
 
 def _announce(app: "App", flags: WorkFlags, processes: int) -> None:
-    """One line at the start: where, what and how much. A child of a supervisor is silent."""
+    """Print one line at the start: the broker, the tasks and the concurrency. With `--json`, and in
+    a child of a supervisor, print nothing."""
     if flags.json:
         return
     chosen = [
@@ -341,7 +342,7 @@ def _print_child_report(number: int, line: bytes) -> None:
 
 
 def _print_child_line(_number: int, line: bytes) -> None:
-    """What the application prints itself goes on."""
+    """Pass on a line that the application printed."""
     with contextlib.suppress(OSError):
         if not line.startswith(_REPORT):
             print(line.decode(errors="replace"), end="", flush=True)
@@ -351,7 +352,8 @@ HEADS = ("TASK", "QUEUE", "WORKERS", "DONE", "FAILED", "REJECTED", "BACK", "STOL
 
 
 def draw(rows: "Sequence[WorkerStatistics]") -> Table:
-    """What the workers have done so far, a row for each task; `--json` has all the numbers."""
+    """Format the statistics of the workers as a table, a row for each task; `--json` has all the
+    numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True)
     for number, head in enumerate(HEADS):
         table.add_column(head, justify="left" if number < 2 else "right", no_wrap=True)

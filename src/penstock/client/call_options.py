@@ -10,7 +10,8 @@ from penstock.client.seconds import Seconds
 
 
 class SendManyOptions(TypedDict, total=False):
-    """What holds for all messages of a call: see `Queue.send_many`."""
+    """The options of `Queue.send_many` and `Topic.send_many`, which hold for all messages of a
+    call."""
 
     key: Key
     headers: Headers | None
@@ -32,7 +33,7 @@ class SendOptions(SendManyOptions, total=False):
 
 
 class SubscribeOptions(TypedDict, total=False):
-    """How a subscription reads: see `SubscriptionOptions`, where each is explained."""
+    """The options of a subscription: see `SubscriptionOptions`."""
 
     group: str | None
     start: Start

@@ -104,15 +104,15 @@ class Client(GroupAdmin):
     ) -> None:
         keep_freed_memory()
         self.url = url
-        """Where it is connected to."""
+        """The address that the client was opened with."""
         self.settings: ClientSettings = settings or ClientSettings()
-        """How it behaves."""
+        """The settings of the client."""
         self._open_channel = open_channel
         self._clock = clock or SystemClock()
         self._opened: ClientCore | None = None
         self._opening: asyncio.Task[None] | None = None
         self._openers = 0
-        """How many calls wait for that."""
+        """The number of calls that wait for the client to open."""
         self._closed = False
         self._queues: dict[str, Queue[Any]] = {}
 
@@ -188,7 +188,7 @@ class Client(GroupAdmin):
         await self.close()
 
     async def close(self) -> None:
-        """Send what waits to be sent, give back what was fetched ahead, and disconnect."""
+        """Send the waiting messages, release the prefetched ones, and disconnect."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -262,7 +262,7 @@ class Client(GroupAdmin):
         codec: object = None,
         partitioner: Partitioner | PartitionFunction | None = None,
     ) -> Topic[Any]:
-        """A topic by name."""
+        """Return a handle of a topic."""
         _check_name(name)
         chosen = codec_for(codec)  # type: ignore[call-overload]
         return Topic(self._core, name, chosen, self._partitioner(partitioner))
@@ -367,7 +367,7 @@ class Client(GroupAdmin):
     # Publishing.
 
     def open_stage(self) -> Stage:
-        """Where messages are brought before they are published: see `Stage`."""
+        """Return an empty stage, which holds messages until they are published: see `Stage`."""
         return Stage(self._core)
 
     async def publish(
@@ -379,12 +379,12 @@ class Client(GroupAdmin):
         owner: str = "",
         timeout: Seconds | None = None,
     ) -> Publication:
-        """Let staged messages be there: in all their partitions or in none, and once for each batch
-        of an application, however often it is asked for. Batches of an application are numbered
-        upwards; one that is not above the last is taken for published.
+        """Publish staged messages: in all their partitions or in none, and once for each batch of
+        an application, however often the call is repeated. Batches of an application are numbered
+        upwards; one that is not above the last counts as published.
 
-        owner    who numbers the batches, if there could be two who begin anew: what another owner
-                 has published is not taken for this one's, and `PublicationConflict` is raised
+        owner    a name for the source of the batch numbers, if two sources could use the same
+                 numbers: a batch of another owner raises `PublicationConflict`
         """
         seconds = None if timeout is None else to_milliseconds(timeout, "timeout") / 1_000
         return await publish(self._core, application, batch, staged, owner=owner, timeout=seconds)
@@ -400,7 +400,7 @@ class Client(GroupAdmin):
     # Looking after things.
 
     async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueDescription:
-        """Make a queue, and its dead-letter queue. Durations are seconds or `timedelta`s.
+        """Create a queue, and its dead-letter queue. Durations are seconds or `timedelta`s.
 
         partitions      how many; 1, unless one node is not enough
         exist_ok        one that is there is left as it is, instead of `TopicExists`; if it has
@@ -445,7 +445,7 @@ class Client(GroupAdmin):
         return await describe_topic(self._core.router, name)
 
     async def describe_queue(self, name: str) -> QueueDescription:
-        """The same, with what its work groups have to do."""
+        """Describe a queue: its partitions, its configs and the load of its work groups."""
         return await describe_queue(self._core.router, name)
 
     async def topics(self) -> list[TopicSummary]:
@@ -483,8 +483,8 @@ class Client(GroupAdmin):
         )
 
     async def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
-        """What became of a message, given by its id, or by its place as "topic:partition:offset":
-        where it was written, who had it, what was done to it, where it was moved to.
+        """Trace a message, given by its id or by its place as "topic:partition:offset": where it
+        was written, which receivers had it, how it was settled and where it was moved.
 
         It is looked for everywhere, or in the topics and queues named by `within`."""
         request = AskTrace(message, tuple(within))
@@ -492,7 +492,7 @@ class Client(GroupAdmin):
         return await self._core.router.ask(request, TraceInfo, seconds=timeout)
 
     def statistics(self) -> ClientStatistics:
-        """What this client has done so far."""
+        """Return the counters of this client."""
         core = self._core
         counters = core.counters
         return ClientStatistics(

@@ -51,7 +51,8 @@ _UNREADABLE = (ValueError, RecursionError)
 
 @runtime_checkable
 class Codec(Protocol[T]):
-    """Both directions. An implementation raises `InvalidBody` for what it cannot do."""
+    """Encodes and decodes bodies. An implementation raises `InvalidBody` for a body that it cannot
+    encode or decode."""
 
     def encode(self, value: T) -> Encoded:
         """The bytes of a body, or None for no body, and headers to send along."""
@@ -77,7 +78,7 @@ class BytesCodec:
 
 
 class TextCodec:
-    """Text in UTF-8."""
+    """Encodes text as UTF-8."""
 
     def encode(self, value: str | None) -> Encoded:
         if isinstance(value, str):
@@ -91,7 +92,7 @@ class TextCodec:
 
 
 class JsonCodec(Generic[T]):
-    """JSON, read as one type; as whatever it says if the type is `Any`."""
+    """Encodes JSON. Bodies are decoded as one type; with `Any`, as plain JSON values."""
 
     def __init__(self, kind: object = Any) -> None:
         try:
@@ -202,7 +203,7 @@ AUTO: Codec[Any] = AutomaticCodec()
 BYTES: Codec[bytes] = BytesCodec()
 STR: Codec[str] = TextCodec()
 JSON: Codec[Any] = JsonCodec()
-"""Bodies that are JSON, whatever it says."""
+"""The codec for JSON bodies of any type."""
 
 
 @overload
@@ -214,7 +215,7 @@ def codec_for(choice: Codec[T]) -> Codec[T]: ...
 
 
 def codec_for(choice: object) -> Codec[Any]:
-    """What `codec=` means: see the table above."""
+    """Return the codec that the argument `codec=` selects: see the table above."""
     if choice is None:
         return AUTO
     if choice is bytes:
@@ -233,7 +234,7 @@ def codec_for(choice: object) -> Codec[Any]:
 
 
 def is_pydantic(kind: type) -> bool:
-    """Whether this is a pydantic model, as far as one can tell without importing pydantic."""
+    """True if this is a pydantic model; pydantic is not imported for the check."""
     return hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
 
 
@@ -258,7 +259,8 @@ def _remembered_class_codec(kind: type[T]) -> ClassCodec[T]:
 
 
 def _dump_foreign(value: object) -> object:
-    """What msgspec does not know: pydantic models, also within other values."""
+    """Convert a pydantic model, also one inside another value, for msgspec; raise TypeError for
+    other types."""
     if is_pydantic(type(value)):
         return _method(value, "model_dump")(mode="json")
     raise TypeError(f"{type(value).__name__} has no form in JSON")
@@ -295,7 +297,7 @@ def _check_is_json(headers: Sequence[Header], wanted: str) -> None:
     if content is not None and not _is_json(content):
         raise InvalidBody(
             f"The body is {content[:80].decode(errors='replace')} and was read as {wanted}: read"
-            " the queue without a codec, or as what it is."
+            " the queue without a codec, or with the right one."
         )
 
 

@@ -49,7 +49,7 @@ class Consumer(Generic[T]):
         create: bool = False,
     ) -> None:
         if prefetch < 1:
-            raise InvalidRequest(f"prefetch is {prefetch}; one message at least must have room.")
+            raise InvalidRequest(f"prefetch is {prefetch}; it must be 1 or more.")
         if guarantee is Guarantee.EXACTLY_ONCE:
             raise InvalidRequest(
                 "exactly once needs a store of processed ids: receive at least once and wrap the"
@@ -80,7 +80,7 @@ class Consumer(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many messages are here and were not handed out yet."""
+        """The number of messages in the buffer that were not handed out yet."""
         return len(self._buffer)
 
     async def __aenter__(self) -> Self:
@@ -113,7 +113,7 @@ class Consumer(Generic[T]):
                     raise StopAsyncIteration from None
 
     async def receive(self, max_messages: int = 1, *, wait: float = 0.0) -> list[Message[T]]:
-        """Up to so many of the messages that are here; waits for the first one if there is none."""
+        """Return up to `max_messages` from the buffer; if it is empty, wait for the first one."""
         if not self._buffer:
             await self._wait(asyncio.get_running_loop().time() + wait)
         messages = self._pop(max_messages)
@@ -131,7 +131,8 @@ class Consumer(Generic[T]):
         return messages
 
     async def _acked(self, messages: list[Message[T]]) -> list[Message[T]]:
-        """The messages whose ack counted: another receiver may have the others by now."""
+        """Ack the messages and return those whose ack counted: the others may be leased to another
+        receiver."""
         if await self._settler.ack(messages) == len(messages):
             return messages
         return [message for message in messages if message.settled]
@@ -204,14 +205,14 @@ class Consumer(Generic[T]):
         await self._give_back_buffer()
 
     def resume(self) -> None:
-        """Fetch again."""
+        """Resume fetching after `pause`."""
         self._paused = False
         self._room.set()
         self._start()
 
     @property
     def paused(self) -> bool:
-        """Nothing is fetched for now."""
+        """True between `pause` and `resume`."""
         return self._paused
 
     def give_up(self, message: Message[T]) -> None:
@@ -220,8 +221,8 @@ class Consumer(Generic[T]):
             self._keeper.give_up(message)
 
     async def close(self) -> None:
-        """Stop fetching and give back what waits here. What was handed out can still be settled;
-        its lease is not extended any more."""
+        """Stop fetching and release the buffered messages. Messages that were handed out can still
+        be settled, but their leases are no longer extended."""
         if self._closed:
             return
         self._closed = True

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a broker is; either address may be missing."""
+    """The addresses of a broker; either may be missing."""
 
     url: str = ""
     http: str = ""
@@ -59,7 +59,7 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def context_path(environment: Mapping[str, str]) -> Path:
-    """Where the file is, whether it exists or not."""
+    """Return the path of the file, whether it exists or not."""
     base = environment.get("XDG_CONFIG_HOME")
     # The convention says that a path which is not absolute does not count.
     directory = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
@@ -67,7 +67,7 @@ def context_path(environment: Mapping[str, str]) -> Path:
 
 
 def read_contexts(path: Path) -> Contexts:
-    """What the file says; nothing if there is none."""
+    """Read the contexts; none if there is no file."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -97,7 +97,7 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
 
 
 def format_contexts(contexts: Contexts) -> str:
-    """The file's text."""
+    """Format the contexts as the text of the file."""
     parts = [f"current = {_quoted(contexts.current)}\n"] if contexts.current else []
     for name, context in sorted(contexts.contexts.items()):
         lines = [f"[contexts.{name}]"]
@@ -119,5 +119,5 @@ def _fields(context: Context) -> list[tuple[str, str]]:
 
 
 def _quoted(text: str) -> str:
-    """As TOML writes a text, which is as JSON does but for one character."""
+    """Quote a text as TOML does, which differs from JSON in one character."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

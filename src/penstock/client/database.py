@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from penstock.core.errors import InvalidRequest
 
 ParamStyle = Literal["qmark", "numeric", "named", "format", "pyformat"]
-"""What a driver module calls its `paramstyle`."""
+"""The `paramstyle` of a DB-API 2 driver."""
 _SPELLINGS: dict[ParamStyle, str] = {
     "qmark": "?",
     "numeric": ":{number}",
@@ -23,7 +23,7 @@ _TABLE = re.compile(r"[A-Za-z_]\w{0,62}(\.[A-Za-z_]\w{0,62})?")
 
 
 class Cursor(Protocol):
-    """What this module and its users need of a DB-API 2 cursor."""
+    """The part of a DB-API 2 cursor that is used here."""
 
     @property
     def rowcount(self) -> int: ...
@@ -38,14 +38,14 @@ class Cursor(Protocol):
         ...
 
     def fetchall(self) -> list[tuple[object, ...]]:
-        """All rows that are left."""
+        """Return the remaining rows."""
         ...
 
     def close(self) -> object: ...
 
 
 class Connection(Protocol):
-    """What this module needs of a DB-API 2 connection."""
+    """The part of a DB-API 2 connection that is used here."""
 
     def cursor(self) -> Cursor: ...
     def commit(self) -> object: ...
@@ -56,7 +56,7 @@ class Connection(Protocol):
 def run(
     cursor: Cursor, paramstyle: ParamStyle, statement: str, values: Mapping[str, object]
 ) -> None:
-    """Execute a statement whose `{}` stand for these values, in their order."""
+    """Execute a statement whose `{}` stand for these values, in order."""
     spelling = _SPELLINGS[paramstyle]
     names = [spelling.format(number=number, name=name) for number, name in enumerate(values, 1)]
     named = paramstyle in ("named", "pyformat")

@@ -31,11 +31,11 @@ class DeadLetter:
     first_received_at: datetime | None
     died_at: datetime | None
     sent_at: datetime | None
-    """When it was sent to the queue it died in."""
+    """The time when it was sent to the queue it died in."""
 
 
 def dead_letter_of(headers: Sequence[Header]) -> DeadLetter | None:
-    """What the headers of a message say about its death; None if they say nothing."""
+    """Read the dead-letter headers of a message; None if it has none."""
     queue = _text(headers, delivery_headers.DEAD_TOPIC)
     if not queue:
         return None

@@ -1,4 +1,4 @@
-"""Where the broker is if a program does not say: the same for `connect`, `App` and the commands.
+"""The default address of the broker, for `connect`, `App` and the commands.
 
     PENSTOCK_URL            the variable
     PENSTOCK_CONTEXT        a context by its name (`penstock context add`)

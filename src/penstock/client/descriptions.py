@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """How many messages of one work group are in which state.
+    """The number of messages of one work group in each state.
 
     sent = ready + leased + delayed + (dead - dead_lettered) + acked + moved + expired + purged
     + dropped + duplicates, at every moment."""
@@ -17,19 +17,19 @@ class QueueStats:
     sent: int = 0
     """Offered to the group since it began."""
     ready: int = 0
-    """May be received now."""
+    """Available for delivery now."""
     leased: int = 0
     """Received, and their lease has not ended: being worked on."""
     delayed: int = 0
-    """Their delay has not ended."""
+    """Not available until their delay ends."""
     dead: int = 0
     """Failed for good: archived here, about to be moved, or in the dead-letter queue."""
     dead_lettered: int = 0
-    """Of these, what the dead-letter queue holds, if there is one. If several queues share it,
-    each counts all of it."""
+    """The dead messages that the dead-letter queue holds, if there is one. A queue that several
+    others share counts fully for each."""
     acked: int = 0
     moved: int = 0
-    """To a dead-letter queue, since the group began."""
+    """Messages moved to a dead-letter queue since the group began."""
     expired: int = 0
     purged: int = 0
     dropped: int = 0
@@ -44,7 +44,7 @@ class QueueStats:
 
     @property
     def lag(self) -> int:
-        """Messages that could be received now."""
+        """The number of messages that are available for delivery now."""
         return self.ready
 
     @property
@@ -62,7 +62,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSummary:
-    """A topic or queue in a line."""
+    """The name and size of a topic or queue."""
 
     name: str
     partitions: int
@@ -71,7 +71,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """One partition: who leads it, and which offsets it has."""
+    """The leader and the offsets of one partition."""
 
     index: int
     leader: int
@@ -90,12 +90,12 @@ class TopicDescription:
     is_queue: bool
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
-    """What differs from the defaults."""
+    """The configs that differ from the defaults."""
     created_at: datetime
 
     @property
     def messages(self) -> int:
-        """How many offsets its partitions hold."""
+        """The number of offsets that the partitions hold."""
         return sum(one.end - one.start for one in self.partitions)
 
 
@@ -120,7 +120,7 @@ class GroupSetting:
 
     @property
     def inherited(self) -> bool:
-        """Nothing is set for the group."""
+        """True if the group has no value of its own."""
         return self.source in ("queue", "default")
 
 
@@ -144,7 +144,7 @@ class ClusterDescription:
 
     cluster_id: str
     version: str
-    """Of the node that answered."""
+    """The version of the node that answered."""
     node: int
     controller: int
     nodes: tuple[NodeDescription, ...]
@@ -164,11 +164,11 @@ class MoveDescription:
     state: str
     moved: int
     total: int
-    """How many messages the queue had when it began."""
+    """The number of messages in the queue when the move began."""
     failure: str
     id: str = ""
     to: str = ""
-    """Empty: each message back to where it died, or not told."""
+    """The target queue; empty if each message returns to the queue it died in, or if unknown."""
     started_at: datetime | None = None
 
 

@@ -48,14 +48,14 @@ class GroupAdmin(ABC):
     @property
     @abstractmethod
     def _core(self) -> "ClientCore":
-        """What the parts of a client share."""
+        """The state that the parts of a client share."""
 
     async def groups(self) -> list[GroupSummary]:
         """All consumer groups, by name."""
         return await list_groups(self._core.router)
 
     async def describe_group(self, name: str) -> GroupDescription:
-        """Members and lag of a group."""
+        """Describe a group: its members and its lag."""
         return await describe_group(self._core.router, name)
 
     async def delete_group(self, name: str) -> None:
@@ -114,7 +114,7 @@ async def describe_group(router: RequestRouter, name: str) -> GroupDescription:
 
 
 async def delete_group(router: RequestRouter, name: str) -> None:
-    """Forget a group."""
+    """Delete a group and its offsets."""
     link = GroupLink(router, name)
     await link.ask_until(DeleteGroup(name), Done, deadline=router.deadline(None))
 
@@ -135,7 +135,7 @@ async def reset_group(
     before = {TopicPartition(one.topic, one.index): one.committed for one in group.partitions}
     names = {part.topic for part in before} if topics is None else set(_several(topics))
     if not names:
-        raise InvalidRequest(f"group {name} has read nothing yet: say which topics are meant")
+        raise InvalidRequest(f"group {name} has read nothing yet: name the topics")
     after = await new_offsets(router, names, rule)
     changes = [
         OffsetChange(
@@ -151,7 +151,8 @@ async def reset_group(
 async def new_offsets(
     router: RequestRouter, names: Iterable[str], rule: StartRule
 ) -> dict[TopicPartition, int]:
-    """Where the group is to go on; partitions that are not among the offsets given stay out."""
+    """Return the new offsets of a group; with a rule of given offsets, only for those
+    partitions."""
     deadline = router.deadline(None)
     parts: list[TopicPartition] = []
     for name in sorted(names):

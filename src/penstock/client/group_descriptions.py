@@ -7,7 +7,7 @@ from penstock.client.reader.positions import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """A group in a line."""
+    """The name and state of a group."""
 
     name: str
     state: str
@@ -22,7 +22,7 @@ class GroupMember:
 
     id: str
     instance_id: str | None
-    """The name of a static member."""
+    """The id of a static member; None for other members."""
     client_id: str
     host: str
     assigned: tuple[TopicPartition, ...] = ()
@@ -31,18 +31,18 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """How far a group has got in a partition."""
+    """The progress of a group in a partition."""
 
     topic: str
     partition: int
     committed: int
-    """The next offset to read."""
+    """The offset of the next message to read."""
     end: int | None
-    """Where the log ends; None if unknown."""
+    """The end of the log; None if it is unknown."""
 
     @property
     def lag(self) -> int | None:
-        """How many messages are still to be read."""
+        """The number of messages still to be read; None if the end of the log is unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
 
@@ -53,20 +53,20 @@ class GroupDescription:
     name: str
     state: str
     assignor: str
-    """How the members share the partitions; nothing while there are none."""
+    """The strategy that assigns partitions to members; empty while there are no members."""
     coordinator: int
     members: tuple[GroupMember, ...]
     partitions: tuple[GroupPartition, ...]
 
     @property
     def lag(self) -> int:
-        """Over all partitions whose end is known."""
+        """The lag over all partitions whose end is known."""
         return sum(one.lag or 0 for one in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetChange:
-    """What a reset does, or would do, to a partition."""
+    """The effect of a reset on a partition."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""How often a message has its effect: the choice every consumer makes, by name.
+"""Delivery guarantees: the choice that every consumer makes, by name.
 
     AT_MOST_ONCE    acked before it is handed out. If the worker dies, it is lost. For what is
                     worth less than its repetition: metrics, logs, presence.
@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 class Guarantee(StrEnum):
-    """What holds when a worker dies in the middle of its work.
+    """The guarantee that holds when a worker dies in the middle of its work.
 
     See the top of this module."""
 

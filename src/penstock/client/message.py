@@ -50,7 +50,7 @@ class Settling(Protocol):
 
 
 class Lease:
-    """What messages share that were leased together, of one partition."""
+    """The state shared by messages of one partition that were leased together."""
 
     __slots__ = (
         "clock", "codec", "duration_ms", "epoch", "group", "held", "index", "queue", "settling",
@@ -77,17 +77,17 @@ class Lease:
         self.group = group
         self.epoch = epoch
         self.until_ms = until_ms
-        """When it ends, by the clock's monotonic time."""
+        """The end of the lease, in the clock's monotonic time."""
         self.duration_ms = duration_ms
         self.codec = codec
         self.settling = settling
         self.clock = clock
         self.held: set[int] | None = None
-        """Offsets whose leases are extended, if a lease keeper runs."""
+        """The offsets whose leases are extended, if a lease keeper runs."""
 
 
 class Grant(NamedTuple):
-    """What neighbours share besides their lease: how often they have been delivered, and when at
+    """The state shared by neighbours of one lease: the number of deliveries and the time of the
     first."""
 
     lease: Lease
@@ -116,11 +116,11 @@ class Message(Generic[T]):
     ) -> None:
         self._grant = grant
         self.offset = offset
-        """Its place in its partition."""
+        """Its offset in its partition."""
         self.timestamp_ms = timestamp_ms
-        """When it was sent, in milliseconds since 1970."""
+        """The time when it was sent, in milliseconds since 1970."""
         self.key = key
-        """What keeps messages together that belong together."""
+        """The key: messages of one key keep their order."""
         self._value = value
         self._headers = headers
         self._body: object = _UNREAD
@@ -135,17 +135,17 @@ class Message(Generic[T]):
 
     @property
     def lease(self) -> Lease:
-        """What it shares with those that were leased together with it."""
+        """The lease that it shares with other messages."""
         return self._grant.lease
 
     @property
     def deliveries(self) -> int:
-        """How often it has been delivered, this time included: 1 is the first time."""
+        """The number of deliveries, including this one: 1 for the first."""
         return self._grant.deliveries
 
     @property
     def queue(self) -> str:
-        """The queue it came from."""
+        """The name of the queue it came from."""
         return self.lease.queue
 
     @property
@@ -155,13 +155,13 @@ class Message(Generic[T]):
 
     @property
     def partition(self) -> int:
-        """Of the queue."""
+        """The index of its partition."""
         return self.lease.index
 
     @property
     def id(self) -> str:
-        """The same for every receiver, at every delivery, and after a move to another queue and
-        back."""
+        """The message id: the same for every receiver and every delivery, also after a move to
+        another queue and back."""
         moved = self._delivery_headers(delivery_headers.MESSAGE_ID)
         if moved is not None:
             return moved.decode(errors="replace")
@@ -199,7 +199,7 @@ class Message(Generic[T]):
 
     @property
     def first_received_at(self) -> datetime:
-        """When it was delivered for the first time."""
+        """The time of its first delivery."""
         return _EPOCH + timedelta(milliseconds=max(0, self._grant.first_ms))
 
     @property
@@ -209,7 +209,7 @@ class Message(Generic[T]):
 
     @property
     def delay(self) -> float:
-        """How many seconds it had to wait at first, by its sender's wish."""
+        """The delay that its sender requested, in seconds."""
         at_ms = self._number(delivery_headers.DELIVER_AT, -1)
         if at_ms >= 0:
             return max(0, at_ms - self.timestamp_ms) / 1_000
@@ -226,7 +226,7 @@ class Message(Generic[T]):
 
     @property
     def dedup_id(self) -> str | None:
-        """The id its sender gave it."""
+        """The deduplication id that its sender chose."""
         return self._text(delivery_headers.DEDUP_ID)
 
     @property
@@ -246,8 +246,8 @@ class Message(Generic[T]):
 
     @property
     def receipt(self) -> str:
-        """This lease as text, with which another program can settle the message: `queue.ack` and
-        the others take it in place of the message."""
+        """The lease as text, with which another program can settle the message: `queue.ack` and the
+        others accept it in place of the message."""
         lease = self.lease
         return write_receipt(
             LeaseReceipt(
@@ -263,7 +263,7 @@ class Message(Generic[T]):
 
     @property
     def lease_until(self) -> datetime:
-        """When the lease ends, by this machine's clock."""
+        """The time when the lease ends, by this machine's clock."""
         left_ms = max(0, self.lease.until_ms - self.lease.clock.monotonic_ms())
         return _EPOCH + timedelta(milliseconds=self.lease.clock.wall_ms() + left_ms)
 
@@ -290,19 +290,19 @@ class Message(Generic[T]):
     # What became of it.
 
     async def ack(self) -> bool:
-        """It is done and never comes back."""
+        """Acknowledge the message: it is done and is never delivered again."""
         return await _one(self.lease.settling.ack([self]))
 
     async def release(self, delay: Seconds | None = None) -> bool:
-        """It is not done: deliver it again, after so long or as the retry policy says."""
+        """Return the message for another delivery, after `delay` or as the retry policy says."""
         return await _one(self.lease.settling.release([self], delay))
 
     async def reject(self, reason: str = "") -> bool:
-        """It can never be done: to the dead letters with it, and why."""
+        """Make the message a dead letter, with a reason: it can never be processed."""
         return await _one(self.lease.settling.reject([self], reason))
 
     async def extend(self, lease: Seconds | None = None) -> bool:
-        """It takes longer: the lease ends so long from now, or as long as it was at first."""
+        """Extend the lease to `lease` from now; by default to its first duration."""
         return await _one(self.lease.settling.extend([self], lease))
 
 

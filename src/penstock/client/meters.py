@@ -1,4 +1,4 @@
-"""What a client does, in numbers: OpenTelemetry's metrics for messaging.
+"""OpenTelemetry's messaging metrics of a client.
 
     messaging.client.operation.duration   histogram, seconds   of send, receive, ack …
     messaging.client.sent.messages        counter              by destination
@@ -59,18 +59,18 @@ class Meters:
         )
 
     def took(self, histogram: Histogram, seconds: float, attributes: Attributes) -> None:
-        """Something took so long."""
+        """Record a duration."""
         histogram.record(seconds, kept(attributes))
 
     def sent(self, count: int, attributes: Attributes) -> None:
-        """So many messages were sent."""
+        """Count sent messages."""
         self._sent.add(count, kept(attributes))
 
     def consumed(self, count: int, attributes: Attributes) -> None:
-        """So many messages were received."""
+        """Count received messages."""
         self._consumed.add(count, kept(attributes))
 
 
 def kept(attributes: Attributes) -> Attributes:
-    """Of a span's attributes those that a metric has."""
+    """Return those attributes of a span that a metric has."""
     return {name: value for name, value in attributes.items() if name in _KEPT}

@@ -25,7 +25,7 @@ class PeekedMessage(Record[T], Generic[T]):
 
     @property
     def queue(self) -> str:
-        """The queue it is in."""
+        """The name of the queue it is in."""
         return self.topic
 
     @property
@@ -35,15 +35,15 @@ class PeekedMessage(Record[T], Generic[T]):
 
     @property
     def deliveries(self) -> int:
-        """How often it has been delivered."""
+        """The number of deliveries."""
         return self._seen.deliveries
 
     @property
     def until(self) -> datetime | None:
-        """When its lease or delay ends, or, if it is dead, when it died."""
+        """The time when its lease or delay ends; the time of death if it is dead."""
         return None if self._seen.until_ms < 0 else from_milliseconds(self._seen.until_ms)
 
     @property
     def reason(self) -> str:
-        """Why it is dead."""
+        """The reason why it is dead; empty if it is not."""
         return self._seen.reason

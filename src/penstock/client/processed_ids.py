@@ -56,11 +56,11 @@ KEEP_SECONDS = 14 * 24 * 3600.0
 """Twice the seven days that topics keep messages by default."""
 CONNECTIONS_MAX = 4
 LOCK_SECONDS_MAX = 60.0
-"""How long SQLite waits for another process's transaction."""
+"""The longest wait for another process's transaction in SQLite."""
 
 
 class ProcessedStore(Protocol[ConnectionT_co]):
-    """Where the ids of processed messages are kept: in a database that has transactions."""
+    """A store of the ids of processed messages, in a database that has transactions."""
 
     def once(self, message: Identified) -> AbstractContextManager[Transaction[ConnectionT_co]]:
         """A transaction for this message; `is_new` tells whether there is anything to do."""
@@ -69,7 +69,7 @@ class ProcessedStore(Protocol[ConnectionT_co]):
     def once_async(
         self, message: Identified
     ) -> AbstractAsyncContextManager[Transaction[ConnectionT_co]]:
-        """The same for coroutines: they do not block while they wait for their turn or commit."""
+        """Like `once`, for coroutines: waiting and committing do not block the event loop."""
         ...
 
     def forget_before(self, when: datetime) -> int:
@@ -77,7 +77,7 @@ class ProcessedStore(Protocol[ConnectionT_co]):
         ...
 
     def close(self) -> None:
-        """Close what was opened. Open transactions must have ended."""
+        """Close the connections. Open transactions must have ended."""
         ...
 
 
@@ -131,7 +131,7 @@ class DatabaseProcessed(TransactionalStore[ConnectionT]):
         return connection
 
     def _start(self, connection: ConnectionT) -> None:
-        """Nothing to do: DB-API connections begin a transaction with their first statement."""
+        """Do nothing: DB-API connections begin a transaction with their first statement."""
 
     def _insert(
         self, connection: ConnectionT, cursor: Cursor, values: Mapping[str, object]

@@ -1,4 +1,5 @@
-"""What stores of processed ids share: transactions, connections, threads, forgetting.
+"""The common part of stores of processed ids: transactions, connections, threads and the removal of
+old ids.
 
 `client.processed_ids` has the theory and the public classes. Two rules hold here. A connection on
 which anything failed is closed, never used again. And a transaction that was begun is ended, even
@@ -24,7 +25,7 @@ from penstock.core.errors import InvalidRequest
 _log = logging.getLogger(__name__)
 
 FORGET_EVERY = 500
-"""After so many new ids old ones are looked for."""
+"""The number of new ids after which old ones are removed."""
 FORGET_AT_ONCE_MAX = 1_000
 """More than `FORGET_EVERY`, so that a table that grew too large shrinks again."""
 ID_CHARACTERS_MAX = 200
@@ -35,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class Identified(Protocol):
-    """What a store needs to know of a message; every `Message` has it."""
+    """The part of `Message` that a store needs."""
 
     @property
     def id(self) -> str: ...
@@ -73,7 +74,8 @@ class Transaction(Generic[ConnectionT_co]):
 
 
 class _LoopThreads:
-    """Of one event loop: as many transactions at once as there are threads to end them.
+    """The threads of one event loop: the number of concurrent transactions is that of the threads
+    that can end them.
 
     Without this bound, threads that wait for a lock could leave none for the commit that would
     release it."""
@@ -84,7 +86,7 @@ class _LoopThreads:
 
 
 class TransactionalStore(ABC, Generic[ConnectionT]):
-    """What both stores share: ids, connections, beginnings and ends."""
+    """The common part of the stores: ids, connections and transactions."""
 
     def __init__(
         self,
@@ -106,13 +108,13 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._turn: threading.Lock | None = None
-        """Where there is one writer at a time: held from the beginning to the end."""
+        """A lock that is held during a transaction, where only one writer is possible at a time."""
         self._idle: list[ConnectionT] = []
         self._threads_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopThreads] = (
             WeakKeyDictionary()
         )
         self._keeps = True
-        """Whether connections are ours to keep."""
+        """True if connections are kept between transactions."""
         self._new_ids = 0
 
     # Processing.
@@ -130,7 +132,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
 
     @asynccontextmanager
     async def once_async(self, message: Identified) -> AsyncIterator[Transaction[ConnectionT]]:
-        """The same for coroutines: beginning and commit happen in a thread.
+        """Like `once`, for coroutines: the transaction begins and commits in a thread.
 
         Your own statements run where you call them. Where they are slow use `apply_async`, which
         runs all of it in a thread."""
@@ -162,7 +164,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
     async def apply_async(
         self, message: Identified, work: Callable[[Transaction[ConnectionT]], object]
     ) -> bool:
-        """The same, all of it in a thread."""
+        """Like `apply`, entirely in a thread."""
         pool = self._loop_threads()
         async with pool.turns:
             return await asyncio.wrap_future(pool.threads.submit(self.apply, message, work))
@@ -170,7 +172,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
     # Looking and forgetting.
 
     def is_processed(self, message: Identified) -> bool:
-        """Whether a message has had its effect, as far as is remembered."""
+        """True if the message was processed, as far as its id is still stored."""
         return bool(
             self._alone(
                 f"SELECT 1 FROM {self.table} WHERE consumer = {{}} AND id = {{}}",  # noqa: S608
@@ -180,7 +182,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
         )
 
     def count(self) -> int:
-        """How many ids are remembered."""
+        """Return the number of stored ids."""
         statement = f"SELECT COUNT(*) FROM {self.table}"  # noqa: S608
         counted = self._alone(statement, {}, lambda cursor: cursor.fetchone())
         return int(str(counted[0])) if counted else 0
@@ -294,7 +296,7 @@ class TransactionalStore(ABC, Generic[ConnectionT]):
     def _alone(
         self, statement: str, values: Mapping[str, object], answer: Callable[[Cursor], Result]
     ) -> Result:
-        """One statement in a transaction of its own."""
+        """Run one statement in a transaction of its own."""
         connection = self._take()
         sound = False
         try:

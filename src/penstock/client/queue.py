@@ -77,7 +77,7 @@ T = TypeVar("T")
 Messages = Message[T] | str | Sequence[Message[T] | str]
 """Messages, or their receipts."""
 _UNSAID = (None,) * 11
-"""The options of a message of which nothing is said but its body."""
+"""The options of a message that has only a body."""
 
 
 class Queue(Generic[T]):
@@ -95,7 +95,7 @@ class Queue(Generic[T]):
         partitioner: Partitioner,
     ) -> None:
         self.name = name
-        """What it is called."""
+        """The name of the queue."""
         self.group = group
         """The work group: workers of one group share the messages, each group gets them all."""
         self._core = core
@@ -182,7 +182,8 @@ class Queue(Generic[T]):
         lease: Seconds | None = None,
         create: bool = False,
     ) -> list[Message[T]]:
-        """Lease up to so many messages. If there are none, wait so long for the first; then [].
+        """Lease up to `max_messages`. If none is available, wait up to `wait` for the first; return
+        [] if none comes.
 
         They are this caller's for the time of the lease: the queue's own (30 seconds, unless it was
         set it), or `lease`. What is not acked by then comes back. `UnknownTopic` if there is no
@@ -199,8 +200,8 @@ class Queue(Generic[T]):
         extend_leases: bool = True,
         create: bool = False,
     ) -> Consumer[T]:
-        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`. With
-        `create`, a queue that does not exist is made."""
+        """Return a consumer: a stream of prefetched messages whose leases are extended while they
+        are processed. With `create`, a queue that does not exist is created."""
         consumer = Consumer(
             self._make_receiver(),
             self._core.settler,
@@ -223,19 +224,21 @@ class Queue(Generic[T]):
     # Settling. Where a message is wanted, its receipt will do.
 
     async def ack(self, messages: Messages[T]) -> int:
-        """They are done; returns for how many it counted."""
+        """Acknowledge messages; return the number that counted."""
         return await self._core.settler.ack(self._listed(messages))
 
     async def release(self, messages: Messages[T], delay: Seconds | None = None) -> int:
-        """They are not done: deliver them again, after so long or as the retry policy says."""
+        """Return messages for another delivery, after `delay` or as the retry policy says; return
+        the number that counted."""
         return await self._core.settler.release(self._listed(messages), delay)
 
     async def reject(self, messages: Messages[T], reason: str = "") -> int:
-        """They can never be done: to the dead letters with them, and why."""
+        """Make messages dead letters, with a reason: they can never be processed. Return the number
+        that counted."""
         return await self._core.settler.reject(self._listed(messages), reason)
 
     async def extend(self, messages: Messages[T], lease: Seconds | None = None) -> int:
-        """They take longer: their lease ends so long from now."""
+        """Extend the leases of messages to `lease` from now; return the number that counted."""
         return await self._core.settler.extend(self._listed(messages), lease)
 
     def _listed(self, messages: Messages[Any]) -> Sequence[Message[Any]]:
@@ -279,8 +282,8 @@ class Queue(Generic[T]):
         await begin_work(self._core.router, self.name, self.group, start)
 
     async def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
-        """Where this work group stands in each partition, for readers by offset: what it has left
-        to do, and how far they may read from their `offsets`."""
+        """Return the position of this work group in each partition, for readers by offset: its
+        remaining work, and how far they may read from their `offsets`."""
         return await standings(self._core.router, self.name, self.group, offsets or {})
 
     async def ack_range(
@@ -339,11 +342,11 @@ class Queue(Generic[T]):
         )  # fmt: skip
 
     async def stats(self) -> QueueStats:
-        """How many messages are in which state."""
+        """Return the number of messages in each state."""
         return await count(self._core.router, self.name, self.group)
 
     async def describe(self) -> QueueDescription:
-        """Its partitions, configs and work groups."""
+        """Describe the queue: its partitions, its configs and its work groups."""
         return await describe_queue(self._core.router, self.name)
 
     # Looking after it.
@@ -359,8 +362,8 @@ class Queue(Generic[T]):
     async def configure_group(
         self, group: str, **options: Unpack[GroupOptions]
     ) -> dict[str, GroupSetting]:
-        """Give a work group of this queue settings of its own. What is not set is inherited from
-        the queue, also when the queue's setting changes later. The group need not be open yet.
+        """Give a work group of this queue settings of its own. Other settings are inherited from
+        the queue, also when they change there later. The group need not exist yet.
 
         lease           for how long a message is a worker's (seconds)
         deliveries_max  after so many failed deliveries a message is dead; 0: never
@@ -374,18 +377,18 @@ class Queue(Generic[T]):
         return await configure_group(self._core.router, self.name, group, options)
 
     async def group_settings(self, group: str | None = None) -> dict[str, GroupSetting]:
-        """What a work group goes by, this handle's if none is named: each setting with where it
-        comes from."""
+        """Return the effective settings of a work group, each with its origin; by default of this
+        handle's group."""
         chosen = self.group if group is None else group
         return await group_settings(self._core.router, self.name, chosen)
 
     async def pause(self) -> None:
-        """Deliver nothing, to any work group, until `resume`; sending goes on, and what is leased
-        can be settled."""
+        """Pause delivery to all work groups until `resume`. Messages can still be sent, and leased
+        ones settled."""
         await configure_topic(self._core.router, self.name, {"queue.paused": "true"})
 
     async def resume(self) -> None:
-        """Deliver again."""
+        """Resume delivery."""
         await configure_topic(self._core.router, self.name, {"queue.paused": None})
 
     async def cancel(self, messages: Place | Sequence[Place]) -> int:
@@ -466,11 +469,11 @@ class Queue(Generic[T]):
         return await moves(self._core.router, self.name)
 
     async def cancel_move(self, move_id: str) -> MoveDescription:
-        """Stop a move; what was moved stays moved."""
+        """Cancel a move; messages already moved stay moved."""
         return await cancel_move(self._core.router, self.name, move_id)
 
     async def move(self, move_id: str) -> MoveDescription:
-        """How far a move is that `redrive` began."""
+        """Return the progress of a move that `redrive` began."""
         return await move_of(self._core.router, self.name, move_id)
 
     async def delete(self) -> None:
@@ -479,20 +482,21 @@ class Queue(Generic[T]):
 
 
 class Redriven:
-    """What a redrive concerns."""
+    """The result of `Queue.redrive`."""
 
     def __init__(self, queue: Queue[Any], count: int, move_id: str) -> None:
         self._queue = queue
         self.count = count
-        """How many messages."""
+        """The number of messages."""
         self.move_id = move_id
-        """Of the move that goes on by itself; empty if all is done, or nothing was begun."""
+        """The id of the move, which runs in the cluster; empty if all is done, or nothing was
+        started."""
 
     def __int__(self) -> int:
         return self.count
 
     async def progress(self) -> MoveDescription:
-        """How far it is."""
+        """Return the progress of the move."""
         if not self.move_id:
             return MoveDescription(
                 state="completed", moved=self.count, total=self.count, failure=""

@@ -72,7 +72,7 @@ BROWSED_AT_ONCE = 1_000
 
 
 class QueueOptions(TypedDict, total=False):
-    """What a queue can be made with; see `Client.create_queue`."""
+    """The options of a new queue: see `Client.create_queue`."""
 
     partitions: int | None
     exist_ok: bool
@@ -91,7 +91,7 @@ class QueueOptions(TypedDict, total=False):
 
 
 class GroupOptions(TypedDict, total=False):
-    """What a work group can have of its own; see `Queue.configure_group`."""
+    """The settings that a work group can have of its own: see `Queue.configure_group`."""
 
     lease: Seconds | None
     deliveries_max: int | None
@@ -102,7 +102,6 @@ class GroupOptions(TypedDict, total=False):
 
 
 async def create_queue(router: RequestRouter, name: str, options: QueueOptions) -> QueueDescription:
-    """Make a queue."""
     chosen: dict[str, Any] = dict(options)
     partitions, exist_ok = chosen.pop("partitions", None), chosen.pop("exist_ok", False)
     given = given_configs(**chosen)
@@ -142,7 +141,6 @@ async def create_topic(
     *,
     exist_ok: bool,
 ) -> TopicInfo:
-    """Make a topic."""
     info, _ = await _create(router, CreateTopic(name, partitions, dict(configs)), exist_ok=exist_ok)
     return info
 
@@ -174,14 +172,14 @@ async def _create(
 async def configure_topic(
     router: RequestRouter, name: str, changes: Mapping[str, str | None]
 ) -> TopicDescription:
-    """Change configs."""
+    """Change the configs of a topic."""
     info = await router.ask(ConfigureTopic(name, dict(changes)), TopicInfo)
     router.metadata.note(info)
     return await _described(router, info)
 
 
 async def add_partitions(router: RequestRouter, name: str, total: int) -> TopicDescription:
-    """More partitions."""
+    """Increase the number of partitions to `total`."""
     info = await router.ask(AddPartitions(name, total), TopicInfo)
     router.metadata.note(info)
     return await _described(router, info)
@@ -206,7 +204,7 @@ async def delete_topic(router: RequestRouter, name: str) -> None:
 
 
 async def list_topics(router: RequestRouter) -> list[TopicSummary]:
-    """All of them by name."""
+    """Return all topics and queues, sorted by name."""
     answer = await router.ask(AskTopics(), TopicRows)
     return [
         TopicSummary(name=row.name, partitions=row.partitions, is_queue=row.is_queue)
@@ -220,7 +218,7 @@ async def describe_topic(router: RequestRouter, name: str) -> TopicDescription:
 
 
 async def describe_queue(router: RequestRouter, name: str) -> QueueDescription:
-    """The same with work groups."""
+    """Describe a queue, with its work groups."""
     topic = await describe_topic(router, name)
     answer = await router.ask(AskWorkGroups(name), WorkGroups)
     groups = sorted({*answer.names, DEFAULT_WORK_GROUP})
@@ -276,14 +274,14 @@ async def count(router: RequestRouter, name: str, group: str) -> QueueStats:
 
 
 async def group_settings(router: RequestRouter, name: str, group: str) -> dict[str, GroupSetting]:
-    """What a work group goes by."""
+    """Return the effective settings of a work group."""
     return _group_settings(await router.ask(AskWorkSettings(name, group), WorkSettingRows))
 
 
 async def configure_group(
     router: RequestRouter, name: str, group: str, options: GroupOptions
 ) -> dict[str, GroupSetting]:
-    """Change that."""
+    """Change the settings of a work group."""
     changes = group_configs(**options)
     return _group_settings(await router.ask(ConfigureWork(name, group, changes), WorkSettingRows))
 
@@ -297,7 +295,7 @@ def _source(text: str) -> SettingSource:
 
 
 async def purge(router: RequestRouter, name: str, group: str) -> int:
-    """Drop what is left to do."""
+    """Drop the remaining work of a work group."""
     answer = await router.ask(Purge(name, group), Done)
     return answer.count
 
@@ -324,7 +322,7 @@ async def redrive(
 
 
 async def move_of(router: RequestRouter, name: str, move_id: str) -> MoveDescription:
-    """How far a move is."""
+    """Return the progress of a move."""
     answer = await router.ask(AskMove(name, move_id), MoveInfo)
     return MoveDescription(
         state=answer.state,

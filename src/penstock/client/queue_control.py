@@ -35,7 +35,7 @@ _SENTINELS: Mapping[object, int] = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class LetterConditions(TypedDict, total=False):
-    """Which dead messages are meant: those that every condition given holds for. Texts match in
+    """Conditions that select dead messages: a message must meet all of them. Texts match in
     part."""
 
     reason: str
@@ -47,7 +47,7 @@ class LetterConditions(TypedDict, total=False):
     since: datetime
     """It died then or later."""
     until: datetime
-    """And before then."""
+    """It died before that time."""
     ids: Iterable[str]
     """It has one of these ids."""
     key: str
@@ -62,7 +62,7 @@ class LetterConditions(TypedDict, total=False):
 
 
 def filter_of(conditions: LetterConditions) -> MoveFilter:
-    """The same, as the broker takes it."""
+    """Convert conditions to a filter of the wire protocol."""
     since, until = conditions.get("since"), conditions.get("until")
     found = MoveFilter(
         reason=conditions.get("reason", ""),
@@ -186,7 +186,6 @@ async def moves(router: RequestRouter, name: str) -> list[MoveDescription]:
 
 
 async def cancel_move(router: RequestRouter, name: str, move_id: str) -> MoveDescription:
-    """Stop a move."""
     answer = await router.ask(StopMove(name, move_id), MoveInfo)
     return MoveDescription(
         state=answer.state,

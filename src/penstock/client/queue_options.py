@@ -60,7 +60,8 @@ def given_configs(
     length_max: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What was chosen for a queue; `InvalidConfig` or `InvalidRequest` if it cannot be."""
+    """Return the configs of a new queue; raise `InvalidConfig` or `InvalidRequest` if they are
+    wrong."""
     durations = (
         ("lease", "queue.lease.ms", lease),
         ("retry_delay", _RETRY_DELAY, retry_delay),

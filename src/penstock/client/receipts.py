@@ -19,7 +19,7 @@ _EXAMPLE: Final = "a receipt is the text of `message.receipt`, unchanged"
 
 
 class LeaseReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """What names a leased message."""
+    """The place and the lease of a message."""
 
     topic_id: bytes
     partition: int
@@ -33,7 +33,7 @@ _DECODER: Final[msgspec.msgpack.Decoder[LeaseReceipt]] = msgpack_decoder(LeaseRe
 
 
 def write_receipt(receipt: LeaseReceipt) -> str:
-    """As text."""
+    """Encode a receipt as text."""
     return _PREFIX + urlsafe_b64encode(msgspec.msgpack.encode(receipt)).decode().rstrip("=")
 
 

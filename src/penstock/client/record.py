@@ -1,4 +1,4 @@
-"""One message of a log, as a reader gets it. Reading excludes no other reader.
+"""A record: one message of a log, as a reader gets it. Reading does not exclude other readers.
 
 Its parts are made when they are asked for: a reader of a hundred thousand messages a second rarely
 wants the headers of each.
@@ -44,17 +44,17 @@ class Record(Generic[T]):
 
     @property
     def offset(self) -> int:
-        """Its place in the partition, from 0."""
+        """Its offset in the partition, from 0."""
         return self._message.offset
 
     @property
     def place(self) -> TopicPartition:
-        """The partition it is in."""
+        """The topic and partition it is in."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def id(self) -> str:
-        """The same for every reader, and for ever."""
+        """The message id: the same for every reader, at any time."""
         moved = self._message.header(MESSAGE_ID)
         if moved is not None:
             return moved.decode(errors="replace")
@@ -62,7 +62,7 @@ class Record(Generic[T]):
 
     @property
     def key(self) -> bytes | None:
-        """What decided about the partition; messages of one key are in order."""
+        """The key, which chooses the partition: messages of one key are in order."""
         return self._message.key
 
     @property
@@ -72,7 +72,7 @@ class Record(Generic[T]):
 
     @property
     def is_tombstone(self) -> bool:
-        """It has no body: on a compacted topic it deletes its key. Its `body` is None."""
+        """True if it has no body: on a compacted topic it deletes its key. Its `body` is None."""
         return self._message.value is None
 
     @property
@@ -96,17 +96,18 @@ class Record(Generic[T]):
 
     @property
     def dead_letter(self) -> DeadLetter | None:
-        """Where, when and why it died, if it lies in a dead-letter queue."""
+        """The place, time and reason of its death, if it is in a dead-letter queue."""
         return dead_letter_of(self._message.headers)
 
     @property
     def timestamp_ms(self) -> int:
-        """When it was sent, by the sender's clock, or appended, if the topic says so."""
+        """The time when it was sent, by the sender's clock, or when it was appended, as the topic
+        is configured."""
         return self._message.timestamp_ms
 
     @property
     def sent_at(self) -> datetime:
-        """The same for people."""
+        """`timestamp_ms` as a datetime."""
         return _EPOCH + timedelta(milliseconds=self._message.timestamp_ms)
 
 

@@ -43,12 +43,12 @@ class Schema(NamedTuple):
 
     @property
     def header(self) -> tuple[str, bytes]:
-        """What a body of this schema carries."""
+        """The header of a body of this schema."""
         return SCHEMA, str(self).encode()
 
 
 def schema_of(kind: type) -> Schema:
-    """The schema a class writes."""
+    """Return the schema of a class."""
     version: object = getattr(kind, "__schema_version__", 1)
     if type(version) is not int or not 1 <= version <= VERSION_MAX:
         raise InvalidRequest(

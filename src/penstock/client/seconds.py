@@ -13,7 +13,7 @@ from penstock.core.errors import InvalidRequest
 Seconds: TypeAlias = float | timedelta
 
 SECONDS_MAX = 100 * 366 * 24 * 60 * 60
-"""A century: what is longer is milliseconds taken for seconds."""
+"""A century: a longer duration is likely milliseconds mistaken for seconds."""
 
 
 def to_milliseconds(duration: Seconds, name: str) -> int:

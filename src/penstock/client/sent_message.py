@@ -1,4 +1,4 @@
-"""Where messages went."""
+"""The places where sent messages are stored."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, overload
@@ -14,7 +14,8 @@ class Sent(NamedTuple):
     partition: int
     offset: int
     duplicate: bool
-    """It was stored before, under the same `dedup_id`; this is where."""
+    """True if a message of the same `dedup_id` was stored before; the place is that of the
+    first."""
     topic_id: bytes
 
     def __repr__(self) -> str:
@@ -34,7 +35,7 @@ class SentRun(NamedTuple):
     partition: int
     offsets: Sequence[int]
     duplicates: frozenset[int]
-    """Positions within the run."""
+    """The positions, within the run, of messages that were duplicates."""
 
 
 class SentMany(Sequence[Sent]):

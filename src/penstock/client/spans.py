@@ -96,7 +96,7 @@ class Spans:
         self._meters.sent(1 if count is None else count, attributes)
 
     def sent(self, span: Span, sent: "Sent") -> None:
-        """The message has its place."""
+        """Record the place of a sent message."""
         if span.is_recording():
             span.set_attribute("messaging.message.id", sent.id)
             span.set_attribute("messaging.destination.partition.id", str(sent.partition))
@@ -113,7 +113,7 @@ class Spans:
     # Receiving.
 
     def now_ns(self) -> int:
-        """The time, as spans have it."""
+        """The current time in the unit of spans."""
         return time_ns()
 
     def received(
@@ -267,7 +267,7 @@ def _links(messages: Sequence[Message[Any] | Record[Any]]) -> list[Link]:
 
 
 def _surroundings(made_in: SpanContext | None) -> list[Link]:
-    """Work on a message belongs to its trace; what it happens in is not forgotten."""
+    """Link the surrounding span, because processing belongs to the message's trace."""
     around = get_current_span().get_span_context()
     return [Link(around)] if made_in is not None and around.is_valid else []
 

@@ -131,7 +131,7 @@ class Stage:
             self._room.leave(size)
 
     async def close(self) -> Staged:
-        """Wait until everything has arrived; what is to be published."""
+        """Wait until everything is stored; return the messages to publish."""
         self._closed = True
         if self._tasks:
             await asyncio.wait(list(self._tasks))
@@ -157,7 +157,7 @@ async def publish(
     owner: str,
     timeout: float | None,
 ) -> Publication:
-    """See `Client.publish`."""
+    """Publish staged messages: see `Client.publish`."""
     if type(batch) is not int or not 0 <= batch <= BATCH_MAX:
         raise InvalidRequest(f"batch is {batch!r}; batches are numbered from 0 up.")
     router = core.router
@@ -168,6 +168,6 @@ async def publish(
 
 
 async def last_published(core: ClientCore, application: str) -> int | None:
-    """See `Client.last_published`."""
+    """Return the last published batch: see `Client.last_published`."""
     answer = await core.router.ask(AskPublished(application), LastPublished)
     return None if answer.batch == NOTHING_PUBLISHED else answer.batch

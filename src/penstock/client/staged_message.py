@@ -13,26 +13,26 @@ from penstock.wire.publish_requests import StagedPart
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one stage has gathered; give it to `Client.publish`, here or elsewhere."""
+    """The messages of one stage; pass it to `Client.publish`, in this process or another."""
 
     parts: tuple[StagedPart, ...] = ()
 
     @property
     def records(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return sum(end - first for part in self.parts for first, end in part.ranges)
 
     def to_json(self) -> str:
-        """As a text, for another process."""
+        """Serialise it for another process."""
         return msgspec.json.encode(self.parts).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` has written."""
+        """Read the text that `to_json` returned."""
         try:
             return cls(decode_json(text.encode(), tuple[StagedPart, ...]))
         except msgspec.DecodeError as error:
-            raise InvalidRequest(f"this says nothing about staged messages: {error}") from error
+            raise InvalidRequest(f"this is not a text of staged messages: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,13 @@ class Publication:
     application: str
     batch: int
     is_new: bool
-    """This call has decided it. False: it was published before, perhaps by an attempt of this very
-    call whose answer got lost; what was staged for it now is not used."""
+    """True if this call published the batch. False if it was published before, perhaps by an
+    attempt of this call whose answer was lost; the messages staged for this call are then not used.
+    """
 
 
 def join_parts(staged: Iterable[Staged]) -> tuple[StagedPart, ...]:
-    """One part for each partition: the ranges of all, in the order given."""
+    """Merge parts so that there is one for each partition, with all ranges in the order given."""
     found: dict[tuple[bytes, int], tuple[int, list[tuple[int, int]]]] = {}
     for one in staged:
         for part in one.parts:

@@ -1,4 +1,4 @@
-"""What a client has done so far: plain numbers, counted as it goes."""
+"""The counters of a client."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class ClientStatistics:
     received: int
     received_bytes: int
     receives: int
-    """How many answers brought messages."""
+    """The number of answers that brought messages."""
     acked: int
     released: int
     rejected: int
@@ -42,4 +42,4 @@ class ClientStatistics:
     retries: int
     """Attempts that had to be repeated."""
     waiting_bytes: int
-    """What waits to be sent, or for an answer."""
+    """Bytes that wait to be sent or acknowledged."""

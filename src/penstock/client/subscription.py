@@ -43,7 +43,7 @@ from penstock.wire.group_requests import AskCommitted, Committed
 T = TypeVar("T")
 
 RECORDS_MAX: Final = 500
-"""How many records `fetch` returns by default."""
+"""The default of `max_records` in `fetch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class SubscriptionStatistics:
     """A subscription's numbers at one moment."""
 
     records: int
-    """Handed out."""
+    """The number of records handed out."""
     fetches: int
     commits: int
     rebalances: int
@@ -70,7 +70,7 @@ class Subscription(Generic[T]):
         self, router: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions
     ) -> None:
         self.options = options
-        """How it reads."""
+        """The options of the subscription."""
         self._router = router
         self._reader: LogReader[T] = LogReader(router, topics, codec, options)
         weakref.finalize(self, self._reader.let_go).atexit = False
@@ -84,7 +84,7 @@ class Subscription(Generic[T]):
         await self._reader.open()
 
     async def close(self) -> None:
-        """Commit what is done, and leave the group: its other members go on."""
+        """Commit the processed records, and leave the group."""
         await self._reader.close()
 
     async def __aenter__(self) -> Self:
@@ -117,8 +117,8 @@ class Subscription(Generic[T]):
     async def fetch(
         self, max_records: int = RECORDS_MAX, *, wait: Seconds = 0.0
     ) -> list[Record[T]]:
-        """Up to so many records at once; waits that long for the first. The ones handed out before
-        count as done."""
+        """Return up to `max_records` records; wait up to `wait` for the first. The records handed
+        out before count as processed."""
         self._out.finish()
         await self._reader.open()
         seconds = to_milliseconds(wait, "wait") / 1_000
@@ -155,8 +155,8 @@ class Subscription(Generic[T]):
         return await committing.commit(offsets, deadline=self._router.deadline(seconds))
 
     async def committed(self) -> dict[TopicPartition, int | None]:
-        """How far the group has got in the partitions of this member; None where it has not
-        begun."""
+        """Return the committed offset of each partition of this member; None where the group has
+        none."""
         _, link = self._group()
         await self._reader.open()
         places = {(place.topic_id, place.part.partition): place.part for place in self._settled()}
@@ -173,7 +173,7 @@ class Subscription(Generic[T]):
         return {place.part: place.position for place in self._settled()}
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """How many messages of each partition are still to be handed out."""
+        """Return the number of messages in each partition that are still to be handed out."""
         await self._reader.open()
         positions = self.positions()
         ends = await self._find(dict.fromkeys(positions, LATEST))
@@ -246,7 +246,7 @@ class Subscription(Generic[T]):
         self._reader.prefetch.interrupt(place for place in chosen if not place.batches)
 
     def statistics(self) -> SubscriptionStatistics:
-        """What it has done so far."""
+        """Return the counters of the subscription."""
         reader = self._reader
         places = self._places.values()
         return SubscriptionStatistics(
@@ -270,7 +270,7 @@ class Subscription(Generic[T]):
         if not partitions:
             return [one for one in self._places.values() if topic in (None, one.part.topic)]
         if name is None:
-            raise InvalidRequest("several topics are read here: say which one is meant")
+            raise InvalidRequest("the subscription reads several topics: name one")
         chosen = []
         for index in partitions:
             place = self._places.get(TopicPartition(name, index))

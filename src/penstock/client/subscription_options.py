@@ -1,4 +1,4 @@
-"""How a subscription reads, with the defaults that suit most programs. Durations are in seconds."""
+"""The options of a subscription. The defaults suit most programs; durations are in seconds."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,29 +19,30 @@ class SubscriptionOptions:
     group: str | None = None
     """Members of a group share the partitions; without one, all are read here."""
     start: Start = "earliest"
-    """Where to begin without a committed offset: see `penstock.client.reader.start_position`."""
+    """The start position where the group has no committed offset: see
+    `penstock.client.reader.start_position`."""
     auto_commit: bool = True
-    """Commit what is finished by itself: every now and then, before partitions go to another
-    member, and in the end. Otherwise only `commit` does."""
+    """Commit processed records automatically: periodically, before partitions move to another
+    member, and at the end. Otherwise only `commit` does."""
     commit_interval: Seconds = 1.0
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
-    """At most once: what is handed out was committed before."""
+    """At most once: records are committed before they are handed out."""
     prefetch: int = 10_000
     """About how many messages may wait here to be asked for."""
     prefetch_bytes: int | None = None
     """And how many bytes; the client's setting if None."""
     fetch_wait: Seconds = 0.5
-    """How long a request for more waits at the broker."""
+    """The duration of a long poll at the broker."""
     topics_interval: Seconds = 5.0
-    """How often to look for new topics and partitions; a topic that is missing is looked for every
+    """The interval of checks for new topics and partitions; a missing topic is looked up every
     second."""
     instance_id: str | None = None
     """The name of a static member: if it is back within a session, nothing is shared out anew."""
     session_timeout: Seconds = 30.0
     """A member that is not heard of for this long loses its partitions."""
     rebalance_timeout: Seconds = 60.0
-    """How long the others wait for this member when partitions are shared out anew: half of it is
-    time for the loop's body to finish what it has in hand."""
+    """The time that the other members wait for this one in a rebalance. Half of it is for the body
+    of the loop to finish the record in hand."""
     heartbeat_interval: Seconds = 1.0
     """A member learns of changes by its heartbeats."""
     assignors: tuple[str, ...] = ASSIGNORS
@@ -60,15 +61,15 @@ class SubscriptionOptions:
             raise InvalidRequest("at most once needs a group: without one nothing is committed")
         for name in ("commit_interval", "topics_interval", "heartbeat_interval"):
             if self.seconds(name) <= 0:
-                raise InvalidRequest(f"{name} must be more than nothing")
+                raise InvalidRequest(f"{name} must be more than 0")
 
     def seconds(self, name: str) -> float:
-        """One of the durations, as a number."""
+        """Return one of the durations in seconds."""
         duration: float | timedelta = getattr(self, name)
         return to_milliseconds(duration, name) / 1_000
 
     def membership(self) -> MembershipSettings:
-        """What concerns the group."""
+        """The options that concern the group membership."""
         return MembershipSettings(
             instance_id=self.instance_id,
             client_id=self.client_id,
@@ -80,7 +81,7 @@ class SubscriptionOptions:
 
 
 class SubscribeOptions(TypedDict, total=False):
-    """The same, as the arguments of `subscribe`: see `SubscriptionOptions`."""
+    """The arguments of `subscribe`: see `SubscriptionOptions`."""
 
     group: str | None
     start: Start

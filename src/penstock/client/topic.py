@@ -47,7 +47,7 @@ class Topic(Generic[T]):
         self, core: ClientCore, name: str, codec: Codec[T], partitioner: Partitioner
     ) -> None:
         self.name = name
-        """What it is called."""
+        """The name of the topic."""
         self._core = core
         self._codec = codec
         self._sender = Sender(name, codec, partitioner, core.senders, create="topic")
@@ -72,7 +72,7 @@ class Topic(Generic[T]):
         return await self._sender.send(outgoing, _seconds(timeout))
 
     produce = send
-    """What Kafka's users call it."""
+    """Kafka's name for `send`."""
 
     async def send_many(
         self,
@@ -126,7 +126,7 @@ class Topic(Generic[T]):
         return {part.partition: offset for part, offset in found.items()}
 
     async def describe(self) -> TopicDescription:
-        """Its partitions and configs."""
+        """Describe the topic: its partitions and configs."""
         return await describe_topic(self._core.router, self.name)
 
     async def create(
@@ -136,7 +136,6 @@ class Topic(Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
-        """Create the topic."""
         router = self._core.router
         await create_topic(router, self.name, partitions, configs or {}, exist_ok=exist_ok)
         return await describe_topic(router, self.name)

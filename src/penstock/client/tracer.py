@@ -23,12 +23,12 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Tracing:
-    """Of one client."""
+    """The tracing state of one client."""
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
         self.server: tuple[str, int] | None = None
-        """Where the broker is, as the program said it."""
+        """The broker's host and port, as the program gave them."""
         self._provider: object = None
         self._counter: object = None
         self._spans: Spans | None = None
@@ -58,7 +58,7 @@ class Tracing:
 
 
 def _is_set(*providers: object) -> bool:
-    """One of them is an SDK's: what the API itself brings along does nothing."""
+    """True if a provider of an SDK is installed; the API's own providers record nothing."""
     made_in = (type(one).__module__ for one in providers if one is not None)
     return not all(module.startswith((_TRACES, _METERS)) for module in made_in)
 

@@ -1,1 +1,1 @@
-"""What all layers share: types, entries, errors, limits, the clock and record batches."""
+"""The foundation of all layers: types, entries, errors, limits, the clock and record batches."""

@@ -67,11 +67,11 @@ ALERT_CONFIGS = (
         "Share of the expected rate below which an alert fires, in percent.",
     ),
 )
-"""Sorted by name."""
+"""The configs, sorted by name."""
 
 
 class AlertConfigs(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a topic's `alert.*` configs come to; None: as the broker's settings have it."""
+    """The parsed `alert.*` configs of a topic; None means the broker's setting."""
 
     lag: Levels | None = None
     depth: Levels | None = None
@@ -87,7 +87,7 @@ class AlertConfigs(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def alert_configs(values: ConfigValues) -> AlertConfigs:
-    """What the configs come to."""
+    """Parse the configs."""
     found = AlertConfigs(
         lag=parse_levels(values.text("alert.lag")),
         depth=parse_levels(values.text("alert.depth")),
@@ -106,4 +106,4 @@ def _shares(text: str) -> Levels | None:
 
 
 DEFAULT_ALERT_CONFIGS = AlertConfigs()
-"""Of a topic on which none of them is set."""
+"""The configs of a topic on which none is set."""

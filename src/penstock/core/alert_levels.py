@@ -22,18 +22,18 @@ _LEVELS = re.compile(LEVELS_PATTERN)
 
 
 class Level(Enum):
-    """How much an alert matters, the least first."""
+    """The severity of an alert, lowest first."""
 
     ATTENTION = "attention"
     """Look at it when there is time."""
     WARNING = "warning"
-    """It gets worse unless an operator acts."""
+    """It will get worse unless an operator acts."""
     CRITICAL = "critical"
     """Messages are not processed, or soon will not be."""
 
     @property
     def rank(self) -> int:
-        """The higher the worse."""
+        """The rank of the level; higher is worse."""
         return _RANKS[self]
 
 
@@ -41,7 +41,7 @@ _RANKS = {level: number for number, level in enumerate(Level)}
 
 
 class Levels(msgspec.Struct, frozen=True):
-    """Where each level begins; None: never."""
+    """The threshold of each level; None if it never alerts."""
 
     attention: float | None = None
     warning: float | None = None
@@ -49,11 +49,11 @@ class Levels(msgspec.Struct, frozen=True):
 
     @property
     def is_off(self) -> bool:
-        """It never alerts."""
+        """True if no level ever alerts."""
         return self.attention is None and self.warning is None and self.critical is None
 
     def scaled(self, divisor: float) -> "Levels":
-        """The same in a larger unit: percent as shares."""
+        """Return the levels in a larger unit: percent as shares."""
         parts = (self.attention, self.warning, self.critical)
         return Levels(*(None if part is None else part / divisor for part in parts))
 
@@ -71,7 +71,7 @@ NO_LEVELS = Levels()
 
 
 def parse_levels(text: str) -> Levels | None:
-    """What is written; None for `default`. Raises ValueError."""
+    """Parse a setting; None for `default`. Raise ValueError if it is malformed."""
     text = text.replace(" ", "")
     if text == DEFAULT:
         return None

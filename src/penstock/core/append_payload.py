@@ -34,7 +34,8 @@ _STAMP = struct.Struct("<q")
 _HEAD = struct.Struct("<qI")
 _SLICE = struct.Struct("<IIqIIq")
 _REMEMBERED_BYTES_MAX = 64 * KIB
-"""To read the directory of a larger payload again is nothing beside what else it costs."""
+"""The size up to which a directory is cached: for a larger payload, reading it again is a small
+part of the cost."""
 
 
 class Slice(NamedTuple):
@@ -44,7 +45,7 @@ class Slice(NamedTuple):
     length: int
     base_offset: Offset
     record_count: int
-    """How many offsets it spans; compaction may have left fewer records."""
+    """The number of offsets it spans; compaction may have left fewer records."""
     batch_count: int
     max_timestamp: int
 
@@ -97,8 +98,9 @@ def check_append(payload: bytes | memoryview) -> AppendPayload:
 
 
 def decode_append(payload: bytes | memoryview) -> AppendPayload:
-    """Read the directory of a payload whose checksum has been verified. Index, partitions and
-    queues ask one after the other for the same one: the last is remembered. Not to be changed."""
+    """Read the directory of a payload whose checksum has been verified. The last result is cached,
+    because the index, the partitions and the queues read the same payload one after the other. Do
+    not change it."""
     global _last  # noqa: PLW0603 - one pair, replaced as a whole; any thread may read it
     known, directory = _last
     if known is payload:

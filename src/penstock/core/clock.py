@@ -45,8 +45,6 @@ class MovableClock(Clock, Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
-
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

@@ -34,7 +34,7 @@ _OUTPUT_BYTES_MIN = 4096
 def decompress(
     packed: memoryview, codec: int, parts_max: int, bytes_max: int = BATCH_UNPACKED_BYTES_MAX
 ) -> bytes:
-    """What was compressed; codec 0 is none."""
+    """Decompress a batch; codec 0 is none."""
     if codec == 0:
         return bytes(packed)
     try:

@@ -1,4 +1,4 @@
-"""One line of a table of configs: a name, what its text may be, and what it stands for.
+"""One line of a table of configs: its name, its allowed text and its meaning.
 
 Configs are text, because users type them and Kafka's tools list them; the code that acts on them
 wants numbers. A table (`core.topic_configs`, `core.group_configs`) has one line per config.
@@ -26,7 +26,7 @@ _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}")
 
 
 class ConfigKind(IntEnum):
-    """What the text of a config stands for, numbered as in Kafka's DescribeConfigs."""
+    """The type of a config's value, numbered as in Kafka's DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -37,17 +37,17 @@ class ConfigKind(IntEnum):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a table."""
+    """One line of a table of configs."""
 
     subject: ClassVar[str] = "config"
-    """What it is called in a refusal."""
+    """The name of the kind of config in error messages."""
 
     name: str
     kind: ConfigKind
     default: str
     documentation: str
     acts: bool = True
-    """Whether it changes what Penstock does. If not, it is there for Kafka's sake."""
+    """False if the config has no effect in Penstock and is there for Kafka's sake only."""
     least: int = 0
     most: int = LONG_MAX
     choices: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str = ""
     """A STRING, or an element of a LIST, may be what this regular expression matches, too."""
     example: str = ""
-    """Of what the pattern matches."""
+    """An example of a text that the pattern matches."""
     characters_max: int = TOPIC_CONFIG_CHARACTERS_MAX
     catalog_version: int = 1
     """The catalog's version from which on all nodes know it."""
@@ -70,7 +70,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """What a value may be, in words."""
+        """The allowed values, in words."""
         match self.kind:
             case ConfigKind.BOOLEAN:
                 return " or ".join(self.choices or ("true", "false"))
@@ -137,7 +137,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigValues:
-    """What the texts set on something stand for, each by the type that its line has."""
+    """The parsed values of a set of configs."""
 
     __slots__ = ("_values",)
 
@@ -147,7 +147,7 @@ class ConfigValues:
         }
 
     def integer(self, name: str) -> int:
-        """An INT or a LONG."""
+        """Return the value of an INT or LONG config."""
         value = self._values[name]
         assert type(value) is int, f"{name} is {value!r}, not an integer"
         return value
@@ -158,7 +158,7 @@ class ConfigValues:
         return value if value >= 0 else None
 
     def decimal(self, name: str) -> float:
-        """A DOUBLE."""
+        """Return the value of a DOUBLE config."""
         value = self._values[name]
         assert type(value) is float, f"{name} is {value!r}, not a number"
         return value
@@ -176,14 +176,14 @@ class ConfigValues:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A LIST."""
+        """Return the value of a LIST config."""
         value = self._values[name]
         assert type(value) is tuple, f"{name} is {value!r}, not a list"
         return value
 
 
 def check_config_names(table: Mapping[str, Config], names: Iterable[str], subject: str) -> None:
-    """Refuse names that are not in the table, whatever is to become of them."""
+    """Raise an error for a name that is not in the table."""
     for name in sorted(names):
         if name not in table:
             # Comparing costs time that grows with the length, and no name is long.

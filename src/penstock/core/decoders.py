@@ -18,7 +18,8 @@ import msgspec
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that decoding raises: the wrong type or form, text that is no UTF-8, and nesting too deep."""
+"""The errors that decoding can raise: a wrong type or form, text that is not UTF-8, and nesting
+that is too deep."""
 
 _meeting = threading.Lock()
 _msgpack: dict[object, msgspec.msgpack.Decoder[Any]] = {}
@@ -44,12 +45,12 @@ def decode_json(data: bytes | str | memoryview, kind: type[T]) -> T:
 
 
 def msgpack_decoder(kind: object) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of one's own."""
+    """Return a new decoder."""
     with _meeting:
         return msgspec.msgpack.Decoder(kind)
 
 
 def json_decoder(kind: object) -> msgspec.json.Decoder[Any]:
-    """A decoder of one's own."""
+    """Return a new decoder."""
     with _meeting:
         return msgspec.json.Decoder(kind)

@@ -1,4 +1,5 @@
-"""What the replicas of a shard agree on: entries, and the few facts a node must never forget.
+"""The types that the replicas of a shard agree on: entries, and the facts that a node must never
+forget.
 
 `raft` decides these, `storage` keeps them, `machines` give them meaning, and none of the three
 knows the others. Hence they live here.
@@ -19,7 +20,7 @@ from penstock.core.types import NO_INDEX, NO_NODE, NO_TERM, Index, NodeId, Term
 
 
 class EntryKind(IntEnum):
-    """What an entry's payload is. The number is on disk and on the wire: never renumber."""
+    """The kind of an entry's payload. The number is on disk and on the wire: never renumber."""
 
     NOOP = 1
     """Empty: a leader's first entry in its term (Raft §8)."""
@@ -45,7 +46,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True):
-    """What a node promises by answering: the term it has reached and whom it voted for in it."""
+    """The term that a node has reached and its vote in it, which it promises to remember before it
+    answers."""
 
     term: Term = NO_TERM
     vote: NodeId = NO_NODE
@@ -58,7 +60,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
     learners: tuple[NodeId, ...] = ()
 
     def everyone(self) -> tuple[NodeId, ...]:
-        """Voters, then learners."""
+        """Return the voters, then the learners."""
         return self.voters + self.learners
 
     def describe(self) -> str:
@@ -68,7 +70,8 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotMark(msgspec.Struct, frozen=True, array_like=True):
-    """Where in the log a snapshot stands: the state after `index`, and who was a member then."""
+    """The position of a snapshot in the log: the last index it includes, and the membership at that
+    point."""
 
     index: Index = NO_INDEX
     term: Term = NO_TERM

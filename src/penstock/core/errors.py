@@ -26,7 +26,7 @@
     │   ├── OutOfOrderSequence     an idempotent producer skipped a batch
     │   ├── ProducerFenced         an older epoch of a producer that has been replaced
     │   ├── UnsupportedVersion     replicated state or a command of a later version
-    │   ├── InvalidRequest         asked in a way that means nothing
+    │   ├── InvalidRequest         an invalid request
     │   ├── InvalidUrl             an address that `connect` cannot read
     │   ├── NotInstalled           a program or a package that this needs is not on this machine
     │   ├── InvalidBody            a message's body that its codec cannot write or read
@@ -107,13 +107,13 @@ class LocalError(PenstockError):
 
 
 class InvalidBatch(LocalError):
-    """A record batch that is malformed, or whose records are."""
+    """A record batch, or one of its records, is malformed."""
 
     kafka_code = 87  # INVALID_RECORD: unlike CORRUPT_MESSAGE, clients do not send it again.
 
 
 class CorruptBatch(InvalidBatch):
-    """A record batch whose checksum does not match: perhaps it was damaged on the way."""
+    """A record batch's checksum does not match: it may have been damaged in transit."""
 
     kafka_code = 2  # CORRUPT_MESSAGE
 
@@ -155,11 +155,11 @@ class UnknownPartition(LocalError):
 
 
 class UnknownTopic(UnknownPartition):
-    """There is no topic of this name."""
+    """No topic has this name."""
 
 
 class UnknownTopicId(UnknownTopic):
-    """There is no topic of this id. One of the same name may exist, with another id."""
+    """No topic has this id. Another topic of the same name may exist."""
 
     kafka_code = 100  # UNKNOWN_TOPIC_ID
 
@@ -281,7 +281,7 @@ class UnsupportedVersion(LocalError):
 
 
 class InvalidRequest(LocalError):
-    """Asked in a way that means nothing."""
+    """A request that is refused however often it is made: a wrong value, or what is not supported."""
 
     kafka_code = 42  # INVALID_REQUEST
 
@@ -297,13 +297,13 @@ class NotInstalled(LocalError):
 
 
 class InvalidBody(LocalError):
-    """A body that its codec cannot write, or bytes that it cannot read as what they should be."""
+    """The codec cannot encode a body, or cannot decode bytes as the expected type."""
 
     kafka_code = 87  # INVALID_RECORD
 
 
 class ClientClosed(LocalError):
-    """The client, or what was made by it, has been closed: connect anew."""
+    """The client, or an object made by it, has been closed: connect again."""
 
     http_status = 409
 
@@ -341,7 +341,7 @@ class InvalidGroup(LocalError):
 
 
 class UnknownGroup(LocalError):
-    """There is no group of this name."""
+    """No group has this name."""
 
     kafka_code = 69  # GROUP_ID_NOT_FOUND
     http_status = 404
@@ -352,7 +352,7 @@ class UnknownWork(UnknownGroup):
 
 
 class InvalidReceipt(LocalError):
-    """What was handed in to settle a message is no receipt of ours."""
+    """The receipt that should settle a message is not a receipt of Penstock."""
 
     kafka_code = 121  # INVALID_RECORD_STATE
     sqs_code = "ReceiptHandleIsInvalid"
@@ -367,11 +367,11 @@ class QueueFull(LocalError):
 
 
 class TooManyInFlight(QueueFull):
-    """As many messages as may be are leased: some must be settled first."""
+    """The limit of leased messages is reached: settle some first."""
 
 
 class GroupNotEmpty(LocalError):
-    """The group has members, and what is asked for needs it to have none."""
+    """The group has members, and the operation needs it to have none."""
 
     kafka_code = 68  # NON_EMPTY_GROUP
     http_status = 409
@@ -451,7 +451,7 @@ class OffsetMetadataTooLarge(LocalError):
 
 
 class UnknownMove(LocalError):
-    """There is no such move of messages, or it is over."""
+    """No move of messages has this id, or it is over."""
 
     sqs_code = "ResourceNotFoundException"
     http_status = 404
@@ -477,13 +477,13 @@ class PublicationConflict(LocalError):
 
 
 class StagingExpired(LocalError):
-    """What is to be published was staged too long ago, and is gone: stage it again."""
+    """The staged messages have expired: stage them again."""
 
     http_status = 410
 
 
 class DirectoryRefused(LocalError):
-    """This data directory cannot be used as asked."""
+    """The data directory cannot be used as requested."""
 
 
 class DirectoryInUse(DirectoryRefused):
@@ -491,7 +491,7 @@ class DirectoryInUse(DirectoryRefused):
 
 
 class ForeignDirectory(DirectoryRefused):
-    """Not a Penstock directory, or one of another cluster, shard or node."""
+    """The directory is not a Penstock directory, or belongs to another cluster, shard or node."""
 
 
 class NewerFormat(DirectoryRefused):
@@ -499,7 +499,7 @@ class NewerFormat(DirectoryRefused):
 
 
 class Unavailable(PenstockError):
-    """Not now. The call had no effect and may be repeated."""
+    """The service is temporarily unavailable. The call had no effect and may be repeated."""
 
     kafka_code = 15  # COORDINATOR_NOT_AVAILABLE
     sqs_code = "ServiceUnavailable"
@@ -511,7 +511,7 @@ class Unavailable(PenstockError):
 
 
 class DeadlinePassed(Unavailable):
-    """The caller's time is over and nothing happened: what was asked for was never under way."""
+    """The deadline has passed before the operation was started: it had no effect."""
 
     kafka_code = 7  # REQUEST_TIMED_OUT
     http_status = 504
@@ -528,7 +528,7 @@ class NotLeader(Unavailable):
 
 
 class NotCoordinator(NotLeader):
-    """This node does not lead the shard that the group lives in."""
+    """This node does not lead the shard that holds the group."""
 
     kafka_code = 16  # NOT_COORDINATOR
 
@@ -570,7 +570,7 @@ class OutcomeUnknown(PenstockError):
 
 
 class StorageError(PenstockError):
-    """The disk broke a promise."""
+    """The disk failed, or returned damaged data."""
 
     kafka_code = 56  # KAFKA_STORAGE_ERROR
 
@@ -588,7 +588,7 @@ class LogPoisoned(StorageError):
 
 
 class DamagedFile(StorageError):
-    """A file does not hold what was written to it."""
+    """The content of a file is not the data that was written to it."""
 
     def __init__(self, *, path: str, position: int, problem: str, way_out: str) -> None:
         super().__init__(f"{path} is damaged at byte {position}: {problem}. {way_out}")

@@ -18,7 +18,7 @@ from penstock.core.errors import NotInstalled
 from penstock.core.version import __version__
 
 WHEEL = f"penstock-{__version__}-py3-none-any.whl"
-"""What `make dist` builds."""
+"""The file that `make dist` builds."""
 
 
 def require(extra: str, needed_by: str, packages: Iterable[str]) -> None:

@@ -1,15 +1,16 @@
-"""How large the buffer of a frame is that arrives in parts: it grows as bytes come, whatever length
-was announced (geometric growth)."""
+"""The buffer size of a frame that arrives in parts: it grows geometrically with the bytes received,
+whatever length was announced."""
 
 from penstock.core.limits import FRAME_BYTES_MIN, MIB
 
 
 def first_bytes(come: int, whole: int) -> int:
-    """For a frame of `whole` bytes of which so many have come."""
+    """The first buffer size for a frame of `whole` bytes, of which `come` have arrived."""
     return min(whole, max(FRAME_BYTES_MIN, come))
 
 
 def grown_bytes(size: int, whole: int) -> int:
-    """After one of this size that is full. Small ones grow faster: a batch of a megabyte is copied
-    twice on its way, and a frame of the largest size holds at most twice what has come of it."""
+    """The next buffer size after one of `size` bytes is full. Small buffers grow faster: a batch of
+    a megabyte is copied twice, and the buffer of the largest frame is at most twice as large as the
+    bytes received."""
     return min(whole, size * (4 if size < MIB else 2))

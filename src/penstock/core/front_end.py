@@ -1,4 +1,4 @@
-"""What every front-end can say of itself at a moment, whatever protocol it speaks."""
+"""The statistics that every front-end reports, whatever its protocol."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from penstock.core.request_times import RequestReading
 
 
 class FrontEndStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the start, and what is under way now."""
+    """Counters since the start, and the current number of connections and requests."""
 
     protocol: str
     requests: RequestReading
@@ -19,8 +19,8 @@ class FrontEndStatistics(msgspec.Struct, frozen=True, kw_only=True):
     faulted: int = 0
     """Connections that were closed on a client: rubbish, silence, a failure of our own."""
     throttled: int = 0
-    """How often a client was made to wait, or to retry, because memory was short."""
+    """The number of times that a client was delayed or refused because memory was short."""
     bytes_in: int = 0
     bytes_out: int = 0
     held_bytes: Mapping[str, int] = {}
-    """What requests and answers under way take up in memory, by what it is."""
+    """The memory that requests and answers in flight hold, by kind."""

@@ -41,12 +41,12 @@ _BY_DURATION = "by_duration:"
 
 
 class GroupConfig(Config, frozen=True, kw_only=True):
-    """One line of the table."""
+    """One line of the table of group configs."""
 
     subject = "group config"
 
     inherited: bool = False
-    """If it is not set, the queue's setting counts, and there is no default to show."""
+    """True if the queue's setting applies where the group has none, so that there is no default."""
 
 
 _INHERITED = "Inherited from the queue unless set for the group. "
@@ -190,25 +190,25 @@ FIRST_GROUP_CONFIGS: Mapping[str, GroupConfig] = {
     for name, config in GROUP_CONFIGS.items()
     if not config.inherited and config.catalog_version == 1
 }
-"""Those that a catalog of version 1 knows."""
+"""The configs that version 1 of the catalog knows."""
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a group's configs come to, for the code that acts on them."""
+    """The parsed configs of a group."""
 
     work_rules: WorkRules
-    """On a topic that is no queue."""
+    """The rules on a topic that is not a queue."""
     overrides: WorkOverrides
-    """What is set for the group and counts on all topics."""
+    """The settings of the group that apply on all topics."""
     reset: str
-    """Where it begins: latest, earliest or by_duration."""
+    """The initial position: latest, earliest or by_duration."""
     reset_ms: int
-    """How far back, by duration; 0 otherwise."""
+    """The duration for by_duration; 0 otherwise."""
     session_ms: int
     heartbeat_ms: int
     read_committed: bool
     renews: bool
-    """Whether members may renew their leases."""
+    """True if members may renew their leases."""
 
 
 def parse_group_configs(configs: Mapping[str, str]) -> GroupSettings:
@@ -248,11 +248,12 @@ SHARE_DEFAULTS = WorkSettings(
         in_flight_max=int(GROUP_CONFIGS["share.partition.max.record.locks"].default),
     )
 )
-"""Of a share group on a topic that is no queue, as in Kafka."""
+"""The settings of a share group on a topic that is not a queue, as in Kafka."""
 
 
 def _duration_ms(text: str) -> int:
-    """Of an ISO 8601 duration of days, hours, minutes and seconds; parts of seconds are cut."""
+    """Parse an ISO 8601 duration of days, hours, minutes and seconds; fractions of a second are
+    dropped."""
     found = re.fullmatch(_DURATION, text)
     assert found is not None, f"{text!r} is no duration, and the table has let it pass"
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
@@ -260,4 +261,4 @@ def _duration_ms(text: str) -> int:
 
 
 DEFAULT_GROUP_SETTINGS = _settings({})
-"""Of a group on which nothing is set."""
+"""The settings of a group on which none is set."""

@@ -26,20 +26,20 @@ WORK_BOUNDS: Final = (
 
 
 class HistogramReading(msgspec.Struct, frozen=True):
-    """A histogram at a moment."""
+    """A histogram at one moment."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
-    """One more than there are bounds."""
+    """The count of each bucket; one more than there are bounds."""
     sum: float
 
     @property
     def count(self) -> int:
-        """How many observations there are."""
+        """The number of observations."""
         return sum(self.counts)
 
     def since(self, before: "HistogramReading | None") -> "HistogramReading":
-        """What came between an earlier reading and this one."""
+        """Return the observations since an earlier reading."""
         if before is None:
             return self
         counts = (now - then for now, then in zip(self.counts, before.counts, strict=True))
@@ -71,7 +71,7 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, seconds: float, count: int = 1) -> None:
-        """Note that something took so long; with a count, that so many things did."""
+        """Add an observation, or `count` equal ones."""
         self.counts[bisect_left(self.bounds, seconds)] += count
         self.sum += seconds * count
 
@@ -88,5 +88,5 @@ class Histogram:
         self.sum -= other.sum
 
     def statistics(self) -> HistogramReading:
-        """A frozen copy."""
+        """Return a frozen copy."""
         return HistogramReading(self.bounds, tuple(self.counts), self.sum)

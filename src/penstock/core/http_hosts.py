@@ -17,7 +17,7 @@ Hosts = Callable[[], Collection[str]]
 
 
 def is_known_host(host: str, hosts: Hosts) -> bool:
-    """Whether a `Host` header names this node."""
+    """True if a `Host` header names this node."""
     name = _without_port(host).lower()
     if name == "localhost" or _is_address(name):
         return True
@@ -34,7 +34,7 @@ def unknown_host(host: str) -> str:
 
 
 def is_same_site(url: str, host: str) -> bool:
-    """Whether an origin, or the URL of a page, is of this host."""
+    """True if an origin, or the URL of a page, is on this host."""
     return url.partition("://")[2].partition("/")[0].lower() == host.lower()
 
 

@@ -8,17 +8,17 @@ from penstock.core.errors import TopicProtected
 
 INTERNAL_PREFIX: Final = "__"
 STAGING_TOPIC: Final = "__staging"
-"""Where messages wait that are to be published."""
+"""The topic of staged messages, which wait to be published."""
 AUDIT_TOPIC: Final = "__audit"
-"""What operators have ordered."""
+"""The topic of operators' actions."""
 SILENCES_TOPIC: Final = "__silences"
-"""Which alerts are acknowledged or silenced."""
+"""The topic of acknowledgements and silences of alerts."""
 PROTECTED_TOPICS: Final = frozenset((AUDIT_TOPIC, SILENCES_TOPIC, STAGING_TOPIC))
 """The cluster writes them itself; clients can only read them."""
 
 
 def is_internal(name: str) -> bool:
-    """Whether a topic is the cluster's own."""
+    """True if a topic belongs to the cluster itself."""
     return name.startswith(INTERNAL_PREFIX)
 
 

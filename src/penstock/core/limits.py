@@ -28,14 +28,16 @@ CHECKED_AT_ONCE_UNPACKED_BYTES_MAX = 64 * KIB
 """A compressed batch above either is checked in a thread."""
 CHECKED_AT_ONCE_PARTS_MAX = 4
 CHECKS_WAITING_BYTES_MAX = 64 * MIB
-"""What waits to be checked, or for an earlier batch that is being checked, on one node; above it
-batches are refused until there is room."""
+"""The size of the batches on one node that wait for a check, or for an earlier batch that is being
+checked; above it batches are refused until there is room."""
 CHECK_MS_MAX = 1_000
 """Processor time that one batch may take to check."""
 QUEUE_BATCH_RECORDS_MAX = 20_000
-"""Of a FIFO queue, or one with deduplication: every replica remembers each message, in 8 µs."""
+"""The limit for a FIFO queue, or one with deduplication: every replica remembers each message, in 8
+µs."""
 HEADER_BATCH_RECORDS_MAX = 100_000
-"""Of other queues whose messages have delivery headers: every replica reads them, in 2 µs each."""
+"""The limit for other queues whose messages have delivery headers: every replica reads them, in 2
+µs each."""
 ENTRY_PAYLOAD_BYTES_MAX = 64 * MIB
 """The largest payload of one log entry; a length above it is damage, not data."""
 ENTRY_SLICES_MAX = 65_536
@@ -82,7 +84,7 @@ RETENTION_PARTITIONS_PER_LOOK = 1_000
 COMPACTION_KEYS_MAX = 250_000
 """How many keys one round of compaction holds in memory, at some 150 bytes each."""
 COMPACTED_PARTITIONS_MAX = 50_000
-"""Of one shard; how far each of them is compacted stands in the manifest."""
+"""The compacted partitions of one shard; the position of each is stored in the manifest."""
 COMPACTION_JOB_BYTES = 8 * MIB
 """How much one job of a compaction reads before something else gets its turn."""
 SNAPSHOT_BYTES_OLD_MAX = 1 * GIB
@@ -94,11 +96,12 @@ SNAPSHOT_SLICE_BYTES = 128 * KIB
 SNAPSHOT_WRITE_BYTES = 4 * MIB
 """How much of it is held in memory before it is written."""
 SNAPSHOT_SECTION_BYTES_MAX = 2 * GIB
-"""Of one machine; a larger state is split, since the format has room for 4 GiB in a piece."""
+"""The snapshot of one machine; a larger state is split, since the format has room for 4 GiB in a
+piece."""
 
 # State: what is in memory of a shard, and in its snapshots.
 SHARD_STATE_BYTES_MAX = 256 * MIB
-"""What all of it may take; above it new state is refused, kind by kind."""
+"""The largest state of a shard in total; above it new state is refused, kind by kind."""
 
 # Producers.
 PRODUCER_BATCHES_REMEMBERED = 5
@@ -110,24 +113,25 @@ PARTITIONS_PER_SHARD_MAX = 1_000_000
 # The catalog. It decides by these while it applies, so they belong to its version: see there.
 TOPICS_MAX = 100_000
 PARTITIONS_MAX = 1_000_000
-"""Of all topics together. A partition's id is never reused, so there may have been more."""
+"""The partitions of all topics together. A partition's id is never reused, so there may have been
+more."""
 TOPIC_PARTITIONS_MAX = 100_000
-"""Of one topic."""
+"""The partitions of one topic."""
 TOPIC_PARTITIONS_ALLOWED = 2_000
-"""Of one topic, unless a setting says otherwise."""
+"""The partitions of one topic, unless a setting says otherwise."""
 PARTITIONS_ALLOWED = 50_000
-"""Of all topics together, unless a setting says otherwise."""
+"""The partitions of all topics together, unless a setting says otherwise."""
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's bound, which came from the names of its files."""
 TOPIC_CONFIG_CHARACTERS_MAX = 1_024
-"""Of one value."""
+"""The length of one value."""
 SHARDS_MAX = 1_024
 """Data shards of a cluster; their number is chosen once, when it is founded."""
 NODES_MAX = 1_000
 NODES_EVER_MAX = 100_000
 """Nodes there are and ids of those that were removed, which are remembered for ever."""
 NODE_TEXT_CHARACTERS_MAX = 300
-"""Of an address, an incarnation or the name of a rack."""
+"""The length of an address, an incarnation or the name of a rack."""
 PRODUCER_IDS_TAKEN_MAX = 1_000_000
 """How many producer ids a node may take at once, to give out by itself."""
 CONFIGURED_GROUPS_MAX = 10_000
@@ -140,7 +144,7 @@ CATALOG_COMMAND_BYTES_MAX = 1 * MIB
 
 # Between nodes.
 FRAME_BYTES_MAX = ENTRY_PAYLOAD_BYTES_MAX + 4 * MIB
-"""The largest frame's payload: one entry of the largest size, and what is said around it."""
+"""The payload of the largest frame: one entry of the largest size, and the fields around it."""
 HELLO_BYTES_MAX = 4 * KIB
 """The largest frame of a connection that has not yet proven itself and said who it is."""
 STRANGER_FRAME_BYTES_MAX = 64 * KIB
@@ -157,27 +161,28 @@ TERM_JUMP_MAX = 2**20
 """How far a message's term may be ahead of a term that this node knows: elections without a pause
 would take days to get there."""
 INDEX_MAX = 2**48
-"""Of an entry; at a million entries a second a log needs nine years to get there."""
+"""The index of an entry; at a million entries a second a log needs nine years to get there."""
 MESSAGES_FRAME_BYTES = 1 * MIB
 """Messages beyond this leave in the next frame; a single larger one still goes, alone."""
 PEER_OUTGOING_BYTES_MAX = 64 * MIB
-"""What may wait to leave for one node; above it messages are dropped and requests refused."""
+"""The size of the messages waiting to be sent to one node; above it messages are dropped and
+requests refused."""
 PEER_OUTGOING_SMALL_BYTES_MAX = 1 * MIB
 """On top of that, for heartbeats, votes and answers, which keep a cluster together."""
 PEER_CONNECTIONS_MAX = 2_048
-"""All connections with other nodes, and with what has not yet said that it is one."""
+"""The connections with other nodes, including those that have not identified themselves yet."""
 REQUESTS_IN_FLIGHT_MAX = 1_024
 """How many requests one node may have waiting at another."""
 REQUEST_BODY_BYTES_MAX = 32 * MIB
 """The largest body of a request between nodes, or of its answer."""
 REQUESTS_SERVED_BYTES_MAX = 64 * MIB
-"""What all requests of one node may hold together while they are served; one is always taken."""
+"""The size of all requests of one node that are being served; one is always accepted."""
 
 # Calls between nodes: how long the caller waits for the reply.
 CALL_SECONDS = 3.0
 """Unless the call has a bound of its own."""
 CALL_MS_MAX = 600_000
-"""The longest that a call is served, whatever the caller says."""
+"""The longest time that a call is served, whatever the caller requests."""
 CHANGE_CALL_SECONDS = 15.0
 """For a change of a shard, which its leader replicates before it replies."""
 COPIES_CALL_SECONDS = 20.0
@@ -213,17 +218,18 @@ REPAIR_PAUSE_SECONDS_MAX = 30.0
 # Consumer groups. Kept by the leader, before it proposes; none of them decides in `apply`.
 GROUPS_PER_SHARD_MAX = 100_000
 GROUP_MEMBERS_MAX = 10_000
-"""Of one group; a setting may ask for fewer."""
+"""The members of one group; a setting may ask for fewer."""
 GROUP_NAME_BYTES_MAX = 4 * KIB
-"""Of the names of a group, a member, a static instance, a client, a host or a protocol."""
+"""The length of the name of a group, a member, a static instance, a client, a host or a
+protocol."""
 GROUP_PROTOCOLS_MAX = 64
 """How many ways of sharing the work a member may offer."""
 GROUP_METADATA_BYTES_MAX = 64 * KIB
-"""What a member may say about itself, in all its protocols together."""
+"""The size of a member's metadata in all its protocols together."""
 GROUP_ASSIGNMENTS_BYTES_MAX = 16 * MIB
-"""What a leader may hand out, to all members together."""
+"""The size of a leader's assignments to all members together."""
 GROUP_STATE_BYTES_MAX = 32 * MIB
-"""What one group may take of its shard's state, with its offsets, before it may not grow."""
+"""The state of one group in its shard, with its offsets; above it the group may not grow."""
 GROUP_PENDING_MEMBERS_MAX = 100_000
 """Ids given out, over all groups of a shard, whose owners have not come back yet (KIP-394)."""
 GROUP_SESSION_MIN_MS = 6_000
@@ -245,18 +251,22 @@ OFFSET_SWEEP_GROUPS_PER_TICK = 500
 SHARE_GROUPS_MAX = 10_000
 """With members, on one coordinator."""
 SHARE_GROUP_MEMBERS_MAX = 200
-"""Of one group, as in Kafka."""
+"""The members of one group, as in Kafka."""
 SHARE_GROUP_SUBSCRIPTIONS_MAX = 1_000
 """Topics of one member."""
+SHARE_GROUPS_BYTES_MAX = 64 * MIB
+"""What one coordinator remembers of all members: names, subscriptions, partitions to read. Above it
+no member may join or subscribe to more."""
 SHARE_SESSIONS_MAX = 2_000
-"""Of one node, as in Kafka."""
+"""The sessions on one node, as in Kafka."""
 SHARE_SESSION_PARTITIONS_MAX = 10_000
 SHARE_SESSION_RANGES_MAX = 20_000
 """Ranges of messages that a member is remembered to have leased from one partition."""
 
 # The memory that all connections of a node hold together: see `core/memory_budget.py`.
 MEMORY_BYTES_MAX = 512 * MIB
-"""What requests, answers and messages that are being read hold together, on all ports of a node."""
+"""The memory that requests, answers and messages being read hold together, on all ports of a
+node."""
 MEMORY_SMALL_BYTES_MAX = 16 * KIB
 """A request up to this size is small: there is a reserve for it when the rest is taken."""
 MEMORY_CONNECTIONS_PER_ADDRESS_MAX = 8_000
@@ -284,30 +294,31 @@ KAFKA_ANSWER_BYTES_MAX = 128 * MIB
 refused."""
 KAFKA_ANSWER_PORTION_BYTES = 64 * KIB
 """So often an answer that is being built draws on the memory budget."""
-KAFKA_LONG_ANSWER_BYTES = 1 * MIB
-"""An answer above this is long."""
+KAFKA_SMALL_ANSWER_BYTES = 256 * KIB
+"""Up to this size a request and its answer may use the reserve of the memory budget. An answer
+above it is long."""
 KAFKA_LONG_ANSWERS_MAX = 4
 """How many long answers are built at once on one port. Many half-built ones could take all memory
 and leave none to finish any."""
 KAFKA_ROOM_SECONDS_MAX = 5.0
 """How long a request waits for room in the memory budget, all in all, before it is refused: what
 waits holds memory that others wait for."""
-KAFKA_SLICES_PER_TURN = 2
+KAFKA_SLICES_PER_TURN = 4
 """How many long requests have a time slice in one turn of the event loop."""
 KAFKA_TAGS_MAX = 64
 """Tagged fields of one struct."""
 KAFKA_HEADER_BYTES_MAX = 32 * KIB
-"""Of a request's header: the client's name and tagged fields."""
+"""The header of a request: the client's name and tagged fields."""
 KAFKA_ROWS_AT_ONCE = 100
 """How many rows of one request are carried out side by side, where each waits for the cluster."""
 KAFKA_LANDING_BYTES = 64 * KIB
-"""Where bytes arrive before it is known what they belong to; one for all connections."""
+"""The buffer into which all connections read before the request is known."""
 KAFKA_CONNECTION_REQUESTS_MAX = 1_000
 """How many requests of one connection may be under way."""
 KAFKA_CONNECTION_REQUESTS_BYTES_MAX = 32 * MIB
 """And how many bytes; a single larger request is still taken."""
 KAFKA_CONNECTION_UNSENT_BYTES_MAX = 8 * MIB
-"""What may wait to be sent on one connection before its next request is looked at."""
+"""The size of unsent answers on one connection above which its next request waits."""
 KAFKA_FETCH_BYTES_MAX = 55 * MIB
 """The largest answer to a fetch; Kafka's fetch.max.bytes."""
 KAFKA_FETCHES_HELD_BYTES_MAX = 64 * MIB
@@ -316,7 +327,7 @@ KAFKA_LOOKS_PER_TURN = 32
 """How many waiting fetches look for messages in one turn of the event loop, some 50 µs each."""
 KAFKA_METADATA_CACHE_BYTES_MAX = 32 * MIB
 KAFKA_BATCH_OPENED_BYTES_MAX = 16 * MIB
-"""What a compressed batch may open to when a message is looked for by its time."""
+"""The uncompressed size of a batch that is opened to look up a message by time."""
 KAFKA_SEQUENCE_GAPS_MAX = 10_000
 """How many producers may have batches missing before the oldest are forgotten."""
 KAFKA_CONNECTIONS_MAX = 10_000
@@ -329,7 +340,7 @@ KAFKA_FRAME_MS_MAX = 30_000
 NATIVE_REQUEST_BYTES_MAX = 100 * MIB
 """The largest frame of a native client; what a batch may be is up to its topic."""
 NATIVE_HEAD_BYTES_MAX = 1 * MIB
-"""Of a request's head, which becomes many small objects in one piece."""
+"""The head of a request, which becomes many small objects in one piece."""
 NATIVE_LARGE_HEAD_BYTES_MAX = 8 * MIB
 """The same for the requests that carry messages, verdicts, offsets or assignments in their head."""
 NATIVE_ANSWER_BYTES_MAX = 128 * MIB
@@ -341,7 +352,7 @@ NATIVE_REQUEST_COST_BYTES = 4 * KIB
 """What a request takes besides its own bytes while it is carried out by a task, as a receive that
 waits is."""
 NATIVE_UNSENT_BYTES_MAX = 8 * MIB
-"""What may wait to be sent on one connection before its next request is looked at."""
+"""The size of unsent answers on one connection above which its next request waits."""
 
 # SQS, at the HTTP port.
 SQS_BODY_BYTES_MAX = 8 * MIB
@@ -354,7 +365,7 @@ HTTP_DOOR_CONNECTIONS_MAX = 1_000
 
 # Queues.
 MESSAGES_OPENED_BYTES_MAX = 32 * MIB
-"""What a node keeps of batches it has opened for queues; the one in use may be larger."""
+"""The memory of a node for batches opened for queues; the one in use may be larger."""
 MESSAGES_READ_BYTES_MIN = 16 * KIB
 """How much is read at once to find messages: this at first, more as a reader goes on."""
 MESSAGES_READ_BYTES_MAX = 256 * KIB
@@ -373,7 +384,7 @@ RECEIVES_WAITING_MAX = 50_000
 QUEUE_IN_FLIGHT_MAX = 1_000_000
 """The most that `queue.in.flight.max` may be."""
 QUEUE_SQS_CHARACTERS_MAX = 16 * KIB
-"""Of `queue.sqs`: what the SQS API keeps about a queue."""
+"""The length of `queue.sqs`, in which the SQS API stores its attributes of a queue."""
 WORK_GROUPS_PER_PARTITION_MAX = 1_000
 DEDUPLICATION_IDS_MAX = 5_000_000
 """How many ids a partition remembers; beyond it the oldest go before their time."""
@@ -383,7 +394,7 @@ ORIGIN_REMEMBERED_MS = 24 * 60 * 60 * 1000
 # Publishing batches of staged messages.
 PUBLICATION_COMMAND_BYTES_MAX = 4 * MIB
 PUBLICATION_RANGES_MAX = 50_000
-"""Of staged messages that one publication may be made of."""
+"""The ranges of staged messages in one publication."""
 APPLICATION_NAME_BYTES_MAX = 255
 APPLICATIONS_PER_SHARD_MAX = 100_000
 APPLICATION_REMEMBERED_MS = 30 * 24 * 60 * 60 * 1000
@@ -420,11 +431,11 @@ CUMULATIVE_ACK_STEPS_MAX = 5_000
 CUMULATIVE_ACK_DEAD_MAX = 1_000
 """How many messages may die by one of them."""
 STREAM_NAME_CHARACTERS_MAX = 100
-"""Of the name of an application that acks cumulatively."""
+"""The length of the name of an application that acks cumulatively."""
 BROWSE_STEPS_MAX = 100_000
 """How many messages one look into a queue may pass over."""
 RECEIVER_CHARACTERS_MAX = 120
-"""Of the name of a receiver, as the delivery history keeps it."""
+"""The length of the name of a receiver, as the delivery history keeps it."""
 DELIVERY_HISTORY_BYTES_MAX = 8 * MIB
 """The delivery history that a node keeps of one shard by default."""
 
@@ -445,7 +456,7 @@ HISTORY_LONG_STEPS = 2_016
 HISTORY_LONG_SERIES_MAX = 3_000
 """How many curves; each takes 8 KB, and one that was never anything but 0 takes nothing."""
 HISTORY_FILE_BYTES_MAX = 16 * MIB
-"""Of each of the two files in which a node keeps them."""
+"""The size of each of the two files in which a node keeps them."""
 ALERTS_MAX = 10_000
 """How many alerts there may be at once."""
 ALERTS_RESOLVED_MAX = 500
@@ -455,7 +466,7 @@ SILENCES_MAX = 200
 SILENCE_MS_MAX = 30 * 86_400_000
 """How long each may last."""
 SILENCE_CHARACTERS_MAX = 300
-"""Of each text in one."""
+"""The length of each text in a silence."""
 WEBHOOK_PAUSE_SECONDS = 1.0
 WEBHOOK_PAUSE_SECONDS_MAX = 16.0
 """Before a notice that was not taken is sent again."""
@@ -466,7 +477,7 @@ AUDIT_LINES_MAX = 1_000
 AUDIT_WAITING_MAX = 1_000
 """How many orders wait to be recorded; beyond it the oldest are in the log only."""
 AUDIT_CHARACTERS_MAX = 500
-"""Of each part of such a record."""
+"""The length of each part of an audit record."""
 ASKERS_PER_QUEUE_MAX = 1_000
 """How many workers of one work group on one partition are counted separately."""
 
@@ -474,7 +485,7 @@ ASKERS_PER_QUEUE_MAX = 1_000
 COUNTED_TOPICS_MAX = 1_000
 """How many topics each node tells apart in its counters; the rest is counted as one."""
 SCRAPED_HISTOGRAMS_MAX = 200
-"""Of how many queues a node tells how long their messages take, each for itself."""
+"""The number of queues for which a node exports the processing time separately."""
 SCRAPED_GROUPS_MAX = 1_000
 """How many consumer groups a node tells of in its metrics, at most."""
 SCRAPED_PARTITIONS_MAX = 2_000

@@ -15,23 +15,23 @@ from penstock.core.records import read_header
 
 
 class LogFilter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Conditions; what is empty is none."""
+    """The conditions of a filter; an empty one matches everything."""
 
     text: str = ""
     """Part of the key, the value, or the name or value of a header."""
     key: str = ""
     value: str = ""
     header: str = ""
-    """It has a header of this name, with a value that `header_value` is part of."""
+    """The name of a header whose value contains `header_value`."""
     header_value: str = ""
 
     @property
     def is_empty(self) -> bool:
-        """Every message is meant."""
+        """True if the filter matches every message."""
         return self == LogFilter()
 
     def check(self) -> None:
-        """Refuse what is too long."""
+        """Raise InvalidRequest if a text is too long."""
         texts = (self.text, self.key, self.value, self.header, self.header_value)
         if any(len(text) > MOVE_FILTER_CHARACTERS_MAX for text in texts):
             raise InvalidRequest(
@@ -39,7 +39,7 @@ class LogFilter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
             )
 
     def passes_over(self, batch: memoryview) -> bool:
-        """No message of this batch is meant, which its bytes tell without being opened."""
+        """True if no message of this batch can match, judging by its bytes without opening it."""
         if self.is_empty or read_header(batch).attributes & CODEC_MASK:
             return False
         data = bytes(batch)
@@ -47,7 +47,7 @@ class LogFilter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         return any(text.encode() not in data for text in texts if text)
 
     def matches(self, message: Message) -> bool:
-        """Whether this message is meant."""
+        """True if the message matches."""
         if self.key and self.key.encode() not in (message.key or b""):
             return False
         if self.value and self.value.encode() not in (message.value or b""):

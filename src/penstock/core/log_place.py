@@ -27,7 +27,7 @@ _END_WORDS = ("end", "latest")
 
 
 class Anchor(Enum):
-    """What a place is counted from."""
+    """The point that a place is relative to."""
 
     START = auto()
     END = auto()
@@ -40,7 +40,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     anchor: Anchor
     number: int = 0
-    """How far from the anchor; of a time, milliseconds since 1970."""
+    """The distance from the anchor; for a time, milliseconds since 1970."""
 
     def offset_in(self, *, start: int, end: int) -> int:
         """The offset in a partition with these bounds; never outside of them."""
@@ -56,7 +56,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_place(written: str, now_ms: int) -> Place:
-    """What was written; raises ValueError if it is nothing of the above."""
+    """Parse a place; raise ValueError if it is malformed."""
     if written in _WORDS:
         return Place(anchor=Anchor.START)
     if written in _END_WORDS:
@@ -71,8 +71,8 @@ def parse_place(written: str, now_ms: int) -> Place:
 
 
 def parse_moment_ms(written: str, now_ms: int) -> int:
-    """Milliseconds since 1970: an ISO time, which is UTC unless it says otherwise, such a number
-    itself, or how long ago, as in "-1h"."""
+    """Parse a moment, in milliseconds since 1970: an ISO time, in UTC unless it has an offset, such
+    a number itself, or a duration ago as in "-1h"."""
     if written.startswith("-"):
         return now_ms - read_duration_ms(written[1:])
     if written.isascii() and written.isdecimal() and len(written) > 8:

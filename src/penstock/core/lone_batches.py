@@ -38,7 +38,7 @@ def frame_lone(body: bytes, time_ms: int, producer: tuple[int, int, int]) -> byt
 
 
 def read_lone(batch: memoryview) -> Lone | None:
-    """What is in a stored batch, if it is one like this and nothing follows."""
+    """Read a stored batch if it has this form and nothing follows it; otherwise return None."""
     size = len(batch) - BATCH_HEADER_BYTES
     if size <= 0:
         return None
@@ -54,14 +54,14 @@ def read_lone(batch: memoryview) -> Lone | None:
 
 @lru_cache(maxsize=LENGTHS_REMEMBERED)
 def _before(body_bytes: int) -> bytes:
-    """What stands before a body in its record."""
+    """The bytes of a record before its body."""
     inner = b"\0\0\0" + _NO_KEY + encode_varint(body_bytes)
     return encode_varint(len(inner) + body_bytes + len(_NO_HEADERS)) + inner
 
 
 @lru_cache(maxsize=LENGTHS_REMEMBERED)
 def _before_in(record_bytes: int) -> bytes | None:
-    """What stands before the body in a record of this length; None if there is no such body."""
+    """The bytes before the body in a record of this length; None if no body has this length."""
     for around in range(7, 17):
         body_bytes = record_bytes - around
         if body_bytes >= 0 and len(_before(body_bytes)) + len(_NO_HEADERS) == around:

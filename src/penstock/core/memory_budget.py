@@ -140,6 +140,7 @@ class MemoryBudget:
         self.refused: Counter[str] = Counter()
         self.evicted: Counter[str] = Counter()
         self._accounts: set[MemoryAccount] = set()
+        self._reserved: set[MemoryAccount] = set()
         self._addresses: dict[str, _Address] = {}
         self.waiting: deque[tuple[MemoryAccount, Callable[[], None]]] = deque()
         self._marks: dict[MemoryAccount, tuple[int, int]] = {}
@@ -168,13 +169,27 @@ class MemoryBudget:
         if place is None:
             place = self._addresses[address] = _Address()
         place.connections += 1
-        account = MemoryAccount(self, protocol, address, place, holder, reserved=reserved)
+        account = MemoryAccount(self, protocol, address, place, holder)
         self._accounts.add(account)
+        account.set_reserved(reserved)
         return account
+
+    def reserve(self, account: "MemoryAccount") -> None:
+        """For accounts: see `MemoryAccount.set_reserved`."""
+        if account.reserved:
+            self._reserved.add(account)
+        else:
+            self._reserved.discard(account)
+
+    def held_by_others(self, account: "MemoryAccount") -> int:
+        """What all other connections hold that are not `reserved`: the links between nodes always
+        hold something."""
+        return self.held - account.held - sum(one.held for one in self._reserved)
 
     def forget(self, account: "MemoryAccount") -> None:
         """For accounts: one was closed."""
         self._accounts.discard(account)
+        self._reserved.discard(account)
         self._marks.pop(account, None)
         place = account.place
         place.connections -= 1
@@ -326,15 +341,13 @@ class MemoryAccount:
         address: str,
         place: _Address,
         holder: MemoryHolder,
-        *,
-        reserved: bool,
     ) -> None:
         self.budget = budget
         self.protocol = protocol
         self.address = address
         self.place = place
         self.holder: MemoryHolder = holder
-        self.reserved = reserved
+        self.reserved = False
         self.held_by = [0] * len(KINDS)
         self.waits = 0
         """How many of its callbacks wait for room."""
@@ -344,6 +357,11 @@ class MemoryAccount:
     def held(self) -> int:
         """All that it holds."""
         return sum(self.held_by)
+
+    def set_reserved(self, reserved: bool) -> None:
+        """Whether the connection must go on when clients have taken all the rest."""
+        self.reserved = reserved and not self.is_closed
+        self.budget.reserve(self)
 
     def take(self, kind: int, size: int) -> None:
         """Draw bytes. It always succeeds: whether there is room is asked before."""
@@ -388,7 +406,7 @@ class MemoryAccount:
         else:
             admitted = (
                 budget.held < budget.ordinary_max and self.place.held < budget.address_max
-            ) or budget.held == self.held  # One that is larger than everything gets in alone.
+            ) or not budget.held_by_others(self)  # One larger than everything gets in alone.
         if not admitted:
             budget.note_short()
         return admitted
@@ -398,9 +416,12 @@ class MemoryAccount:
         0 if there is nothing. The caller takes what it has read before anything else happens."""
         budget, place = self.budget, self.place
         of_connection = budget.connection_max - self.held
-        left = min(
-            budget.ordinary_max - budget.held, budget.address_max - place.held, of_connection
-        )
+        if self.reserved:
+            left = min(budget.bytes_max - budget.held, of_connection)
+        else:
+            left = min(
+                budget.ordinary_max - budget.held, budget.address_max - place.held, of_connection
+            )
         if wanted <= left:
             return wanted
         budget.note_short()

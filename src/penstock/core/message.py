@@ -1,4 +1,4 @@
-"""One message, out of its batch: what queues hand to workers and take from senders.
+"""One message of a batch: the type that queues deliver to workers and accept from senders.
 
 NewMessage   to be sent
 Message      stored: it has an offset

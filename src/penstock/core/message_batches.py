@@ -57,7 +57,7 @@ _NONE: Final = encode_varint(-1)
 _MARK_EVERY: Final = 32
 
 Marks: TypeAlias = "array[int]"
-"""Where every so-maniest record of a batch begins, as far as that is known."""
+"""The positions of every n-th record of a batch, as far as they are known."""
 
 
 def read_messages(batch: Bytes) -> list[Message]:
@@ -86,7 +86,7 @@ class OpenBatch:
 
     @property
     def size(self) -> int:
-        """How many bytes its records are."""
+        """The size of the records in bytes."""
         return len(self._body)
 
     @property
@@ -116,7 +116,7 @@ class OpenBatch:
         return self._body[start:stop]
 
     def _position(self, number: int) -> int:
-        """Where a record of a complete batch begins."""
+        """The position of a record of a complete batch."""
         assert self.complete, "some records are missing"
         mark = min(number // _MARK_EVERY, len(self._marks) - 1)
         position = self._marks[mark]
@@ -152,12 +152,12 @@ def cut_batch(batch: Bytes, spans: Sequence[tuple[int, int]], marks: "Marks") ->
 
 
 def new_marks() -> Marks:
-    """Of a batch that was not opened yet: its records begin at the beginning."""
+    """The marks of a batch that was not opened yet: its first record begins at 0."""
     return array("I", [0])
 
 
 def _step_over(body: bytes, position: int, count: int) -> int:
-    """The position so many records further on."""
+    """The position `count` records further on."""
     for _ in range(count):
         length = body[position]
         if length < 0x80:
@@ -193,7 +193,8 @@ def iter_batches(data: Bytes) -> Iterator[memoryview]:
 
 
 def has_delivery_headers(batch: Bytes) -> bool:
-    """Whether a message in it may say how to handle it; False is certain, True means: open it."""
+    """True if a message of the batch may have delivery headers; False is certain, True means that
+    it must be opened."""
     if _ATTRIBUTES.unpack_from(batch)[0] & CODEC_MASK:
         return True
     whole = batch if isinstance(batch, bytes | bytearray) else bytes(batch)
@@ -257,7 +258,7 @@ def frame_records(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """The batch of so many records, compressed if the attributes say so; `producer` is its id,
+    """Build a batch of encoded records, compressed if the attributes say so; `producer` is its id,
     epoch and the sequence number of the first record."""
     length = BATCH_HEADER_BYTES - _LENGTH_FROM + len(records)
     last = count - 1

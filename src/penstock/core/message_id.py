@@ -14,7 +14,7 @@ from hashlib import blake2b
 from penstock.core.types import Offset, TopicId
 
 MESSAGE_ID_PERSON = b"penstock message"
-"""What tells these hashes from all others."""
+"""The personalisation of the hash, which separates message ids from other hashes."""
 _BEGUN = blake2b(digest_size=16, person=MESSAGE_ID_PERSON).copy
 """A hash of nothing yet: a copy takes half the time of a new one."""
 _PLACE = struct.Struct(">16sIQ").pack

@@ -29,7 +29,7 @@ _NEW = {"visible": READY, "in flight": LEASED, "in_flight": LEASED, "in-flight":
 
 
 class StateCounts(Protocol):
-    """How many messages of a work group are in which state."""
+    """The number of messages of a work group in each state."""
 
     @property
     def ready(self) -> int: ...
@@ -42,8 +42,8 @@ class StateCounts(Protocol):
 
 
 def lying(counts: StateCounts) -> int:
-    """Messages that a queue holds, whatever their state. A dead-letter queue's are the dead letters
-    of the queues that send theirs there: this is how all front-ends count them."""
+    """Return the number of messages that a queue holds, in any state. In a dead-letter queue these
+    are the dead letters of the queues that use it: all front-ends count them this way."""
     return counts.ready + counts.leased + counts.delayed + counts.dead
 
 

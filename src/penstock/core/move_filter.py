@@ -21,7 +21,8 @@ _DIGITS_MAX = 19
 class MoveFilter(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, dict=True
 ):
-    """Conditions; what is empty or -1 is none. The order of fields is on disk."""
+    """The conditions of a filter; one that is empty or -1 matches everything. The order of fields
+    is on disk."""
 
     reason: str = ""
     """Part of the reason that a message died for."""
@@ -30,17 +31,17 @@ class MoveFilter(
     group: str = ""
     """The work group it died in."""
     from_ms: int = -1
-    """It died at this time or later; one that never did: it was sent then."""
+    """The earliest time of its death; for a message that is not dead, of sending."""
     until_ms: int = -1
-    """And before this time."""
+    """The end of that interval, exclusive."""
     ids: tuple[str, ...] = ()
-    """It has one of these ids (see `core.message_id`)."""
+    """The accepted ids (see `core.message_id`); any if empty."""
     places: tuple[tuple[int, Offset], ...] = ()
-    """It is at one of these: a partition's index and an offset."""
+    """The accepted places, each a partition's index and an offset; any if empty."""
     key: str = ""
     """Part of its key."""
     header: str = ""
-    """It has a header of this name, with a value that `header_value` is part of."""
+    """The name of a header whose value contains `header_value`."""
     header_value: str = ""
     body: str = ""
     """Part of its value."""
@@ -54,7 +55,7 @@ class MoveFilter(
         return frozenset(self.places)
 
     def check(self) -> None:
-        """Refuse what is too long to be kept."""
+        """Raise InvalidRequest if a text is too long to be stored."""
         texts = (self.reason, self.topic, self.group, self.key, self.header, self.header_value)
         if any(len(text) > MOVE_FILTER_CHARACTERS_MAX for text in (*texts, self.body, *self.ids)):
             raise InvalidRequest(
@@ -67,7 +68,7 @@ class MoveFilter(
             )
 
     def matches(self, topic_id: TopicId, index: int, message: Message) -> bool:
-        """Whether a message at this partition of this topic is meant."""
+        """True if a message of this partition matches."""
         return (
             (not self.places or (index, message.offset) in self._places)
             and (not self.topic or _text(message, DEAD_TOPIC) == self.topic)

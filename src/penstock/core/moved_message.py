@@ -1,4 +1,4 @@
-"""What a message becomes when it is moved to another queue.
+"""The copy of a message that is moved to another queue.
 
 It is a new message: its content stays, but its instructions to the queue that it came from do not,
 because a delay or a deduplication id has done its work. Group and priority stay.
@@ -48,7 +48,7 @@ _IDENTITY = frozenset({delivery_headers.MESSAGE_ID, delivery_headers.SENT_MS})
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
-    """Where, when and why a message died."""
+    """The place, time and reason of a message's death."""
 
     topic: str
     topic_id: TopicId
@@ -61,7 +61,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def origin(topic_id: TopicId, index: int, offset: Offset, group: str, life: int) -> str:
-    """One life of one message in one work group."""
+    """An identifier of one life of one message in one work group."""
     return f"{topic_id.hex()}:{index}:{offset}:{group}:{life}"
 
 

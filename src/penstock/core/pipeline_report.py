@@ -19,7 +19,7 @@ ERROR_CHARACTERS_MAX = 1_000
 
 
 class StageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage, as its last micro-batch left it. Counts begin with the run."""
+    """The state of one stage after its last micro-batch. Counts are those of this run."""
 
     stage: str
     state: str
@@ -38,23 +38,23 @@ class StageReport(msgspec.Struct, frozen=True, kw_only=True):
     batch_ms: int = 0
     restarts: int = 0
     error: str = ""
-    """What went wrong last."""
+    """The last error."""
 
 
 class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All stages of one run."""
+    """The state of all stages of one run."""
 
     pipeline: str
     state: str
     """running, done, stopped or failed."""
     host: str
-    """The machine it runs on."""
+    """The host it runs on."""
     started_ms: int
     reported_ms: int
     stages: tuple[StageReport, ...]
 
     def state_at(self, now_ms: int) -> str:
-        """Its state; one that should report and does not is silent."""
+        """The state; `silent` if it is running and has not reported for too long."""
         if self.state == "running" and now_ms - self.reported_ms > SILENT_MS:
             return "silent"
         return self.state

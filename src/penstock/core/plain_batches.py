@@ -19,9 +19,9 @@ from penstock.core.record_bodies import encode_varint
 
 SIZES_REMEMBERED: Final = 32
 STEPS: Final = (16, 128, 1_024, 4_096, 16_384)
-"""Rows are made for so many records at a time: a few cost next to nothing."""
+"""The numbers of records for which rows are prepared."""
 RECORDS_MAX: Final = STEPS[-1]
-"""What is kept for one size is bounded by this: about a megabyte."""
+"""A bound on the rows cached for one size: about a megabyte."""
 BODY_BYTES_MAX: Final = 64 * 1024
 """Larger bodies cost more to copy than to go through."""
 RECORD_BYTES_MIN: Final = 7
@@ -30,7 +30,7 @@ _NO_KEY: Final = encode_varint(-1)
 
 
 def _rows(size: int, count: int) -> tuple[bytes, ...]:
-    """What stands before each body, from the end of the one before on; of so many or more."""
+    """The bytes between one body and the next, for `count` records or more."""
     return _made_rows(size, next(step for step in STEPS if step >= count))
 
 
@@ -61,8 +61,8 @@ def pack_plain(bodies: Sequence[bytes], first: int = 0) -> bytes | None:
 
 
 def unpack_plain(records: bytes, count: int, first: int = 0) -> list[bytes] | None:
-    """The bodies of so many records, numbered from `first` on, if they are nothing else and of one
-    length."""
+    """Return the bodies of `count` records, numbered from `first`, if the records consist of bodies
+    of one length only."""
     if count < 2 or first + count > RECORDS_MAX or len(records) < RECORD_BYTES_MIN * count:
         return None
     size = _size_of_first(records)

@@ -43,7 +43,8 @@ PLACES = {name: module for module, names in _MODULES.items() for name in names.s
 
 
 def load(name: str) -> object:
-    """What `penstock.<name>` is; kept there, so that it is asked for once."""
+    """Import `penstock.<name>` and store it in the package, so that this is called once per
+    name."""
     package = sys.modules["penstock"]
     module = PLACES.get(name)
     if module is None:

@@ -34,14 +34,14 @@ QUEUE_DEFAULTS: Final[Mapping[str, str]] = {
     "queue.delete.acked": "true",
     "queue.message.headers": "true",
 }
-"""Of a queue that is made on purpose: messages say by headers how they are to be handled, and are
-deleted when every work group is done with them."""
+"""The configs of a queue that is created explicitly: messages may carry delivery headers, and are
+deleted when every work group has acknowledged them."""
 FIRST_USE_DEFAULTS: Final[Mapping[str, str]] = {
     "queue.deduplication": "id",
     "queue.message.headers": "true",
 }
-"""Of a queue that is made by being used: delays, priorities and ids count. A message that has none
-of them costs nothing."""
+"""The configs of a queue that is created by its first use: delays, priorities and ids are honoured.
+A message without them costs nothing."""
 
 
 def dead_letter_name(queue: str) -> str:
@@ -55,7 +55,7 @@ def dead_letter_name(queue: str) -> str:
 
 
 def failure_configs(queue: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What a new queue goes by when messages fail, as far as it is not given."""
+    """Return the failure handling of a new queue, as far as the caller has not set it."""
     configs: dict[str, str] = {}
     if _DELIVERIES not in given:
         configs[_DELIVERIES] = DELIVERIES_MAX

@@ -16,23 +16,23 @@ import msgspec
 
 PRIORITIES = 10
 DEFAULT_PRIORITY = 4
-"""Of a message that names none: there is room above and below."""
+"""The priority of a message that has none: there is room above and below."""
 DEFAULT_WORK_GROUP = "queue"
 """The work group of SQS and of requests that name none."""
 
 
 class Priorities(IntEnum):
-    """How messages of different priority take turns."""
+    """The order of delivery of messages with priorities."""
 
     OFF = 0
     STRICT = 1
-    """The highest first, always."""
+    """The highest priority first, always."""
     WEIGHTED = 2
     """Higher ones more often, and none never: priority p gets p + 1 shares."""
 
 
 class Deduplication(IntEnum):
-    """How a message is known to have been sent before."""
+    """The way in which a duplicate is recognised."""
 
     OFF = 0
     ID = 1
@@ -42,11 +42,11 @@ class Deduplication(IntEnum):
 
 
 class Retry(IntEnum):
-    """How long a message that failed waits for its next delivery; d is the rules' delay, n the
+    """The delay before the next delivery of a message that failed; d is the configured delay, n the
     number of deliveries so far."""
 
     NONE = 0
-    """Not at all."""
+    """No delay."""
     FIXED = 1
     """d, d, d…"""
     LINEAR = 2
@@ -59,18 +59,18 @@ class Retry(IntEnum):
 
 
 class Dead(IntEnum):
-    """What becomes of a message that failed for good."""
+    """The treatment of a message that failed for good."""
 
     MOVE = 1
-    """It waits, out of the way, until it has been moved to the dead-letter queue."""
+    """It waits, outside of delivery, until it has been moved to the dead-letter queue."""
     ARCHIVE = 2
-    """It stays, out of the way, and can be read and delivered anew."""
+    """It stays, outside of delivery, and can be read and revived."""
     DISCARD = 3
-    """It is gone."""
+    """It is deleted."""
 
 
 class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What counts for every work group of a partition. The order of fields is on disk."""
+    """The rules of a partition that hold for all work groups. The order of fields is on disk."""
 
     delivery_headers: bool = False
     """Messages say by headers how they are to be handled (see `core.delivery_headers`)."""
@@ -78,18 +78,19 @@ class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """Messages of one group are delivered one after the other."""
     priorities: Priorities = Priorities.OFF
     delay_ms: int = 0
-    """How long every message that says nothing else waits at first."""
+    """The delay of messages that do not set their own."""
     ttl_ms: int = -1
-    """How long a message that says nothing else is worth delivering; -1 for ever."""
+    """The time to live of messages that do not set their own; -1 for ever."""
     deduplication: Deduplication = Deduplication.OFF
     deduplication_ms: int = 300_000
     deduplication_by_group: bool = False
     """An id counts within its message group only."""
     length_max: int = -1
-    """With `drops_oldest`: so many messages may live; the oldest that is not leased goes."""
+    """With `drops_oldest`: the largest number of messages; above it the oldest that is not leased
+    is dropped."""
     drops_oldest: bool = False
     paused: bool = False
-    """Nothing is delivered."""
+    """True if nothing is delivered."""
 
     @property
     def reads_messages(self) -> bool:
@@ -104,11 +105,11 @@ class QueueRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class WorkRules(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What counts for one work group. The order of fields is on disk."""
+    """The rules of one work group. The order of fields is on disk."""
 
     lease_ms: int = 30_000
     deliveries_max: int = 0
-    """After so many failed deliveries a message is dead; 0: never."""
+    """The number of failed deliveries after which a message is dead; 0: unlimited."""
     retry: Retry = Retry.NONE
     retry_ms: int = 0
     retry_max_ms: int = 300_000

@@ -34,7 +34,7 @@ _YEAR_MS = 366 * DAY_MS
 
 
 class Overflow(Enum):
-    """What happens to a queue that is full."""
+    """The behaviour of a full queue."""
 
     REJECT = "reject"
     """The sender gets an error."""
@@ -230,31 +230,31 @@ QUEUE_CONFIGS = (
         documentation="How long a receive waits for a message, unless it says otherwise.",
     ),
 )
-"""Sorted by name."""
+"""The configs, sorted by name."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a topic's `queue.*` configs come to, for the code that acts on them."""
+    """The parsed `queue.*` configs of a topic."""
 
     queue_rules: QueueRules
-    """Of every partition."""
+    """The rules of every partition."""
     work_rules: WorkRules
-    """Of the default work group."""
+    """The rules of the default work group."""
     wait_ms: int
     dead_letter_topic: str
-    """Empty: none."""
+    """The dead-letter queue; empty if there is none."""
     dead_letter_policy: Dead
-    """As it was set; `work_rules.dead` is what it comes to."""
+    """The configured value; `work_rules.dead` is the effective one."""
     length_max: int | None
     """None: any number of messages."""
     bytes_max: int | None
     overflow: Overflow
     delete_acked: bool
     message_headers: bool
-    """As it was set; `queue_rules.delivery_headers` is what it comes to."""
+    """The configured value; `queue_rules.delivery_headers` is the effective one."""
     sqs: str
     refuses_when_full: bool
-    """Whether a produce has a bound to look at."""
+    """True if a produce has to check a bound."""
     is_queue: bool = False
     """Something is set that only a queue needs. A topic without it costs nothing."""
 
@@ -280,7 +280,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def queue_settings(values: ConfigValues) -> QueueSettings:
-    """What the configs come to; `InvalidConfig` if they do not go together."""
+    """Parse the configs; raise `InvalidConfig` if they contradict each other."""
     found = _settings(values)
     if found == DEFAULT_QUEUE_SETTINGS:
         return DEFAULT_QUEUE_SETTINGS
@@ -358,4 +358,4 @@ def _work_rules(values: ConfigValues) -> WorkRules:
 DEFAULT_QUEUE_SETTINGS = _settings(
     ConfigValues({config.name: config for config in QUEUE_CONFIGS}, {})
 )
-"""Of a topic on which none of them is set."""
+"""The settings of a topic on which none is set."""

@@ -1,4 +1,4 @@
-"""Who receives a message, as a lease remembers it and people read it.
+"""The name of a receiver, as a lease stores it and people read it.
 
     checkout-7 (kafka, 127.0.0.1:51234)    by a name of the program's own, its protocol, its address
     127.0.0.1:51234 (sqs)                  of one that gives no name
@@ -18,7 +18,7 @@ _BY_HTTP = re.compile(r" \((?:sqs|http)(?:, [^()]*)?\)$")
 
 @lru_cache(_NAMES_KEPT)
 def receiver_name(protocol: str, address: str, name: str = "") -> str:
-    """One line, of bounded length, whatever a program calls itself."""
+    """Build a name: one line, of bounded length, whatever the client calls itself."""
     where = ", ".join(part for part in (protocol, address if name else "") if part)
     room = RECEIVER_CHARACTERS_MAX - len(where) - 3
     called = "".join(one if one.isprintable() else "?" for one in (name or address)[:room])
@@ -27,6 +27,6 @@ def receiver_name(protocol: str, address: str, name: str = "") -> str:
 
 @lru_cache(_NAMES_KEPT)
 def worker_name(receiver: str) -> str:
-    """The same without the port, if it came by HTTP: such clients open connections as they like,
-    and one program would be counted as many."""
+    """The name without the port, for HTTP: such a client may use many connections and would be
+    counted as many."""
     return _PORT.sub("", receiver, count=1) if _BY_HTTP.search(receiver) else receiver

@@ -51,7 +51,7 @@ _VARINT_BYTES_MAX = 10
 
 
 class Record(NamedTuple):
-    """One record and where it lies among the unpacked records of its batch."""
+    """One record and its position among the uncompressed records of its batch."""
 
     start: int
     end: int
@@ -62,16 +62,16 @@ class Record(NamedTuple):
 
 
 class Records(NamedTuple):
-    """A batch, opened."""
+    """An opened batch."""
 
     header: BatchHeader
     body: bytes
-    """The records, unpacked."""
+    """The uncompressed records."""
     records: list[Record]
 
     @property
     def horizon_ms(self) -> int | None:
-        """When the tombstones may go; None if not set yet."""
+        """The time after which tombstones may be removed; None if it is not set yet."""
         return self.header.base_timestamp if self.header.attributes & _HORIZON else None
 
 
@@ -196,7 +196,7 @@ def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[in
 
 
 def encode_varint(value: int) -> bytes:
-    """A number as a zigzag varint."""
+    """Encode a number as a zigzag varint."""
     left = value << 1 if value >= 0 else ~(value << 1)
     made = bytearray()
     while left >= 0x80:

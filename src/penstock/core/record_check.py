@@ -29,8 +29,8 @@ _RECORD_COLUMNS_MAX: Final = 64
 
 
 def check_records(body: bytes, count: int, may_walk: Callable[[int], bool]) -> bool:
-    """Raise `InvalidBatch` if the records are wrong. `may_walk` is asked before so many records are
-    walked; False if it did not allow it, and the rest was not checked."""
+    """Raise `InvalidBatch` if the records are wrong. `may_walk` is called before records are walked
+    one by one; if it refuses, return False: the rest was not checked."""
     position = number = 0
     size, walk = len(body), _WALK_FIRST
     try:
@@ -201,7 +201,7 @@ def _columns(body: bytes, position: int) -> tuple[list[int], range, range]:
 
 
 _OFFSETS_FROM: Final = (0, 0, 64, 8_192, 1 << 20, 1 << 27)
-"""The first offset delta whose number has so many bytes."""
+"""The smallest offset delta whose varint has a given number of bytes."""
 
 
 def _same_width_until(number: int) -> int:

@@ -112,7 +112,7 @@ def stamp_batch(batch: bytearray | memoryview, *, base_offset: Offset, epoch: Te
 
 
 def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
-    """Make `now_ms` the time of all records of a batch whose checksum has not been looked at yet.
+    """Set the time of all records of a batch to `now_ms`; its checksum has not been verified yet.
 
     The times of the records themselves stay: a reader that finds the flag takes the batch's highest
     time for each of them. A batch that was damaged on the way stays damaged: the checksum is made
@@ -132,7 +132,8 @@ def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
 def number_batch(
     batch: bytearray | memoryview, *, producer_id: ProducerId, epoch: int, sequence: int
 ) -> None:
-    """Make a stored batch, whose checksum is right, that of an idempotent producer, in place."""
+    """Set the producer's id, epoch and sequence number in a stored batch, in place; its checksum
+    must be right."""
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, sequence)
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
 

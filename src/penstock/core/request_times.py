@@ -12,12 +12,12 @@ import msgspec
 from penstock.core.histogram import Histogram, HistogramReading
 
 KINDS_MAX: Final = 200
-"""How many kinds of requests are timed separately; there is one for all others."""
+"""The number of kinds of requests that are timed separately; the others share one histogram."""
 OTHER: Final = "other"
 
 
 class RequestReading(msgspec.Struct, frozen=True):
-    """What was counted, at a moment."""
+    """The counts at one moment."""
 
     times: Mapping[str, HistogramReading]
     errors: Mapping[tuple[str, str], int]
@@ -38,7 +38,7 @@ class RequestTimes:
         self.of(api).observe(seconds)
 
     def of(self, api: str) -> Histogram:
-        """Where the times of one kind of request are counted."""
+        """Return the histogram of one kind of request."""
         histogram = self._times.get(api)
         if histogram is None:
             histogram = self._begin(api)
@@ -57,6 +57,6 @@ class RequestTimes:
         return self._times.setdefault(api, Histogram())
 
     def statistics(self) -> RequestReading:
-        """A frozen copy."""
+        """Return a frozen copy."""
         times = {api: one.statistics() for api, one in self._times.items() if any(one.counts)}
         return RequestReading(times, dict(self._errors))

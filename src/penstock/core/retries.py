@@ -67,7 +67,7 @@ class Backoff:
         self._random = random
         self._upper = bounds.first
         self.attempts = 0
-        """How many attempts have failed since the last success."""
+        """The number of failed attempts since the last success."""
 
     def next(self, problem: BaseException | None = None) -> float:
         """Seconds to wait now, after `problem`: what it asks for counts as the least.
@@ -86,7 +86,7 @@ class Backoff:
         return wait
 
     def reset(self) -> None:
-        """It worked: the next failure is a first one."""
+        """Start again with the first pause, after a success."""
         self._upper = self._bounds.first
         self.attempts = 0
 
@@ -104,12 +104,12 @@ class Retrier:
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         self.now = now
-        """Seconds that never jump."""
+        """A monotonic clock in seconds."""
         self.random = random
         self.sleep = sleep
 
     def within(self, seconds: float, bounds: PauseBounds = CALL) -> "Retries":
-        """Retries that begin now and end after so many seconds."""
+        """Return retries that begin now and end after `seconds`."""
         return Retries(self, bounds, deadline=self.now() + seconds)
 
     def until(self, deadline: float, bounds: PauseBounds = CALL) -> "Retries":
@@ -117,11 +117,12 @@ class Retrier:
         return Retries(self, bounds, deadline=deadline)
 
     def times(self, attempts_max: int, bounds: PauseBounds = CALL) -> "Retries":
-        """So many attempts, the first one included."""
+        """Return retries that allow `attempts_max` attempts, including the first."""
         return Retries(self, bounds, attempts_max=attempts_max)
 
     def endless(self, bounds: PauseBounds = CALL) -> "Retries":
-        """For what has no alternative but to be tried again, as founding a cluster."""
+        """Return retries without an end, for an operation that has no alternative, such as founding
+        a cluster."""
         return Retries(self, bounds)
 
 
@@ -165,5 +166,5 @@ class Retries:
         return True
 
     def reset(self) -> None:
-        """It worked: the next failure is a first one. The deadline stays."""
+        """Start again with the first pause, after a success. The deadline stays."""
         self._backoff.reset()

@@ -1,4 +1,4 @@
-"""How long one kind of operation takes, and when it last took long.
+"""The durations of one kind of operation, and the times of the long ones.
 
 The histogram counts; the few long spans that are kept have their times, so that a slow request of
 that time can be explained. Times are passed in, as everywhere in these layers.
@@ -23,13 +23,13 @@ class Spans:
         self._long: deque[tuple[float, float]] = deque(maxlen=SPANS_REMEMBERED_MAX)
 
     def note(self, began: float, ended: float) -> None:
-        """It took from one moment to another, in seconds of one clock."""
+        """Record an operation, from its beginning to its end in seconds of one clock."""
         seconds = ended - began
         self.histogram.observe(seconds)
         if seconds >= LONG_SECONDS:
             self._long.append((began, ended))
 
     def longest_within(self, began: float, ended: float) -> float:
-        """How much of a time the longest of those that took long took up, in seconds."""
+        """The longest overlap of an interval with a long operation, in seconds."""
         shared = (min(end, ended) - max(start, began) for start, end in list(self._long))
         return max(0.0, max(shared, default=0.0))

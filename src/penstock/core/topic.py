@@ -14,12 +14,13 @@ class Topic(msgspec.Struct, frozen=True, dict=True):
     name: str
     topic_id: TopicId
     partitions: tuple[PartitionId, ...]
-    """By index; the ids ascend."""
+    """The ids of its partitions, by index; they ascend."""
     configs: dict[str, str]
-    """What was set, sorted by name; the rest has its default. Not to be changed."""
+    """The configs that were set, sorted by name; the others have their defaults. Do not change
+    it."""
     created_ms: int
 
     @cached_property
     def settings(self) -> TopicSettings:
-        """What the configs come to: read once, asked for by every produce."""
+        """The parsed configs; cached, because every produce needs them."""
         return parse_topic_configs(self.configs)

@@ -1,4 +1,4 @@
-"""What can be set on a topic: the one table of configs, and their meaning as typed settings.
+"""The table of topic configs, and their meaning as typed settings.
 
 Names, defaults and ranges are Kafka's, because its users type them and its tools list them all. Not
 every one has a meaning here: there are no index files to size, and nothing to flush that a commit
@@ -38,7 +38,7 @@ from penstock.core.queue_settings import (
 
 
 class Durability(Enum):
-    """Where a message must be stored before its producer is answered."""
+    """The point at which a message is stored safely enough for its producer to be answered."""
 
     REPLICATED = "replicated"
     """Durable on a majority of the shard's nodes: survives the loss of any minority of them."""
@@ -349,7 +349,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {config.name: config for config in _T
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a topic's configs come to, for the code that acts on them."""
+    """The parsed configs of a topic."""
 
     retention_ms: int | None
     """None: messages of any age stay."""
@@ -358,22 +358,22 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message_bytes_max: int
     compacts: bool
     deletes: bool
-    """Whether retention by age and size is in force."""
+    """True if retention by age or size is in force."""
     log_append_time: bool
-    """Whether the broker's time replaces the producer's."""
+    """True if the broker's time replaces the producer's."""
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     insync_min: int
     """Replicas that must be in-sync, in touch with the leader, for a write with acks=all."""
     durability: Durability
     validates_records: bool
-    """Whether a batch is opened and checked before it is stored."""
+    """True if a batch is opened and checked before it is stored."""
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
     delete_retention_ms: int
     queue: QueueSettings
-    """How it works as a queue."""
+    """The settings of the topic as a queue."""
     alerts: AlertConfigs
     """The thresholds of its alerts."""
 
@@ -395,7 +395,8 @@ def parse_topic_configs(configs: Mapping[str, str]) -> TopicSettings:
 
 
 def _check_compacted(queue: QueueSettings) -> None:
-    """Compaction leaves gaps for its own reasons: what is left cannot be counted or deleted too."""
+    """Refuse configs that do not work with compaction, which leaves gaps: the rest cannot be
+    counted or deleted too."""
     for name, is_set in (
         ("queue.delete.acked", queue.delete_acked),
         ("queue.length.max", queue.length_max is not None),
@@ -409,7 +410,7 @@ def _check_compacted(queue: QueueSettings) -> None:
 
 
 def check_topic_config_names(names: Iterable[str]) -> None:
-    """Refuse names that are not in the table, whatever is to become of them."""
+    """Raise an error for a name that is not in the table."""
     check_config_names(TOPIC_CONFIGS, names, TopicConfig.subject)
 
 
@@ -444,7 +445,7 @@ def _settings(configs: Mapping[str, str]) -> TopicSettings:
 
 
 DEFAULT_TOPIC_SETTINGS = _settings({})
-"""Of a topic on which nothing is set, as most are: shared, so asking for it costs nothing."""
+"""The settings of a topic on which none is set, which most topics share."""
 
 __all__ = [
     "DEFAULT_TOPIC_SETTINGS",

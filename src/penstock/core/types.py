@@ -43,4 +43,4 @@ NO_TOPIC_ID = TopicId(bytes(16))
 EARLIEST = Offset(-2)
 """In place of an offset, or of a time to find one by: the first message there is."""
 LATEST = Offset(-1)
-"""The same: behind the last message that is committed."""
+"""As a start position: after the last committed message."""

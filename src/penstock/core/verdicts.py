@@ -7,16 +7,16 @@ from enum import IntEnum
 
 
 class Verdict(IntEnum):
-    """What a worker says about messages it has leased."""
+    """A worker's verdict on messages it has leased."""
 
     ACK = 1
-    """Done."""
+    """It is done."""
     RELEASE = 2
-    """Not done: deliver it again, after `delay_ms`; -1: as the retry policy says."""
+    """It is not done: deliver it again after `delay_ms`; -1: as the retry policy says."""
     REJECT = 3
-    """It can never be done: dead, whatever the number of deliveries."""
+    """It can never be done: it is dead, whatever the number of deliveries."""
     EXTEND = 4
-    """Not done yet: the lease ends `delay_ms` from now."""
+    """It is not done yet: the lease ends `delay_ms` from now."""
     FINISH = 5
     """Done, perhaps too late: counts also after the lease has ended, as long as the message was not
     delivered since."""
@@ -31,8 +31,6 @@ of release 0.1 would not know the verdict; to them such an EXTEND is one like an
 
 
 class Outcome(IntEnum):
-    """What came of a verdict."""
-
     DONE = 0
     STALE = 1
     """The message is leased to another receiver now, or waits to be."""

@@ -44,7 +44,7 @@ _OWN_NAMES = frozenset({
 WORK_CONFIGS: Mapping[str, Config] = {
     config.name: config for config in QUEUE_CONFIGS if config.name in _OWN_NAMES
 }
-"""What a work group may have of its own, sorted by name."""
+"""The configs that a work group may have of its own, sorted by name."""
 
 SHARE_NAMES: Mapping[str, str] = {
     "share.dead.letter.policy": "queue.dead.letter.policy",
@@ -52,19 +52,19 @@ SHARE_NAMES: Mapping[str, str] = {
     "share.partition.max.record.locks": "queue.in.flight.max",
     "share.record.lock.duration.ms": "queue.lease.ms",
 }
-"""Kafka's names for settings of a share group, and what they are for any work group."""
+"""Kafka's names for settings of a share group, and their names for any work group."""
 
 
 class WorkSettings(msgspec.Struct, frozen=True, gc=False):
-    """What a work group goes by."""
+    """The effective settings of a work group."""
 
     rules: WorkRules
     dead_letter_topic: str = ""
-    """Where its dead letters go; empty: nowhere."""
+    """The dead-letter queue; empty if there is none."""
 
 
 class WorkOverrides(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is set at one place for a work group; None: inherited."""
+    """The settings made at one place for a work group; None means inherited."""
 
     lease_ms: int | None = None
     deliveries_max: int | None = None
@@ -107,14 +107,14 @@ NO_OVERRIDES = WorkOverrides()
 
 
 def parse_work_configs(configs: Mapping[str, str]) -> WorkOverrides:
-    """What `queue.*` settings of a work group come to; `InvalidConfig` if one is unknown or
+    """Parse the `queue.*` settings of a work group; raise `InvalidConfig` if one is unknown or
     wrong."""
     check_config_names(WORK_CONFIGS, configs, "work group setting")
     return work_overrides(configs)
 
 
 def work_overrides(configs: Mapping[str, str]) -> WorkOverrides:
-    """The same of configs among which there may be others."""
+    """Parse the settings of a work group and ignore other configs."""
     values = {
         name: config.parse(configs[name])
         for name, config in WORK_CONFIGS.items()

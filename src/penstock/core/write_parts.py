@@ -19,10 +19,10 @@ Part: TypeAlias = "bytes | bytearray | memoryview[Any]"
 
 
 class PartsTransport(Protocol):
-    """What of a transport is used here."""
+    """The part of a transport that is used here."""
 
     def writelines(self, parts: Iterable[Part], /) -> None:
-        """Write all of it, in order."""
+        """Write all parts in order."""
         ...
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

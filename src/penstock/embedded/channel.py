@@ -43,7 +43,7 @@ class EmbeddedChannel:
         settings: EmbeddedSettings | None = None,
         engines: OpenEngines = OPEN_ENGINES,
     ) -> "EmbeddedChannel":
-        """Open the engine, or share the one that this process has open there.
+        """Open the engine, or share the one that this process has already opened there.
 
         Raises `DirectoryInUse`, naming who has the directory, and what opening a log raises.
         The clock and settings of the first caller count."""
@@ -60,11 +60,11 @@ class EmbeddedChannel:
 
     @property
     def engine(self) -> EmbeddedEngine:
-        """What answers."""
+        """The engine that serves the requests."""
         return self._engine
 
     def learn(self, nodes: Sequence[NodeInfo]) -> None:
-        """There is one node, and it is here."""
+        """Do nothing: there is only one node."""
 
     async def ask(
         self,
@@ -112,7 +112,7 @@ class EmbeddedChannel:
         return OutcomeUnknown(f"{name} was not answered within {seconds:.1f} s")
 
     async def close(self) -> None:
-        """End what is under way and give up the share; the last one closes the engine."""
+        """End requests in flight and release the share; the last one closes the engine."""
         if not self._closed:
             self._closed = True
             now = asyncio.get_running_loop().time()
@@ -124,5 +124,5 @@ class EmbeddedChannel:
 
 
 def _real(path: str) -> str:
-    """One name for a directory, however it is written."""
+    """The canonical path of a directory."""
     return os.path.realpath(path)

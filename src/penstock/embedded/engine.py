@@ -95,7 +95,7 @@ class EmbeddedEngine:
         return self._node
 
     async def answer(self, request: Request, payload: Buffer = b"") -> Reply:
-        """Carry a request out; raises what it is refused with."""
+        """Carry out a request; raise an error if it is refused."""
         if self._node.failed.done():
             raise self._node.failed.result()
         if self._time.behind:
@@ -103,12 +103,12 @@ class EmbeddedEngine:
         return await self._service.answer(request, payload)
 
     async def close(self) -> None:
-        """Stop in good order; what was acknowledged in a directory is there the next time."""
+        """Shut down; everything acknowledged is in the directory at the next start."""
         await self._time.close()
         await self._node.close()
 
     def abandon(self) -> None:
-        """Let go of everything without a loop, which has ended; nothing acknowledged is lost."""
+        """Release everything without the loop, which has ended; nothing acknowledged is lost."""
         self._time.abandon()
         self._node.abandon()
 
@@ -133,7 +133,8 @@ async def _wait_ready(node: Node) -> None:
 
 
 def _can_serve(node: Node) -> bool:
-    """It leads everything and has what it needs. A full disk is no reason to wait: acks go on."""
+    """True if the node leads all shards and can serve. A full disk is no reason to wait: acks still
+    work."""
     if not all(node.cluster.local_shard(shard).leads_here for shard in node.shards):
         return False
     if node.cluster.queues_behind():

@@ -25,7 +25,7 @@ OpenEngine = Callable[[], Coroutine[Any, Any, EmbeddedEngine]]
 
 
 class _Shared:
-    """One engine, being opened, open or being closed, and how many use it."""
+    """An engine that is opening, open or closing, and the number of its users."""
 
     def __init__(self, place: str, clock: Clock | None, opening: OpenEngine) -> None:
         self.place = place
@@ -86,7 +86,7 @@ class OpenEngines:
         return Hold(engine, lambda: self._leave(shared))
 
     def let_go_of_ended(self) -> None:
-        """Let go of engines whose loop has ended without closing them, threads and all."""
+        """Abandon engines, with their threads, whose loop ended without closing them."""
         with self._lock:
             for place, shared in list(self._shared.items()):
                 if shared.process == os.getpid() and shared.loop.is_closed():
@@ -112,7 +112,7 @@ class OpenEngines:
                     f" {shared.thread}); use that client, or close it first"
                 )
             elif clock is not None and shared.clock is not clock:
-                raise InvalidRequest(f"{place} is open in this process already, by another clock")
+                raise InvalidRequest(f"{place} is open in this process already, with another clock")
             if shared.closing is None:
                 shared.users += 1
             return shared, shared.closing
@@ -136,4 +136,4 @@ class OpenEngines:
 
 
 OPEN_ENGINES = OpenEngines()
-"""Those of this process."""
+"""The open engines of this process."""

@@ -1,4 +1,4 @@
-"""How large an engine inside another program is.
+"""The settings of an engine inside another program.
 
 A broker of its own may fill a machine; an engine inside a program is a guest there. So it has fewer
 shards (each is two threads and a few files) and smaller segments, of which one is reserved whole
@@ -12,17 +12,18 @@ from penstock.core.limits import GIB, MIB, TICK_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """What is chosen when a directory is new, and what holds while it is open."""
+    """The settings of an engine: some are fixed when the directory is created, the others apply
+    while it is open."""
 
     shards: int
-    """How many logs the partitions are spread over; a directory keeps what it was made with."""
+    """The number of logs that the partitions are spread over; fixed when a directory is created."""
     segment_bytes: int
     ballast_bytes: int
-    """Held back for each shard, so that what was sent can still be acked when nothing is free."""
+    """The space held back for each shard, so that acks still work when the disk is full."""
     tick_ms: int
-    """How often expired leases and delays are looked for without a request."""
+    """The interval of checks for expired leases and delays."""
     memory_bytes_max: int
-    """What `memory:` may take; `file:` has its disk."""
+    """The size of `memory:`; `file:` is bounded by its disk."""
 
 
 FILE_SETTINGS = EmbeddedSettings(

@@ -4,10 +4,9 @@ Answers leave a connection in the order in which its requests came, so a finishe
 wait for others; the connection sees to it. A context is finished exactly once. If its connection is
 lost first, `abandoned` turns true, `on_cancel` is called if it is set, and finishing does nothing.
 
-The rows of a long request, and those of its answer, are drawn on the memory budget until it is
-finished: the rows of the request while it is decoded, before anything is changed; those of an
-answer, of which a short request can have many, while `rows` encodes them one by one. Without room
-the request waits, and is refused in the end. Few long answers are built at the same time.
+Requests that are served by a coroutine draw on the memory budget for their rows while they are
+decoded, and for those of their answers while `rows` encodes them (`kafka.answer_memory`). Work that
+takes long gives way after a time slice, to what is short and to other long requests.
 """
 
 import asyncio
@@ -15,19 +14,16 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, G
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.core.clock import precise_seconds
-from penstock.core.errors import InvalidRequest, MalformedRequest, Overloaded, PenstockError
+from penstock.core.errors import MalformedRequest, PenstockError
 from penstock.core.limits import (
-    KAFKA_ANSWER_BYTES_MAX,
     KAFKA_ANSWER_PORTION_BYTES,
     KAFKA_DECODED_AT_ONCE_BYTES,
     KAFKA_DECODED_WHOLE_BYTES_MAX,
-    KAFKA_LONG_ANSWER_BYTES,
-    KAFKA_ROOM_SECONDS_MAX,
     KAFKA_ROW_BYTES,
     KAFKA_UNCOUNTED_BYTES_MAX,
 )
-from penstock.core.memory_budget import ANSWERS
 from penstock.engine.replica.time_slices import TimeSlices
+from penstock.kafka.answer_memory import AnswerMemory
 from penstock.kafka.codec import (
     ROWS_PER_PORTION,
     Answer,
@@ -61,13 +57,11 @@ class Context:
         "client_id",
         "connection",
         "correlation_id",
-        "drawn_bytes",
         "engine",
         "frame_bytes",
-        "is_long_answer",
+        "memory",
         "on_cancel",
         "port_state",
-        "room_seconds",
         "slices",
         "version",
         "waited",
@@ -92,12 +86,8 @@ class Context:
         self.frame_bytes = frame_bytes
         self.slices = _NO_SLICES
         """Of the task that carries it out, which may carry out others before and after it."""
-        self.drawn_bytes = 0
-        """On the memory budget, for rows, until it is finished."""
-        self.is_long_answer = False
-        """It has one of the places for long answers."""
-        self.room_seconds = KAFKA_ROOM_SECONDS_MAX
-        """How much longer it may wait for room."""
+        self.memory: AnswerMemory | None = None
+        """What it draws for rows, if they are many."""
         self.began = precise_seconds()
         self.waited = 0.0
         """For how many seconds it waited because its client wanted to."""
@@ -176,53 +166,17 @@ class Context:
             if len(out) - drawn >= KAFKA_ANSWER_PORTION_BYTES:
                 await self.draw(len(out) - drawn)
                 drawn = len(out)
-                if drawn > KAFKA_LONG_ANSWER_BYTES and not self.is_long_answer:
-                    await self._begin_long_answer()
+                assert self.memory is not None
+                await self.memory.note_answer(drawn)
         return EncodedRows(number, out)
 
-    async def _begin_long_answer(self) -> None:
-        self.slices.end()
-        places = self.port_state.long_answers
-        await places.acquire()
-        if self.is_long_answer:  # Rows that are made side by side have waited for it, too.
-            places.release()
-        self.is_long_answer = True
-        self.slices.begin()
-
     async def draw(self, size: int) -> None:
-        """Draw bytes on the memory budget until the request is finished; waits for room."""
-        drawn = self.drawn_bytes + size
-        if drawn > KAFKA_ANSWER_BYTES_MAX:
-            raise InvalidRequest(
-                f"the request and its answer take more than {KAFKA_ANSWER_BYTES_MAX} bytes; ask for"
-                " less at once"
+        """Draw bytes on the memory budget until the request is over; waits for room."""
+        if self.memory is None:
+            self.memory = AnswerMemory(
+                self.connection.account, self.slices, self.port_state.long_answers
             )
-        account = self.connection.account
-        if not account.admits(drawn):
-            await self._wait_for_room(drawn)
-        account.take(ANSWERS, size)
-        self.drawn_bytes += size
-
-    async def _wait_for_room(self, size: int) -> None:
-        account = self.connection.account
-        self.port_state.throttled += 1
-        self.slices.end()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            async with asyncio.timeout(self.room_seconds):
-                while not account.admits(size):
-                    has_room = asyncio.Event()
-                    account.wait(has_room.set)
-                    await has_room.wait()
-        except TimeoutError:
-            raise Overloaded(
-                f"memory is short: {account.budget.held} of {account.budget.bytes_max} bytes are"
-                " held; try again later, or raise limits.memory_max"
-            ) from None
-        finally:
-            self.room_seconds -= loop.time() - began
-            self.slices.begin()
+        await self.memory.draw(size)
 
     async def serve(self, frame: bytearray, position: int) -> None:
         """Carry out a request of an API that is served by a coroutine, and answer it."""
@@ -231,7 +185,8 @@ class Context:
             if self.frame_bytes <= KAFKA_UNCOUNTED_BYTES_MAX:
                 request = self.decode(frame, position)
             else:
-                await self._wait_for_turn()
+                if self.is_long:
+                    await self._wait_for_turn()
                 rows = self.codec.decode_in_portions(bytes(frame), position)
                 request = await self.run_in_slices(rows, ROWS_PER_PORTION * KAFKA_ROW_BYTES)
             answer = await self.api.handle(request, self)
@@ -241,8 +196,8 @@ class Context:
                 portions = self.codec.encode_in_portions(self.correlation_id, answer)
                 self.finish([await self.run_in_slices(portions)])
         finally:
-            if self.is_long_answer:
-                self.port_state.long_answers.release()
+            if self.memory is not None:
+                self.memory.close()
 
     def run_alone(self, work: Coroutine[object, object, None]) -> None:
         """Carry out the request by a task of its own, beside the requests that come after it."""
@@ -280,8 +235,6 @@ class Context:
         if took >= self.engine.topics.slow_requests.seconds:
             self._note_slow(ended)
         self.connection.send_finished(self)
-        if self.drawn_bytes:  # The connection draws for the answer now.
-            self.connection.account.give_back(ANSWERS, self.drawn_bytes)
 
     def _note_slow(self, ended: float) -> None:
         self.engine.topics.slow_requests.note(

@@ -21,6 +21,7 @@ from penstock.core.front_end import FrontEndStatistics
 from penstock.core.memory_budget import MemoryBudget
 from penstock.core.request_times import RequestReading, RequestTimes
 from penstock.engine.inspection.limited_log import LimitedLog
+from penstock.kafka.answer_memory import LongAnswers
 from penstock.kafka.api import Api
 from penstock.kafka.error_names import name_of
 from penstock.kafka.metadata_cache import MetadataCache
@@ -86,7 +87,7 @@ class PortState:
         self.parked_fetches = ParkedFetches()
         self.turns = TurnQueue(limits.KAFKA_SLICES_PER_TURN)
         """Of long requests, whose time slices are used up."""
-        self.long_answers = asyncio.Semaphore(limits.KAFKA_LONG_ANSWERS_MAX)
+        self.long_answers = LongAnswers()
         self.fetches_held_bytes = 0
         """What fetches that wait for more have read."""
         self.requests: list[int] = [0] * (max(apis, default=0) + 1)

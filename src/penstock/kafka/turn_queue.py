@@ -32,7 +32,6 @@ class TurnQueue:
             self.call_soon(self._later.popleft())
 
     async def wait(self) -> None:
-        """Wait for a turn."""
         turn = asyncio.Event()
         self.call_soon(turn.set)
         await turn.wait()

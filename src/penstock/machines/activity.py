@@ -18,11 +18,17 @@ DIED_IN_READING = "read"
 """Reported by a reader of the log, such as Spark."""
 
 
+RELEASED, LEASE_EXPIRED, REJECTED, READ_FAILED = "released", "lease_expired", "rejected", "read"
+"""How a delivery came to nothing: `read` is a reader of the log, such as Spark."""
+ERROR_TYPES = (RELEASED, LEASE_EXPIRED, REJECTED, READ_FAILED)
+
+
 class Activity:
     """Plain counters of messages."""
 
     __slots__ = (
-        "acked", "dead", "delivered", "discarded", "expired", "failed", "redelivered", "times",
+        "acked", "dead", "delivered", "discarded", "expired", "lease_expired", "moved",
+        "read_failed", "redelivered", "rejected", "released", "times",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,8 +37,13 @@ class Activity:
         self.redelivered = 0
         """The deliveries of messages that had been leased before."""
         self.acked = 0
-        self.failed = 0
-        """Deliveries that came to nothing: released, rejected, or the lease was over."""
+        self.released = 0
+        """This and the next three are deliveries that came to nothing."""
+        self.lease_expired = 0
+        self.rejected = 0
+        self.read_failed = 0
+        self.moved = 0
+        """Dead messages that were moved to the dead-letter queue."""
         self.expired = 0
         """Too old when their turn came."""
         self.discarded = 0
@@ -44,10 +55,19 @@ class Activity:
         the time would tell how long they had to wait."""
 
     @property
+    def failed(self) -> int:
+        """Deliveries that came to nothing."""
+        return self.released + self.lease_expired + self.rejected + self.read_failed
+
+    def failures(self) -> tuple[int, ...]:
+        """The same by how they did, in the order of `ERROR_TYPES`."""
+        return self.released, self.lease_expired, self.rejected, self.read_failed
+
+    @property
     def is_empty(self) -> bool:
         """Nothing has happened. Messages that are acked or dead were delivered, or read from the
         log."""
-        return not (self.delivered or self.acked or self.failed or self.expired)
+        return not (self.delivered or self.acked or self.failed or self.expired or self.moved)
 
     def copy(self) -> "Activity":
         """As it is now."""
@@ -61,7 +81,11 @@ class Activity:
         self.delivered -= before.delivered
         self.redelivered -= before.redelivered
         self.acked -= before.acked
-        self.failed -= before.failed
+        self.released -= before.released
+        self.lease_expired -= before.lease_expired
+        self.rejected -= before.rejected
+        self.read_failed -= before.read_failed
+        self.moved -= before.moved
         self.expired -= before.expired
         self.discarded -= before.discarded
         self.dead.subtract(before.dead)
@@ -72,7 +96,11 @@ class Activity:
         self.delivered += other.delivered
         self.redelivered += other.redelivered
         self.acked += other.acked
-        self.failed += other.failed
+        self.released += other.released
+        self.lease_expired += other.lease_expired
+        self.rejected += other.rejected
+        self.read_failed += other.read_failed
+        self.moved += other.moved
         self.expired += other.expired
         self.discarded += other.discarded
         self.dead.update(other.dead)

@@ -34,6 +34,7 @@ from penstock.core.errors import (
 from penstock.core.limits import (
     DEDUPLICATION_IDS_MAX,
     ORIGIN_REMEMBERED_MS,
+    TURN_STEPS_MAX,
     WORK_GROUPS_PER_PARTITION_MAX,
 )
 from penstock.core.queue_rules import (
@@ -74,13 +75,14 @@ from penstock.machines.queue_commands import (
     TurnClock,
     UseQueuesVersion,
 )
+from penstock.machines.queue_copy import QueueCopy, QueueRow
 from penstock.machines.queue_headers import (
     DeliveryHeaders,
     claims_too_many,
     may_open,
     read_delivery_headers,
 )
-from penstock.machines.recent_ids import IdColumns, RecentIds
+from penstock.machines.recent_ids import RecentIds
 from penstock.machines.run import Run, State
 from penstock.machines.state_bytes import (
     DEFAULT_BUDGET,
@@ -99,11 +101,14 @@ WORK_GROUP_BYTES = 256
 REQUEUE_VERSION = 2
 """From here on a message whose delivery came to nothing goes behind those that wait, and the lease
 of a message that no other receiver had since may be extended after it has ended."""
-FORGETTING_VERSION = 2
-"""From here on an entry forgets a bounded number of ids."""
+BOUNDED_VERSION = 2
+"""From here on a turn of the clock is bounded over all work groups together, and an entry forgets a
+bounded number of ids."""
 NEWEST_QUEUES_VERSION = 2
 
-# `apply` decides by these two, so they belong to the version above.
+# `apply` decides by these, so they belong to the version above.
+GROUP_TURN_STEPS = 4
+"""What a work group counts for in a turn of the clock if fewer of its timers are due."""
 IDS_FORGOTTEN_MAX = 20_000
 """How many ids, of those that do not count any more, are forgotten at once: it takes 1 µs each."""
 IDS_FORGOTTEN_BESIDE = 2_000
@@ -150,23 +155,9 @@ class CumulativeAckResult(Reply, frozen=True, tag="covered"):
     upto: Offset
 
 
-class _WorkRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    name: str
-    record: msgspec.Raw
-    """A `WorkRecord`, which may be large: decoded by itself."""
-
-
-class _QueueRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    partition: PartitionId
-    rules: QueueRules
-    ids: IdColumns
-    origins: IdColumns
-    groups: list[_WorkRow]
-
-
 class _Snapshot(SnapshotLayout):
     queues: list[msgspec.Raw]
-    """Each a `_QueueRow`."""
+    """Each a `QueueRow`."""
     epoch: int = 0
 
 
@@ -210,6 +201,9 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         self._remembering: set[PartitionId] = set()
         """Every partition that remembers ids, and perhaps some that did."""
         self._alarms: list[tuple[int, PartitionId, str]] = []
+        self._copies: list[dict[PartitionId, QueueCopy | None]] = []
+        """For each snapshot under way, queues that it has not encoded yet; a copy of those that
+        have changed since its moment."""
         self._recalling: dict[tuple[PartitionId, str], WorkGroup] = {}
         self.gone = Activity()
         """What happened in partitions that are gone; for people, as all activity is."""
@@ -357,6 +351,8 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
     # Applying.
 
     def _carry_out(self, command: QueueCommand) -> Applied:
+        if self._copies and not isinstance(command, TurnClock | UseQueuesVersion):
+            self._changing(command.partition)
         match command:
             case Acquire():
                 return self._acquire(command)
@@ -443,20 +439,26 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def _turn_clock(self) -> Applied:
         woken: dict[PartitionId, None] = {}
+        left = TURN_STEPS_MAX
         while (due_ms := self._next_alarm_ms()) is not None and due_ms <= self._time_ms:
             _, partition, group = heappop(self._alarms)
+            self._changing(partition)
             work = self._queues[partition].groups[group]
             work.alarm_ms = None
-            if work.turn(self._time_ms):
+            steps, readied = work.turn(self._time_ms, left)
+            if readied:
                 woken[partition] = None
             due_again = work.due_ms()
             self._arm(partition, group, work)
-            if due_again is not None and due_again <= self._time_ms:
+            if self._version >= BOUNDED_VERSION:
+                # The order of alarms is that of what is due, on all replicas.
+                left -= max(steps, GROUP_TURN_STEPS)
+            if left <= 0 or (due_again is not None and due_again <= self._time_ms):
                 break  # A great many at once: the rest is for the next entry.
         left = IDS_FORGOTTEN_MAX
         for partition in sorted(self._remembering):  # The order that all replicas have.
             queue = self._queues[partition]
-            left -= self._forget_ids(queue, left)
+            left -= self._forget_ids(partition, left)
             if not queue.ids and not queue.origins:
                 self._remembering.discard(partition)
         return Applied((QueueChanged(),), tuple(map(_wake, woken)))
@@ -572,10 +574,12 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         for part in slices:
             if part.partition in self._readers:
                 self._advance(stamp_ms)
+                self._changing(part.partition)
                 left = min(left + 2 * part.record_count, IDS_FORGOTTEN_MAX)
-                left -= self._forget_ids(self._queues[part.partition], left)
+                left -= self._forget_ids(part.partition, left)
                 self._read_slice(part, view[position : position + part.length])
             if part.partition in self._bounded:
+                self._changing(part.partition)
                 queue = self._queues[part.partition]
                 for work in queue.groups.values():
                     work.drop_oldest(queue.rules.length_max)
@@ -583,11 +587,13 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
 
     def note_trim(self, partition: PartitionId, log_start: Offset) -> None:
         """Messages before this offset exist no more."""
+        self._changing(partition)
         for work in self.groups(partition).values():
             work.trim(log_start)
 
     def forget_partition(self, partition: PartitionId) -> None:
         """The partition is gone, or no queue any more."""
+        self._changing(partition)
         queue = self._queues.pop(partition, None)
         if queue is not None:
             queue.ids.clear()
@@ -643,14 +649,20 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
         after_ms = now_ms - queue.rules.deduplication_ms
         return not queue.ids.note(one.dedup, first, now_ms, after_ms)
 
-    def _forget_ids(self, queue: Queue, ids_max: int) -> int:
+    def _forget_ids(self, partition: PartitionId, ids_max: int) -> int:
         """Forget ids that do not count any more; how many that were."""
-        if self._version < FORGETTING_VERSION:
+        if self._version < BOUNDED_VERSION:
             ids_max = 2 * DEDUPLICATION_IDS_MAX  # More than there are.
-        after_ms = self._time_ms - queue.rules.deduplication_ms
-        count = queue.ids.forget(after_ms, ids_max)
-        after_ms = self._time_ms - ORIGIN_REMEMBERED_MS
-        return count + queue.origins.forget(after_ms, ids_max - count)
+        queue, count = self._queues[partition], 0
+        for ids, window_ms in (
+            (queue.ids, queue.rules.deduplication_ms),
+            (queue.origins, ORIGIN_REMEMBERED_MS),
+        ):
+            seen_ms, before_ms = ids.oldest_ms, self._time_ms - window_ms
+            if seen_ms is not None and seen_ms <= before_ms:
+                self._changing(partition)
+                count += ids.forget(before_ms, ids_max - count)
+        return count
 
     # Time.
 
@@ -661,7 +673,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
     def _turn(self, partition: PartitionId, group: str) -> tuple[WorkGroup, bool]:
         """A work group in which everything that is due has happened; whether some are ready."""
         work = self._require(partition, group)
-        return work, work.turn(self._time_ms)
+        return work, work.turn(self._time_ms)[1]
 
     def _require(self, partition: PartitionId, group: str) -> WorkGroup:
         work = self.work(partition, group)
@@ -686,40 +698,43 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             for work in queue.groups.values():
                 work.epoch += count
 
+    def _changing(self, partition: PartitionId) -> None:
+        """A queue is about to change, or to go: snapshots under way need it as it is."""
+        for copies in self._copies:
+            if partition in copies and copies[partition] is None:
+                copies[partition] = self._copy(partition)
+
+    def _copy(self, partition: PartitionId) -> QueueCopy:
+        queue = self._queues[partition]
+        return QueueCopy(partition, queue.rules, (queue.ids, queue.origins), queue.groups)
+
     def _pieces(self) -> Iterator[bytes]:
-        # All that is small is encoded now; ids and runs are views of this moment.
-        rows = [
-            (
-                array_header(len(_QueueRow.__struct_fields__)) + encoded(partition, queue.rules),
-                (queue.ids.view(), queue.origins.view()),
-                [(name, work.copy_on_write()) for name, work in sorted(queue.groups.items())],
-            )
-            for partition, queue in sorted(self._queues.items())
-        ]
+        # The moment costs a table of names, however much there is. A queue is copied when its turn
+        # comes, or just before it changes, so that each is as it was at the moment.
+        partitions = sorted(self._queues)
+        copies: dict[PartitionId, QueueCopy | None] = dict.fromkeys(partitions)
+        self._copies.append(copies)
         fields = len(_Snapshot.__struct_fields__)
         head = array_header(fields) + encoded(self._version, self._time_ms)
         tail = encoded(self._epoch)
         try:
-            yield head + array_header(len(rows))
-            for row, views, works in rows:
-                yield row
-                for view in views:
-                    yield from view.pieces()
-                yield array_header(len(works))
-                for name, work in works:
-                    yield array_header(len(_WorkRow.__struct_fields__)) + encoded(name)
-                    yield from work.pieces()
+            yield head + array_header(len(partitions))
+            for partition in partitions:
+                copy = copies[partition] = copies[partition] or self._copy(partition)
+                yield from copy.pieces()
+                del copies[partition]
             yield tail
         finally:
-            for _, _, works in rows:
-                for _, work in works:
-                    work.end()
+            self._copies = [one for one in self._copies if one is not copies]
+            for left in copies.values():
+                if left is not None:
+                    left.end()
 
     def _load(self, state: _Snapshot) -> Restoring:
         queues: dict[PartitionId, Queue] = {}
         ids_count, runs_count = ByteCount(), ByteCount()
         for raw in state.queues:
-            row = decode_msgpack(raw, _QueueRow)
+            row = decode_msgpack(raw, QueueRow)
             queue = queues[row.partition] = Queue(
                 row.rules, RecentIds(row.ids, ids_count), RecentIds(row.origins, ids_count)
             )
@@ -742,7 +757,7 @@ class Queues(CommandMachine[QueueCommand, _Snapshot]):
             self._works_bytes = sum(
                 work_group_bytes(name) for queue in queues.values() for name in queue.groups
             )
-            self._alarms, self._recalling = [], {}
+            self._alarms, self._recalling, self._copies = [], {}, []
             self._readers, self._bounded, self._remembering = set(), set(), set()
             for partition, queue in queues.items():
                 if queue.ids or queue.origins:

@@ -325,13 +325,15 @@ class WorkGroup:
 
     # Time passes.
 
-    def turn(self, now_ms: int, steps: int = TURN_STEPS_MAX) -> bool:
-        """What is due happens: leases and delays end, messages expire. True if some are ready."""
-        readied = False
-        for _ in range(steps):
+    def turn(self, now_ms: int, steps_max: int = TURN_STEPS_MAX) -> tuple[int, bool]:
+        """What is due happens: leases and delays end, messages expire. How many steps that took,
+        and whether some messages are ready."""
+        readied, steps = False, 0
+        while steps < steps_max:
             due = self._timers.pop(now_ms)
             if due is None:
                 break
+            steps += 1
             at_ms, run = due
             if run.expire_ms == at_ms and run.state in WAITING:
                 self._remove(run)
@@ -340,13 +342,14 @@ class WorkGroup:
                 readied = readied or self.queue.fifo  # The next of its message group may go.
             elif run.state is State.LEASED:
                 # The wait before the retry begins when the lease ends, not when it is noticed.
+                self.activity.lease_expired += run.length
                 self._fail(run, now_ms, delay_ms=-1, since_ms=at_ms if self.requeues else now_ms)
                 readied = True
             elif run.state is State.DELAYED:
                 self._set(run, State.READY, self._place() if run.deliveries else -1)
                 self._order.readied(run)
                 readied = True
-        return readied
+        return steps, readied
 
     # Leasing.
 
@@ -447,6 +450,7 @@ class WorkGroup:
                     self._count_ack(run, now_ms)
                 case Verdict.RELEASE:
                     delay_ms = min(one.delay_ms, LEASE_MS_MAX)
+                    self.activity.released += run.length
                     self._fail(run, now_ms, delay_ms=delay_ms, since_ms=now_ms)
                 case Verdict.RETURN:
                     self._runs.changing(run)
@@ -457,7 +461,7 @@ class WorkGroup:
                     self._order.returned(run)
                     self._order.readied(run)
                 case Verdict.REJECT:
-                    self.activity.failed += run.length
+                    self.activity.rejected += run.length
                     self._die(run, now_ms, one.reason, DIED_OF_REJECTION)
                 case Verdict.EXTEND:
                     until_ms = now_ms + min(max(one.delay_ms, 0), LEASE_MS_MAX)
@@ -495,7 +499,6 @@ class WorkGroup:
 
     def _fail(self, run: Run, now_ms: int, *, delay_ms: int, since_ms: int) -> None:
         """A delivery came to nothing: another one, some time, or none any more."""
-        self.activity.failed += run.length
         limit = self.rules.deliveries_max
         if 0 < limit <= run.deliveries:
             self._die(run, now_ms, DELIVERIES_REASON, DIED_OF_DELIVERIES)
@@ -581,7 +584,7 @@ class WorkGroup:
         for one in self._cut_out(offset, Offset(offset + 1)):
             self._runs.changing(one)
             one.deliveries += 1
-            self.activity.failed += one.length
+            self.activity.read_failed += one.length
             if one.first_ms < 0:
                 one.first_ms = now_ms
             self._die(one, now_ms, reason, DIED_IN_READING)
@@ -602,6 +605,7 @@ class WorkGroup:
             self.tally.purged += count
         else:
             self.tally.moved += count
+            self.activity.moved += count
         return count
 
     def requeue_dead(self, offsets: Iterable[Offset]) -> int:

@@ -32,5 +32,7 @@ class Context:
         """A topic by its id, or `UnknownTopicId`."""
         found = self.engine.topics.catalog.topic_by_id(TopicId(topic_id))
         if found is None:
-            raise UnknownTopicId("there is no topic of this id: it was deleted, or is quite new")
+            raise UnknownTopicId(
+                "there is no topic with this id: it was deleted, or this node does not know it yet"
+            )
         return found

@@ -84,7 +84,7 @@ def _settlement(
 ) -> Settlement:
     known = _VERDICTS.get(verdict)
     if known is None or not 0 <= first < end:
-        raise InvalidRequest(f"verdict {verdict} on messages {first} to {end} means nothing")
+        raise InvalidRequest(f"verdict {verdict} on messages {first} to {end} is unknown")
     delay_ms = max(_UNSENT_DELAY_MS, min(delay_ms, LEASE_MS_MAX))
     reason = reason[:DEAD_REASON_CHARACTERS_MAX]
     return Settlement(Offset(first), Offset(end), epoch, known, delay_ms, reason)

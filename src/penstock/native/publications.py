@@ -47,8 +47,8 @@ def _part(context: Context, part: StagedPart) -> PublishedPart:
     partition, staging = PartitionId(part.partition), PartitionId(part.staging)
     if context.engine.topics.shard_of(staging) != context.engine.topics.shard_of(partition):
         raise InvalidRequest(
-            f"what is staged for partition {partition} cannot be in partition {staging}; give what"
-            " the stage has given"
+            f"what is staged for partition {partition} cannot be in partition {staging}; pass"
+            " the staged messages unchanged"
         )
     ranges = tuple((Offset(first), Offset(end)) for first, end in part.ranges)
     return PublishedPart(TopicId(part.topic_id), partition, staging, ranges)

@@ -56,7 +56,7 @@ async def answer_dead(context: Context, request: DecideDead, _payload: memoryvie
         chosen.check()
     if request.discard:
         if request.dry_run:
-            raise InvalidRequest("a dry run of a discard: count by a dry run of a revival")
+            raise InvalidRequest("a discard has no dry run: use the dry run of a revival to count")
         count = await moves.discard_in_place(topic, group=request.group, filter=chosen)
     else:
         count = await moves.redrive_in_place(

@@ -84,7 +84,7 @@ class Service:
             return await answer_fetch(self._context, request, account)
         handler = HANDLERS.get(type(request))
         if handler is None:
-            raise InvalidRequest(f"{type(request).__name__} is not answered here")
+            raise InvalidRequest(f"{type(request).__name__} is not a request that a node serves")
         return await handler(self._context, request, memoryview(payload))
 
     def begin(self, quick: Quick, request: Request, payload: memoryview) -> "asyncio.Future[Any]":

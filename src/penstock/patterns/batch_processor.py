@@ -47,16 +47,17 @@ class Batch(Generic[T]):
     """Ids of messages to be released, and after how many seconds."""
 
     def fail(self, message: Message[T], *, delay: float | None = None) -> None:
-        """This one did not work: let it come again, after a delay or as the queue is set."""
+        """Mark a message as failed: it is delivered again, after a delay or as the queue's retry
+        policy says."""
         self.failed[message.id] = delay
 
 
 @dataclass(slots=True)
 class BatchStatistics:
-    """What a processor has done so far."""
+    """The counters of a batch processor."""
 
     batches: int = 0
-    """Calls of the function."""
+    """The number of calls of the function."""
     done: int = 0
     released: int = 0
 
@@ -86,7 +87,8 @@ class BatchProcessor(Generic[T]):
         self._halve = halve
 
     async def run(self) -> None:
-        """Process batches until cancelled. What was gathered and not handed over goes back."""
+        """Process batches until cancelled. Messages that were collected and not processed are
+        released."""
         async with self._queue.consume(
             prefetch=self._size, lease=self._lease, create=True
         ) as consumer:

@@ -22,7 +22,7 @@ E = TypeVar("E")
 
 
 class EventProjection(Projection[StoredEvent], Generic[E]):
-    """One view of the events of an `AggregateStore`; `show` gets the id and the event."""
+    """A view of the events of an `AggregateStore`; `show` is called with the id and the event."""
 
     def __init__(
         self,

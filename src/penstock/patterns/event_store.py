@@ -1,4 +1,4 @@
-"""Event sourcing: what happened is stored, and what is follows from it.
+"""Event sourcing: the state is derived from stored events.
 
 An *aggregate* is a thing with a life of its own: an account, an order. Its state is not stored; its
 events are appended to a topic, all of one aggregate in one partition and in order, and the state is
@@ -69,9 +69,9 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     aggregate: str
     number: int
-    """Of the first event in it; from 1."""
+    """The number of the first event in it, from 1."""
     command: str
-    """The same for all attempts to append the same events."""
+    """An id that is the same for all attempts to append the same events."""
     events: tuple[msgspec.Raw, ...]
 
 
@@ -89,7 +89,7 @@ class Aggregate(Generic[S]):
 
     id: str
     version: int
-    """How many events it has had; 0: it does not exist yet."""
+    """The number of its events; 0 if it does not exist yet."""
     state: S
 
 
@@ -122,7 +122,7 @@ class AggregateStore(Generic[E, S]):
         self._changed: dict[int, set[str]] = {}
         """Aggregates without a snapshot of their latest state, by partition."""
         self._commands: OrderedDict[str, int] = OrderedDict()
-        """Commands whose events counted, and the version after them."""
+        """The commands whose events were accepted, and the version after them."""
         self._followed = FollowedLog(client, name, codec=StoredEvent, tell=self._learn)
 
     async def open(self) -> None:

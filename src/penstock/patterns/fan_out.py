@@ -87,7 +87,7 @@ class FanOut(Generic[T]):
         return await self._sending.send(body, key=key, headers=headers, dedup_id=dedup_id)
 
     def queue(self, group: str) -> Queue[T]:
-        """The queue of one group."""
+        """Return the queue of one group."""
         if group not in self.groups:
             raise InvalidRequest(f"{group} is none of {', '.join(self.groups)}")
         return self._client.queue(self.topic, codec=self._codec, group=group)

@@ -1,4 +1,4 @@
-"""A topic that is folded into memory: read up to its end, again and again, each time what is new.
+"""A topic that is folded into memory: each read continues where the last one ended.
 
 Patterns that keep their state as events in a topic (`saga_runner`, `event_sourcing`) ask this
 before they decide: "have I seen everything that was acknowledged before now?" The end of a log is
@@ -18,12 +18,12 @@ from penstock.core.errors import OffsetOutOfRange, Unavailable
 T = TypeVar("T")
 
 _READS_MAX = 10
-"""How often the end is asked for before a record that was acknowledged counts as out of reach."""
+"""The number of reads of the end after which an acknowledged record counts as unreachable."""
 
 
 class FollowedLog(Generic[T]):
-    """One topic, and a function that is called with every record of it, once and in the order of
-    its partition. All is read unless `positions` is set beforehand."""
+    """Calls a function with every record of a topic, once and in the order of its partition. It
+    reads from the start unless `positions` is set beforehand."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The transactional outbox: what a program changes and what it announces, in one transaction.
+"""The transactional outbox: a program changes its data and queues its messages in one transaction.
 
 A service that writes to its database and then sends a message can die in between: the order is
 stored and never announced. Sending first is no better: consumers hear of an order that was
@@ -42,7 +42,7 @@ from penstock.core.decoders import json_decoder
 from penstock.core.errors import InvalidRequest
 
 Dialect = Literal["sqlite", "postgresql", "mysql"]
-"""They differ in how a table counts its rows and what they call bytes."""
+"""The SQL dialects, which differ in row numbers and in the type of bytes."""
 _TYPES: dict[Dialect, tuple[str, str]] = {
     "sqlite": ("INTEGER PRIMARY KEY AUTOINCREMENT", "BLOB"),
     "postgresql": ("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "BYTEA"),
@@ -52,7 +52,7 @@ ERROR_CHARACTERS_MAX = 500
 
 
 class _Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a message, as JSON in its row."""
+    """The options of a message, as JSON in its row."""
 
     headers: dict[str, str | None] = {}
     priority: int | None = None
@@ -185,7 +185,7 @@ class Outbox:
         run(cursor, self._style, statement, {"before": before_ms})
 
     def count(self, cursor: Cursor) -> tuple[int, int]:
-        """How many rows wait to be sent, and how many were put aside."""
+        """Return the number of rows that wait to be sent, and the number of rows put aside."""
         cursor.execute(
             "SELECT COUNT(CASE WHEN error IS NULL THEN 1 END), COUNT(error)"  # noqa: S608
             f" FROM {self.table} WHERE sent_ms IS NULL"

@@ -1,4 +1,4 @@
-"""The relay of an outbox: sends what waits in the table, in order, and marks what was sent.
+"""The relay of an outbox: it sends the rows of the table in order, and marks them as sent.
 
 One relay per outbox is the rule. Two do no harm but send everything twice under the same ids; run a
 second one for availability only where the queues remember ids.
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE_MAX = 500
 DESTINATIONS_SKIPPED_MAX = 100
-"""So many destinations out of reach are passed over, so that the others get theirs."""
+"""The number of unreachable destinations that are skipped, so that the others are served."""
 KEEP_SENT_SECONDS = 3600.0
 
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ class OutboxRelay:
         clock: Clock | None = None,
     ) -> None:
         self.sent = 0
-        """How many messages this relay has sent."""
+        """The number of messages this relay has sent."""
         self._client = client
         self._outbox = outbox
         self._connect = connect
@@ -61,7 +61,7 @@ class OutboxRelay:
         await self.close()
 
     def wake(self) -> None:
-        """There may be something to send: do not wait for the next look."""
+        """Check for rows now instead of at the next interval."""
         self._woken.set()
 
     async def run(self, *, every: float = 1.0) -> None:
@@ -104,7 +104,7 @@ class OutboxRelay:
         return sent
 
     async def count(self) -> tuple[int, int]:
-        """How many rows wait to be sent, and how many were put aside."""
+        """Return the number of rows that wait to be sent, and the number of rows put aside."""
         return await self._in_transaction(self._outbox.count)
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class OutboxRelay:
         return len(rows)
 
     async def _relay_one_by_one(self, destination: str, rows: list[OutboxRow]) -> int:
-        """One of these is the culprit; the others need not suffer for it."""
+        """Send rows one by one: one of them is invalid, and the others should not suffer for it."""
         settled = 0
         for row in rows:
             try:

@@ -46,7 +46,7 @@ class Turns:
         self._credits = dict.fromkeys(weights, 0)
 
     def order(self) -> list[str]:
-        """All tiers, the one whose turn it is first."""
+        """Return all tiers, the one whose turn it is first."""
         return sorted(self._credits, key=lambda name: -self._credits[name] - self.weights[name])
 
     def served(self, name: str, waiting: "set[str] | None" = None) -> None:
@@ -86,13 +86,13 @@ class PriorityTiers(Generic[T]):
             )
 
     async def send(self, tier: str, body: T, *, key: str | None = None) -> Sent:
-        """Send to a tier."""
+        """Send a message to a tier."""
         if tier not in self.queues:
             raise InvalidRequest(f"{tier} is none of the tiers {', '.join(self.queues)}")
         return await self.queues[tier].send(body, key=key)
 
     async def receive(self, max_messages: int = 1, *, wait: float = 0.0) -> list[Message[T]]:
-        """Up to so many messages, shared out by weight; waits if there is none at all.
+        """Receive up to `max_messages`, shared out by weight; wait if there is none at all.
 
         Each tier is asked for its share; what one cannot fill, the others are asked for."""
         taken = self._arrived(max_messages)
@@ -112,7 +112,7 @@ class PriorityTiers(Generic[T]):
             await message.release()
 
     async def depths(self) -> dict[str, int]:
-        """How many messages wait in each tier."""
+        """Return the number of messages in each tier."""
         stats = await asyncio.gather(*(queue.stats() for queue in self.queues.values()))
         return {tier: one.depth for tier, one in zip(self.queues, stats, strict=True)}
 
@@ -131,7 +131,7 @@ class PriorityTiers(Generic[T]):
         return taken
 
     def _shares(self, places: int, waiting: set[str]) -> dict[str, int]:
-        """How many of so many places go to each tier, by taking turns."""
+        """The number of places for each tier, by rotation."""
         shares: dict[str, int] = {}
         for _ in range(places):
             tier = next(one for one in self._turns.order() if one in waiting)
@@ -140,7 +140,7 @@ class PriorityTiers(Generic[T]):
         return shares
 
     async def _wait_for_any(self, wait: float) -> None:
-        """All are empty: wait at all of them for one message each.
+        """Wait on all tiers, which are empty, for one message each.
 
         The other waits go on when the first is over: one that is cancelled might have leased a
         message already. What they bring is handed out by the next `receive`."""
@@ -150,7 +150,7 @@ class PriorityTiers(Generic[T]):
         await asyncio.wait(self._waits.values(), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
 
     def _arrived(self, max_messages: int) -> list[Message[T]]:
-        """What earlier waits have brought."""
+        """The messages that earlier waits have received."""
         messages: list[Message[T]] = []
         for tier in self._turns.order():
             one = self._waits.get(tier)

@@ -38,7 +38,7 @@ TROUBLE_SECONDS = 1.0
 
 
 class Projection(Generic[T]):
-    """One view of one topic. All database work happens in one thread."""
+    """A view of one topic in a database. All database work happens in one thread."""
 
     def __init__(
         self,

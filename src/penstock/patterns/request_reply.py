@@ -43,7 +43,7 @@ REPLY_TO = "reply-to"
 FAILURE = "failure"
 REPLY_TTL_SECONDS = 600.0
 PENDING_MAX = 10_000
-"""How many questions may be open at once; beyond it `request` waits."""
+"""The number of requests in flight; above it `request` waits."""
 RECEIVE_MAX = 100
 RECEIVE_WAIT_SECONDS = 10.0
 TROUBLE_SECONDS = 1.0
@@ -58,7 +58,7 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequesterStatistics:
-    """What has become of the questions so far."""
+    """The counters of a requester."""
 
     asked: int
     answered: int
@@ -144,7 +144,7 @@ class Requester:
                 del self._pending[correlation]
 
     def statistics(self) -> RequesterStatistics:
-        """What has become of the questions so far."""
+        """Return the counters."""
         return RequesterStatistics(
             asked=self._asked,
             answered=self._answered,
@@ -213,7 +213,7 @@ async def _call(function: Responder, request: Message[object]) -> tuple[object, 
 async def respond(
     client: Client, queue: str, function: Responder, *, concurrency: int = 10
 ) -> None:
-    """Answer the requests of a queue until cancelled, so many at once."""
+    """Answer the requests of a queue until cancelled, up to `concurrency` at once."""
     places = asyncio.Semaphore(concurrency)
     handle: Queue[object] = client.queue(queue)
     async with (

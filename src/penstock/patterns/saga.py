@@ -47,11 +47,11 @@ D = TypeVar("D")
 
 
 class StepRefused(Exception):
-    """A step did nothing and never will; what was done before is to be undone."""
+    """A step had no effect and never will; the steps before are to be compensated."""
 
 
 class SagaStatus(StrEnum):
-    """Where a saga stands."""
+    """The state of a saga."""
 
     RUNNING = "running"
     COMPENSATING = "compensating"
@@ -61,13 +61,11 @@ class SagaStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Nothing happens any more by itself."""
+        """True if nothing more happens without an operator."""
         return self in (SagaStatus.COMPLETED, SagaStatus.COMPENSATED, SagaStatus.STUCK)
 
 
 class EventKind(StrEnum):
-    """What can happen to a saga."""
-
     STARTED = "started"
     DONE = "done"
     """A step was done; `result` is what it returned."""
@@ -82,11 +80,11 @@ class EventKind(StrEnum):
     STUCK = "stuck"
     """A compensation failed for good: a person has to look."""
     RESUMED = "resumed"
-    """The person says: try again."""
+    """An operator resumed the saga."""
 
 
 class SagaEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a saga's log."""
+    """One event in the log of a saga."""
 
     id: str
     number: int
@@ -100,7 +98,7 @@ class SagaEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """With `done`: this was the last step."""
     undo: tuple[str, ...] = ()
     deliveries: int = 0
-    """How often the saga's message had been delivered when this was written."""
+    """The number of deliveries of the saga's message when this was written."""
     at_ms: int = 0
 
 
@@ -113,27 +111,27 @@ class StepCall(Generic[D]):
     key: str
     """The idempotency key: the same at every attempt. A compensation has one of its own."""
     attempt: int
-    """From 1."""
+    """The number of the attempt, from 1."""
     data: D
     results: Mapping[str, object]
-    """What the steps before have returned, by name."""
+    """The results of the steps before, by name."""
 
     # A store of processed ids takes a call as it takes a message: `store.once(call)` makes a step
     # that writes to a database exactly once.
 
     @property
     def id(self) -> str:
-        """The key."""
+        """The key of the step."""
         return self.key
 
     @property
     def queue(self) -> str:
-        """The step."""
+        """The name of the step."""
         return self.step
 
     @property
     def group(self) -> str:
-        """All sagas."""
+        """The same group for all sagas."""
         return "saga"
 
     @property
@@ -184,14 +182,14 @@ class SagaState:
     number: int
     status: SagaStatus
     data: bytes
-    """JSON."""
+    """The data of the saga, as JSON."""
     results: Mapping[str, object] = field(default_factory=dict)
     undo: tuple[str, ...] = ()
-    """What is still to be compensated, the next one first."""
+    """The steps still to be compensated, in order."""
     attempts: int = 0
-    """Failed ones, at what is being tried now."""
+    """The number of failed attempts at the current step."""
     error: str = ""
-    """Of the last attempt that failed."""
+    """The error of the last failed attempt."""
     deliveries: int = 0
     updated_ms: int = 0
     steps: tuple[str, ...] = ()
@@ -243,7 +241,7 @@ def fold(state: SagaState | None, event: SagaEvent) -> SagaState | None:
 
 
 def next_step(saga: Saga[D], state: SagaState) -> Step[D] | None:
-    """What is to be tried now; None if the definition has become shorter and nothing is left."""
+    """The step to try next; None if the definition has become shorter and nothing is left."""
     assert not state.status.is_final, f"saga {state.id} is {state.status}"
     if state.status is SagaStatus.COMPENSATING:
         return saga.step(state.undo[0])
@@ -253,6 +251,6 @@ def next_step(saga: Saga[D], state: SagaState) -> Step[D] | None:
 def steps_to_undo(
     saga: Saga[D], state: SagaState, *, including: str | None = None
 ) -> tuple[str, ...]:
-    """What must be compensated, the last first; `including` is a step whose outcome is open."""
+    """The steps to compensate, last first; `including` is a step whose outcome is unknown."""
     done = [*state.steps, *([including] if including is not None else [])]
     return tuple(name for name in reversed(done) if saga.step(name).compensation is not None)

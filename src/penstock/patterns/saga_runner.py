@@ -194,7 +194,7 @@ class SagaRunner(Generic[D]):
                 await asyncio.sleep(every)
 
     async def retry(self, saga_id: str) -> SagaState:
-        """Let a saga that is stuck go on, or give one a new token whose own was purged."""
+        """Resume a saga that is stuck, or send a new token for one whose token was purged."""
         state = await self.state(saga_id)
         if state is None:
             raise InvalidRequest(f"there is no saga {saga_id} of {self.saga.name}")
@@ -209,7 +209,7 @@ class SagaRunner(Generic[D]):
     # For workers.
 
     async def run(self, *, concurrency: int = 10) -> None:
-        """Work on sagas until cancelled, on so many at once."""
+        """Run sagas until cancelled, up to `concurrency` at once."""
         await self.open()
         places = asyncio.Semaphore(concurrency)
         async with asyncio.TaskGroup() as tasks, self.queue.consume(prefetch=concurrency) as tokens:
@@ -277,8 +277,8 @@ class SagaRunner(Generic[D]):
         return state
 
     def delay(self, state: SagaState) -> float:
-        """How long a step that failed waits: doubling, from the upper half by chance, so that
-        sagas that failed together are retried apart."""
+        """The delay before a failed step is retried: exponential, with jitter over the upper half,
+        so that sagas that failed together are retried apart."""
         doublings = min(max(0, state.attempts - 1), 30)
         longest = min(self._retry_delay_max, self._retry_delay * 2.0**doublings)
         return longest * (0.5 + self._chance.random() / 2)
@@ -328,7 +328,7 @@ class SagaRunner(Generic[D]):
     def _failed(
         self, state: SagaState, step: Step[D], deliveries: int, error: str, *, last: bool
     ) -> SagaEvent:
-        """What a failure comes to: another attempt, compensation, or nothing that helps."""
+        """The event for a failure: another attempt, compensation, or stuck."""
         undo: tuple[str, ...] = ()
         if not last:
             kind = EventKind.FAILED

@@ -1,4 +1,4 @@
-"""What a user may set: one list of fields, from which flags, variables and TOML are derived.
+"""The settings of the broker: one list of fields, from which flags, variables and TOML are derived.
 
 A section is a frozen class; each of its fields says once how it is written, what it is by default
 and what it means. `FIELDS` is read off the classes, and everything else is read off `FIELDS`: the
@@ -71,7 +71,7 @@ def setting(key: str, default: T | None, notation: Notation[T], meaning: str) ->
 
 
 class Broker(Section):
-    """This node: where it keeps its data and where it is reached."""
+    """The settings of this node: its data directory and its addresses."""
 
     data: str | None = setting(
         "data", None, notation.PATH, "The directory of this node's data; made if it is not there."
@@ -168,7 +168,7 @@ class Broker(Section):
 
 
 class Topics(Section):
-    """Defaults of new topics."""
+    """The defaults of new topics."""
 
     auto_create: bool = setting(
         "auto_create",
@@ -180,7 +180,7 @@ class Topics(Section):
         "partitions_default",
         4,
         notation.integer(1, TOPIC_PARTITIONS_MAX),
-        "How many partitions a new topic has unless the request says.",
+        "The number of partitions of a new topic, unless the request sets it.",
     )
     partitions_max: int = setting(
         "partitions_max",
@@ -193,12 +193,12 @@ class Topics(Section):
         "partitions_total_max",
         PARTITIONS_ALLOWED,
         notation.integer(1, PARTITIONS_MAX),
-        "How many partitions all topics together may be given.",
+        "The largest number of partitions of all topics together.",
     )
 
 
 class Groups(Section):
-    """Consumer groups."""
+    """The settings of consumer groups."""
 
     session_min_ms: int = setting(
         "session_min",
@@ -222,7 +222,7 @@ class Groups(Section):
         "members_max",
         GROUP_MEMBERS_MAX,
         notation.integer(1, GROUP_MEMBERS_MAX),
-        "How many members a group may have.",
+        "The largest number of members of a group.",
     )
     offset_retention_ms: int = setting(
         "offset_retention",
@@ -233,7 +233,7 @@ class Groups(Section):
 
 
 class Raft(Section):
-    """How the nodes of a cluster agree."""
+    """The settings of the agreement between nodes."""
 
     tick_ms: int = setting(
         "tick",
@@ -262,13 +262,13 @@ class Storage(Section):
         "index_cache",
         16 * MIB,
         notation.size(64 * KIB, 64 * GIB),
-        "How much of a shard's indexes is kept in memory.",
+        "The memory for a shard's indexes.",
     )
     history_bytes: int = setting(
         "diary",
         DELIVERY_HISTORY_BYTES_MAX,
         notation.size(128 * KIB, 64 * GIB),
-        "How much of what happened to a shard's messages is kept in memory, for `penstock trace`.",
+        "The size of a shard's delivery history in memory, for `penstock trace`.",
     )
     state_bytes_max: int = setting(
         "state_size_max",
@@ -280,19 +280,19 @@ class Storage(Section):
 
 
 class Limits(Section):
-    """What one client, or all of them, may ask for."""
+    """The limits on one client, or on all of them."""
 
     connections_max: int = setting(
         "connections_max",
         KAFKA_CONNECTIONS_MAX,
         notation.integer(1, 1_000_000),
-        "How many connections Kafka and native clients have open at once.",
+        "The largest number of open connections of Kafka and native clients.",
     )
     connections_per_address_max: int = setting(
         "connections_per_address_max",
         MEMORY_CONNECTIONS_PER_ADDRESS_MAX,
         notation.integer(1, 1_000_000),
-        "How many connections clients of one address have open at once, at all ports together.",
+        "The largest number of open connections from one address, at all ports together.",
     )
     connection_idle_ms: int = setting(
         "connection_idle",
@@ -341,7 +341,7 @@ class Limits(Section):
 
 
 class Web(Section):
-    """The HTTP port."""
+    """The settings of the HTTP port."""
 
     hosts: tuple[str, ...] = setting(
         "hosts",
@@ -376,8 +376,8 @@ class Sqs(Section):
         "cooldown",
         60 * _SECOND_MS,
         notation.duration(0, _DAY_MS),
-        "How soon a deleted queue may be made again, and a purged one be purged again. 60s is"
-        " SQS's own rule; 0s is handier for tests.",
+        "The time before a deleted queue may be created again, or a purged one purged again. 60s"
+        " is SQS's own rule; 0s is handier for tests.",
     )
     connections_max: int = setting(
         "connections_max",
@@ -389,7 +389,7 @@ class Sqs(Section):
 
 
 class Alerts(Section):
-    """When alerts fire: at levels of attention, warning and critical.
+    """The thresholds of alerts: attention, warning and critical.
 
     A topic may have its own (`alert.…`)."""
 
@@ -400,43 +400,43 @@ class Alerts(Section):
         "lag",
         RULES["lag"].levels,
         level_notation.COUNTS,
-        "How many messages a consumer group may be behind in a topic.",
+        "The lag of a consumer group in a topic.",
     )
     depth: Levels = setting(
         "depth",
         RULES["depth"].levels,
         level_notation.COUNTS,
-        "How many messages of a queue may be ready and not leased.",
+        "The number of ready messages of a queue.",
     )
     dead_letters: Levels = setting(
         "dead_letters",
         RULES["dead_letters"].levels,
         level_notation.COUNTS,
-        "How many messages that failed for good may wait in one place.",
+        "The number of dead messages in one queue.",
     )
     error_rate: Levels = setting(
         "error_rate",
         RULES["error_rate"].levels,
         level_notation.SHARES,
-        "Which share of the deliveries of a minute may fail.",
+        "The share of the deliveries of a minute that failed.",
     )
     no_consumers: Levels = setting(
         "no_consumers",
         RULES["no_consumers"].levels,
         level_notation.DURATIONS,
-        "How long messages may wait without a consumer that asks for them.",
+        "The time for which messages may wait without a consumer.",
     )
     disk: Levels = setting(
         "disk",
         RULES["disk"].levels,
         level_notation.SHARES,
-        "How much of the file system that holds a node's data may be taken.",
+        "The used share of the file system that holds a node's data.",
     )
     state: Levels = setting(
         "state",
         RULES["state"].levels,
         level_notation.SHARES,
-        "How much of what one kind of a shard's state may take may be taken.",
+        "The used share of the size allowed for one kind of a shard's state.",
     )
     processing_rate: Levels = setting(
         "processing_rate",
@@ -473,7 +473,7 @@ class Alerts(Section):
 
 
 class Log(Section):
-    """The broker's log, on stderr."""
+    """The settings of the broker's log on stderr."""
 
     level: str = setting(
         "level",
@@ -511,7 +511,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     log: Log = Log()
 
     def value(self, of: "Field") -> object:
-        """The value of one field."""
+        """Return the value of a field."""
         return getattr(getattr(self, of.section), of.attribute)
 
     @property
@@ -520,11 +520,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 BARE_SECTION = "broker"
-"""The section whose keys stand alone."""
+"""The section whose keys have no prefix."""
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, and what it is called where."""
+    """A setting and its names."""
 
     section: str
     attribute: str
@@ -535,7 +535,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What people call it: `data`, `storage.segment_size`."""
+        """The full name: `data`, `storage.segment_size`."""
         return self.key if self.section == BARE_SECTION else f"{self.section}.{self.key}"
 
     @property
@@ -548,7 +548,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_switch(self) -> bool:
-        """A flag that needs no value."""
+        """True if the flag takes no value."""
         return isinstance(self.default, bool)
 
     def written(self, value: object) -> str:

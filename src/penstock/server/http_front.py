@@ -68,7 +68,7 @@ class HttpFront:
         return None if answer is None else Reply(answer.status, answer.header_lines, answer.body)
 
     def serve_sqs(self, engine: Engine) -> None:
-        """Let SQS's clients in."""
+        """Start to serve SQS clients."""
         if self._sqs is None:
             return
         settings = self._config.sqs
@@ -83,7 +83,7 @@ class HttpFront:
         )
 
     def front_ends(self) -> Iterator[FrontEndStatistics]:
-        """What each protocol that is served here says of itself."""
+        """Yield the statistics of each protocol that is served here."""
         if self._sqs is not None:
             yield FrontEndStatistics(
                 protocol="sqs",
@@ -103,8 +103,8 @@ class HttpFront:
         )
 
     def start_watch(self, node: Node, settings: AlertSettings, disk: Disk, folder: str) -> Watch:
-        """Look at the cluster from now on, again and again, for what is shown here; charts are kept
-        in the folder."""
+        """Start to watch the cluster for pages and alerts; the history of charts is kept in the
+        folder."""
         watch = Watch(node, settings, disk=disk, folder=folder)
         watch.start()
         return watch
@@ -116,5 +116,5 @@ class HttpFront:
             self._sqs.service = None
 
     async def close(self) -> None:
-        """Be silent from now on."""
+        """Close the HTTP port."""
         await self._listener.close()

@@ -46,18 +46,19 @@ PIECES = (
 )
 """In an order in which none takes the loop for much longer than five milliseconds."""
 PACKAGES = ("httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
-"""What those import, of the extra `server`. The server checks for them before it starts."""
+"""The packages that those modules import, of the extra `server`. The server checks for them before
+it starts."""
 WHOLE = "penstock.server.http_front"
-"""It needs them all, and little besides."""
+"""The module that needs all of them, and little besides."""
 PAUSE = 4
-"""How much longer than a piece the pause after it is."""
+"""The ratio of a pause to the piece of work before it."""
 PATIENCE_SECONDS = 0.5
-"""How long a node that was opened may take to serve before it is not waited for any more."""
+"""The longest wait for a starting node to serve before HTTP is loaded."""
 
 
 class HttpPort:
     def __init__(self, bound: socket.socket) -> None:
-        """Use `HttpPort.take`."""
+        """Use `HttpPort.take` instead."""
         self._socket = bound
         self._wanted = asyncio.Event()
         self._knocked = asyncio.Event()

@@ -1,6 +1,5 @@
-"""How the three levels of an alert are written in settings: `10000,50000,off`, `1%,5%,off`,
-`off,1m,5m`; and an address that is not shown in full, because it may hold a secret.
-"""
+"""The notation of the three levels of an alert: `10000,50000,off`, `1%,5%,off`, `off,1m,5m`; and of
+an address that may contain a secret and is not shown in full."""
 
 import re
 from collections.abc import Callable

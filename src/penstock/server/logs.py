@@ -1,4 +1,4 @@
-"""How log lines look: for people, or for programs.
+"""The format of log lines: text for people, or JSON for programs.
 
 Library code only asks `logging.getLogger(__name__)` and never configures anything; the two commands
 that run a broker call `configure_logs` once. Lines go to stderr, because stdout is for what was
@@ -43,7 +43,8 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "asctime", "color_message", "mess
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people; a traceback, which is a bug, follows on lines of its own."""
+    """Formats a record as one line of text; a traceback, which is a bug, follows on lines of its
+    own."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON document a line."""
+    """Formats a record as one JSON document on a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC)
@@ -84,7 +85,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def event_fields(line: str) -> dict[str, object]:
-    """What a line of the engine says, by name: its kind, and the shard and term it speaks of."""
+    """The facts in a line of the engine, by name: its kind, and the shard and term it mentions."""
     found: dict[str, object] = {"event": kind_of(line)}
     for name, pattern in _FACTS.items():
         fact = pattern.search(line)
@@ -98,7 +99,7 @@ def _short(name: str) -> str:
 
 
 def configure_logs(settings: Log, *, colour: bool, stream: TextIO | None = None) -> None:
-    """Send every logger's lines to one stream in one format; replaces what was set before."""
+    """Send the lines of all loggers to one stream in one format, replacing earlier handlers."""
     channel = logging.StreamHandler(sys.stderr if stream is None else stream)
     channel.setFormatter(
         JsonFormatter() if settings.format == "json" else TextFormatter(colour=colour)

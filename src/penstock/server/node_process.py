@@ -23,7 +23,7 @@ LOG_BYTES_MAX = 20_000
 
 
 class _Ready(msgspec.Struct):
-    """What is of interest in the file that a node writes when it serves."""
+    """The part that is needed here of the file that a node writes when it serves."""
 
     pid: int
 
@@ -39,17 +39,17 @@ class NodeProcess:
         self.http = http
         self.ready_file = ready_file
         self.log_file = log_file
-        """Where its output goes; none if its output is a pipe."""
+        """The file of its output; empty if its output is a pipe."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
-        """It was started and has not ended."""
+        """True if it was started and has not ended."""
         return self.process is not None and self.process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """Its process; None until it is started, and after it was waited for."""
+        """The process id; None until it is started, and after it was waited for."""
         return None if self.process is None else self.process.pid
 
     def launch(
@@ -79,7 +79,7 @@ class NodeProcess:
             )
 
     def is_ready(self) -> bool:
-        """This process, and not an earlier one, has written where it listens."""
+        """True if this process, and not an earlier one, has written its addresses."""
         try:
             with open(self.ready_file, "rb") as file:
                 return decode_json(file.read(), _Ready).pid == self.pid
@@ -116,7 +116,7 @@ class NodeProcess:
         return code
 
     def log_tail(self) -> str:
-        """The end of what it has logged."""
+        """Return the end of its log."""
         try:
             with open(self.log_file, "rb") as file:
                 file.seek(0, os.SEEK_END)

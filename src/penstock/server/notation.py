@@ -1,4 +1,4 @@
-"""How values are written: sizes, durations, addresses, and everything else a setting can hold.
+"""The notation of values: sizes, durations, addresses, and all other types of settings.
 
 A `Notation` reads what a user wrote, in a flag, a variable or a TOML file, and writes it back the
 way it should have been written, so that `penstock config show` prints what may be pasted into a
@@ -56,7 +56,8 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """It means every address of this machine: good to listen at, useless to connect to."""
+        """True if it means every address of this machine: good to listen on, useless to connect
+        to."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -71,18 +72,18 @@ class Member(NamedTuple):
 
 
 class Notation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One way to write values."""
+    """A notation of one type of values."""
 
     allowed: str
-    """What may be written, to follow "must be"."""
+    """The allowed values, in words that follow "must be"."""
     placeholder: str
-    """What stands for the value in a usage line."""
+    """The placeholder of the value in a usage line."""
     parse: Callable[[object], T]
     """From a text, or from what TOML made of it; raises ValueError."""
     format: Callable[[T], str]
     """The way it should be written."""
     secret: bool = False
-    """It may be written as `@FILE`, and is never shown in full, not even in an error."""
+    """True if it may be given as `@FILE`, and is never shown in full, not even in an error."""
 
 
 def _text_of(value: object) -> str:

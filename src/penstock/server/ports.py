@@ -1,4 +1,4 @@
-"""Ports: whether one is to be had, and what to say when it is not.
+"""Ports: checks that one is free, and the error if it is not.
 
 A port is tried before anything is opened, so that a broker that could not serve anyway fails at
 once and in one sentence. Another program may still take it in between; then the real attempt fails
@@ -13,7 +13,7 @@ from penstock.server.notation import Address
 
 
 def is_free(address: Address) -> bool:
-    """Whether the address is free. Raises OSError if it cannot be bound at all."""
+    """True if the address is free. Raises OSError if it cannot be bound at all."""
     try:
         _bind(address)
     except OSError as error:

@@ -13,7 +13,7 @@ from penstock.server.notation import Notation
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one attribute of a section."""
+    """The description of one attribute of a section."""
 
     key: str
     default: object
@@ -22,10 +22,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Section:
-    """Values of the settings that a subclass lists; what is not given is as it is by default."""
+    """The values of the settings that a subclass lists; the others have their defaults."""
 
     settings: ClassVar[Mapping[str, Setting]] = {}
-    """By attribute, in order."""
+    """The settings by attribute, in order."""
 
     def __init_subclass__(cls) -> None:
         cls.settings = {

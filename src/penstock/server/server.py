@@ -1,4 +1,4 @@
-"""One broker process: what is started in which order, and how it ends.
+"""One broker process: the order in which its parts start, and how it ends.
 
     start   the ports are tried; HTTP's is taken, and answers there (alive, not ready);
             the node opens its shards and finds its cluster, which may take as long as the
@@ -85,7 +85,7 @@ logger = logging.getLogger("penstock.server")
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a broker is reached, once it is ready; also what the ready file holds."""
+    """The addresses of a broker that is ready; also the content of the ready file."""
 
     node: NodeId
     pid: int
@@ -97,7 +97,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     """A URL; nothing if SQS is not served."""
 
     def describe(self) -> str:
-        """For the log."""
+        """Format the addresses for the log."""
         sqs = f" sqs={self.sqs}" if self.sqs else ""
         return f"kafka={self.kafka} http={self.http} peer={self.peer}{sqs}"
 
@@ -144,7 +144,7 @@ class Server:
             connections_per_address_max=limits.connections_per_address_max,
             release=None if self._guest else release_freed_memory,
         )
-        """What the connections of all ports may hold together."""
+        """The memory that the connections of all ports may hold together."""
         self._ready_file: str | None = None
         self._data = os.path.abspath(loaded.config.broker.data)
 
@@ -167,7 +167,7 @@ class Server:
         return self._watch
 
     def problems(self) -> list[str]:
-        """Why it does not serve."""
+        """Return the reasons why it does not serve."""
         if self._phase is Phase.STOPPING:
             return ["it is stopping"]
         if self._node is None:
@@ -178,7 +178,7 @@ class Server:
         return problems
 
     def warnings(self) -> list[str]:
-        """What it cannot do although it serves."""
+        """Return the functions that are unavailable although it serves."""
         return [] if self._node is None else list(self._node.health().warnings)
 
     def settings(self) -> list[SettingRow]:
@@ -191,7 +191,7 @@ class Server:
         return self._hosts
 
     def front_ends(self) -> list[FrontEndStatistics]:
-        """What each protocol that is served says of itself."""
+        """Return the statistics of each protocol that is served."""
         found: list[FrontEndStatistics] = []
         if self._kafka is not None:
             found.append(self._kafka.front_end())
@@ -338,12 +338,12 @@ class Server:
         self._http_port.want()
 
     def _freeze(self) -> None:
-        """What is there now stays: the collector need not look at it again."""
+        """Exempt the existing objects from garbage collection: they stay until the process ends."""
         if not self._guest:
             gc.freeze()
 
     async def _serve_readers(self, node: Node) -> None:
-        """A node that finds no majority serves what is committed, ready or not."""
+        """Serve committed messages on a node that finds no majority, ready or not."""
         if not self._serving and node.health().read_only:
             logger.warning("no majority can be found: serving reads only until there is one")
             await self._let_clients_in()

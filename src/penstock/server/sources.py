@@ -1,4 +1,4 @@
-"""Where values come from, and which of them counts: flag > variable > file > default.
+"""The sources of settings, in the order of precedence: flag, variable, file, default.
 
 Every value keeps its source, so that `penstock config show` and an error can say where it was
 written. The file is the one named by `--config` or `PENSTOCK_CONFIG`, else `penstock.toml` in the
@@ -30,8 +30,8 @@ from penstock.server.config import (
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 NO_SETTINGS = (CONFIG_VARIABLE, "PENSTOCK_URL", "PENSTOCK_CONTEXT", "PENSTOCK_WORKER_NUMBER")
-"""Of the command line, of clients and of workers. A broker that is started beside them has no use
-for them, and does not take them for misspelled settings."""
+"""Variables of the command line, of clients and of workers. A broker ignores them instead of taking
+them for misspelled settings."""
 DEFAULT_FILE = "penstock.toml"
 FILE_BYTES_MAX = 1 << 20
 
@@ -52,7 +52,7 @@ class Origin(Enum):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a value was written."""
+    """The source of a value."""
 
     origin: Origin
     place: str = ""
@@ -70,7 +70,7 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     config: Config
     sources: Mapping[str, Source]
-    """By name of field."""
+    """The sources, by name of field."""
     file: str | None
     """The file that was read."""
 
@@ -78,7 +78,7 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.sources[of.name]
 
     def is_default(self, name: str) -> bool:
-        """The value is a default."""
+        """True if the value is a default."""
         return self.sources[name].origin is Origin.DEFAULT
 
     def rows(self) -> Iterator[tuple[Field, object, Source]]:
@@ -87,7 +87,7 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield entry, self.config.value(entry), self.sources[entry.name]
 
     def changed(self, values: Mapping[str, object], place: str) -> "LoadedConfig":
-        """The same with other defaults, for a command that has its own."""
+        """Return a copy with other defaults, for a command that has its own."""
         chosen = {entry.name: value for entry, value, _ in self.rows()} | dict(values)
         source = Source(origin=Origin.DEFAULT, place=place)
         return LoadedConfig(
@@ -146,7 +146,7 @@ def parse_value(entry: Field, written: object, source: Source) -> object:
 
 
 def _read_secret(entry: Field, written: object, source: Source) -> object:
-    """What a secret is: what is written, or the content of the file that it names."""
+    """Return the secret: the value itself, or the content of the file it names."""
     if not isinstance(written, str) or not written.startswith("@"):
         return written
     path = written[1:]

@@ -1,4 +1,4 @@
-"""Where the broker is, from the options of a source or sink.
+"""The address of the broker in the options of a source or sink.
 
     kafka.bootstrap.servers   "one:9092,two:9092", as Spark's Kafka connector has it: Penstock's own
                               protocol is served on the same port

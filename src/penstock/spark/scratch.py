@@ -1,4 +1,4 @@
-"""Where Spark on this machine keeps its temporary files, and who removes them.
+"""The directory of Spark's temporary files on this machine, and its removal.
 
 Spark removes them itself when it ends in good order. A driver that is killed leaves them behind,
 gigabytes of them. So each process has one directory, `penstock-spark-…`, and holds a lock on a file
@@ -21,7 +21,7 @@ LOCK = "lock"
 
 @functools.lru_cache(maxsize=1)
 def scratch_directory() -> str:
-    """This process's directory for Spark's temporary files."""
+    """Create this process's directory for Spark's temporary files."""
     sweep(Path(tempfile.gettempdir()))
     directory = tempfile.mkdtemp(prefix=PREFIX)
     handle = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT, 0o600)

@@ -129,7 +129,8 @@ def check_packages() -> None:
 
 
 def cores(master: str) -> int | None:
-    """How many tasks a local master runs at once; None of any other, where it is unknown."""
+    """The number of tasks that a local master runs at once; None for other masters, where it is
+    unknown."""
     matched = _LOCAL.fullmatch(master)
     if matched is None:
         return None
@@ -139,7 +140,7 @@ def cores(master: str) -> int | None:
 
 
 def _placed(master: str | None) -> dict[str, str]:
-    """What depends on where tasks run."""
+    """The settings that depend on where tasks run."""
     count = None if master is None else cores(master)
     if count is None:
         return {}

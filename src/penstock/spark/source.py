@@ -57,7 +57,7 @@ class PenstockSource(DataSource):
         return row_schema(include_headers=include_headers)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        """For `spark.read`."""
+        """Make the reader for `spark.read`."""
         given = self._given()
         if QUEUE in given:
             from penstock.spark.queues.queue_reader import queue_reader  # noqa: PLC0415
@@ -75,7 +75,7 @@ class PenstockSource(DataSource):
         return PenstockReader(schema, options)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
-        """For `spark.readStream`."""
+        """Make the reader for `spark.readStream`."""
         given = self._given()
         if QUEUE in given:
             from penstock.spark.queues.queue_reader import queue_stream_reader  # noqa: PLC0415
@@ -87,7 +87,7 @@ class PenstockSource(DataSource):
         return PenstockStreamReader(schema, read_options(given, is_stream=True))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        """For `DataFrame.write`."""
+        """Make the writer for `DataFrame.write`."""
         from penstock.spark.sink.writer import PenstockWriter  # noqa: PLC0415
 
         return PenstockWriter(self._given(), schema, overwrite=overwrite)
@@ -97,7 +97,7 @@ class PenstockSource(DataSource):
         schema: "StructType",
         overwrite: bool,
     ) -> "DataSourceStreamWriter":
-        """For `DataFrame.writeStream`."""
+        """Make the writer for `DataFrame.writeStream`."""
         from penstock.spark.sink.stream_writer import PenstockStreamWriter  # noqa: PLC0415
 
         return PenstockStreamWriter(self._given(), schema, overwrite=overwrite)

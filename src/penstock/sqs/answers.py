@@ -1,4 +1,4 @@
-"""What SQS answers: one struct for each action that answers anything, with Amazon's member names.
+"""The answers of SQS: one struct for each action, with Amazon's member names.
 
 A member that has nothing to say is not there at all, neither in JSON nor in XML.
 """
@@ -11,7 +11,7 @@ from penstock.sqs.requests import MessageAttributeValue
 class Answer(
     msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True, gc=False
 ):
-    """What all of them have in common: how members are named, and that empty ones are left out."""
+    """The base class of answers: how members are named, and that empty ones are left out."""
 
 
 class Refusal(Answer, frozen=True, kw_only=True):
@@ -24,20 +24,20 @@ class Refusal(Answer, frozen=True, kw_only=True):
 
 
 class BatchEntryDone(Answer, frozen=True, kw_only=True):
-    """One entry of a batch was carried out."""
+    """A batch entry that succeeded."""
 
     id: str
 
 
 class BatchDone(Answer, frozen=True, kw_only=True):
-    """What came of a batch of deletions, or of changes of visibility."""
+    """The results of a batch of deletions, or of changes of visibility."""
 
     successful: list[BatchEntryDone] = []
     failed: list[Refusal] = []
 
 
 class MessageSent(Answer, frozen=True, kw_only=True):
-    """A message is stored."""
+    """A message that was stored."""
 
     md5_of_message_body: str = msgspec.field(name="MD5OfMessageBody")
     md5_of_message_attributes: str | None = msgspec.field(
@@ -57,14 +57,14 @@ class MessageOfBatchSent(MessageSent, frozen=True, kw_only=True):
 
 
 class BatchSent(Answer, frozen=True, kw_only=True):
-    """What came of a batch of messages."""
+    """The results of a batch of messages."""
 
     successful: list[MessageOfBatchSent] = []
     failed: list[Refusal] = []
 
 
 class ReceivedMessage(Answer, frozen=True, kw_only=True):
-    """A message, leased."""
+    """A leased message."""
 
     message_id: str
     receipt_handle: str
@@ -78,7 +78,7 @@ class ReceivedMessage(Answer, frozen=True, kw_only=True):
 
 
 class MessagesReceived(Answer, frozen=True, kw_only=True):
-    """Messages, perhaps none."""
+    """The received messages; there may be none."""
 
     messages: list[ReceivedMessage] = []
 
@@ -90,7 +90,7 @@ class QueueLocated(Answer, frozen=True, kw_only=True):
 
 
 class QueuesListed(Answer, frozen=True, kw_only=True):
-    """Answers ListQueues."""
+    """The answer to ListQueues."""
 
     queue_urls: list[str] = []
     next_token: str | None = None
@@ -104,13 +104,13 @@ class DeadLetterSourcesListed(Answer, frozen=True, kw_only=True):
 
 
 class QueueAttributes(Answer, frozen=True, kw_only=True):
-    """Answers GetQueueAttributes."""
+    """The answer to GetQueueAttributes."""
 
     attributes: dict[str, str] = {}
 
 
 class QueueTags(Answer, frozen=True, kw_only=True):
-    """Answers ListQueueTags."""
+    """The answer to ListQueueTags."""
 
     tags: dict[str, str] = {}
 
@@ -128,10 +128,10 @@ class MoveCancelled(Answer, frozen=True, kw_only=True):
 
 
 class MoveListed(Answer, frozen=True, kw_only=True):
-    """One move of messages, under way or over."""
+    """A move of messages, running or over."""
 
     task_handle: str | None = None
-    """Only while it is under way."""
+    """The handle of a running move."""
     status: str
     source_arn: str
     destination_arn: str | None = None

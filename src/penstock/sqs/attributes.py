@@ -87,7 +87,7 @@ _SETTABLE = _NUMBERS.keys() | _CHOICES.keys() | _BOOLEANS | _TEXTS
 ATTRIBUTE_NAMES = (
     _SETTABLE | COUNTS | {"All", "CreatedTimestamp", "LastModifiedTimestamp", "QueueArn"}
 )
-"""All that can be asked for."""
+"""The attributes that can be requested."""
 _ONE_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS"
     " SSE or SQS SSE."
@@ -253,7 +253,7 @@ def describe_queue(topic: Topic, region: str) -> dict[str, str]:
 
 
 def redrive_of(topic: Topic) -> Redrive | None:
-    """Where a queue's dead letters go."""
+    """The redrive policy of a queue; None if it has none."""
     queue = topic.settings.queue
     rules = queue.work_rules
     if rules.dead is not Dead.MOVE or rules.deliveries_max < 1:
@@ -271,7 +271,7 @@ def different_attribute(checked: Mapping[str, str], topic: Topic, region: str) -
 
 
 def _meaning(name: str, text: str) -> object:
-    """What counts when two values are compared."""
+    """The normalised value of an attribute, for comparison."""
     if not text or name not in _TEXTS or name == KMS_KEY:
         return "" if (name, text) == (KMS_PERIOD, "300") else text
     if name == REDRIVE:

@@ -1,4 +1,4 @@
-"""What all batches have in common: how many entries there may be, and how those are called."""
+"""The common rules of batches: the number of entries and their ids."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -17,8 +17,6 @@ ID_CHARACTERS_MAX = 80
 
 
 class Entry(Protocol):
-    """Of any batch."""
-
     @property
     def id(self) -> str | None: ...
 

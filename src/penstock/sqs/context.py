@@ -1,4 +1,4 @@
-"""What actions work with: the engine, the settings, and the little that a node remembers.
+"""The context of actions: the engine, the settings, and the small state that a node keeps.
 
     Call      what the HTTP request said besides the action's own parameters
     Context   one per node
@@ -39,18 +39,17 @@ OnDone = Callable[[Answer | SqsError | PenstockError | None], bool]
 
 
 class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may change about SQS."""
-
     queue_partitions: int = 1
     """Of a queue made by CreateQueue."""
     delete_cooldown_ms: int = 60_000
-    """How long the name of a deleted queue cannot be used again, on the node that deleted it."""
+    """The time for which the name of a deleted queue cannot be used again on the node that deleted
+    it."""
     purge_cooldown_ms: int = 60_000
-    """How long a purged queue cannot be purged again, on the node that purged it."""
+    """The time for which a purged queue cannot be purged again on the node that purged it."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What the HTTP request said besides the action's own parameters."""
+    """The properties of the HTTP request besides the action's own parameters."""
 
     base_url: str
     """scheme://host[:port] as the client addressed us: queue URLs are made from it."""
@@ -118,7 +117,7 @@ class Context:
 
     @property
     def delivery(self) -> DeliveryService:
-        """The engine's."""
+        """The delivery service of the engine."""
         return self.engine.delivery
 
     def queue(self, url: str | None) -> Topic:
@@ -129,7 +128,7 @@ class Context:
         return topic
 
     def profile(self, url: str | None) -> QueueProfile:
-        """The same, as senders and receivers see it."""
+        """Return the profile of a queue, for sends and receives."""
         profile = self._profiles.get(url) if url else None
         if (
             profile is not None

@@ -22,7 +22,7 @@ _KEY = re.compile(r"[\w.:=+@-]{1,128}", re.ASCII)
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What a request says about itself."""
+    """The access key and region of a request."""
 
     access_key: str = ""
     region: str = DEFAULT_REGION

@@ -88,7 +88,7 @@ NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")
 CLIENT = b":client"
 """The client's address among the headers, under a name that no client can send."""
 Headers = Mapping[bytes, bytes]
-"""By name, in small letters."""
+"""The values by name in lower case."""
 Verify = Callable[[bytes, bytes, bytes, Headers, bytes], None]
 """Takes method, path, query, headers and body; raises `SqsError` for what must not be done."""
 
@@ -117,7 +117,7 @@ class Actions(Protocol):
 def accept_all(
     _method: bytes, _path: bytes, _query: bytes, _headers: Headers, _body: bytes
 ) -> None:
-    """No signature is checked."""
+    """Accept the request without checking a signature."""
 
 
 class Endpoint:
@@ -339,7 +339,7 @@ class Endpoint:
 
 
 def _program(agent: bytes) -> str:
-    """What a program calls itself first: `Boto3/1.40.0`."""
+    """The name and version of a client: `Boto3/1.40.0`."""
     return agent.partition(b" ")[0].decode("latin-1")
 
 

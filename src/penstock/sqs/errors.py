@@ -27,21 +27,21 @@ class SqsError(Exception):
     """An answer that is no success. Raised by actions, written down by the protocols."""
 
     shape: ClassVar[str]
-    """What the JSON protocol calls it."""
+    """The name of the error in the JSON protocol."""
     code: ClassVar[str]
-    """What the Query protocol calls it."""
+    """The name of the error in the Query protocol."""
     status: ClassVar[int] = 400
     fault: ClassVar[Fault] = "Sender"
     namespace: ClassVar[str] = SQS
 
     @property
     def message(self) -> str:
-        """What it says."""
+        """The text of the error."""
         return str(self)
 
     @property
     def query_message(self) -> str:
-        """What it says in the Query protocol."""
+        """The text of the error in the Query protocol."""
         return self.message
 
     @property
@@ -73,7 +73,7 @@ class MissingParameter(SqsError):
 
 
 class ServiceUnavailable(SqsError):
-    """Not now: nothing has happened, and the same request may succeed in a moment."""
+    """The service is temporarily unavailable: the request had no effect and may be repeated."""
 
     shape = "ServiceUnavailable"
     code = "ServiceUnavailable"
@@ -96,8 +96,6 @@ class InternalFailure(SqsError):
 
 
 class QueueDoesNotExist(SqsError):
-    """There is no such queue."""
-
     shape = "QueueDoesNotExist"
     code = _PREFIX + "NonExistentQueue"
 
@@ -110,14 +108,14 @@ class QueueDoesNotExist(SqsError):
 
 
 class QueueNameExists(SqsError):
-    """There is a queue of this name, and it is not as this one is to be."""
+    """A queue of this name exists with other attributes."""
 
     shape = "QueueNameExists"
     code = "QueueAlreadyExists"
 
 
 class QueueDeletedRecently(SqsError):
-    """There was a queue of this name until a moment ago."""
+    """A queue of this name was deleted a moment ago."""
 
     shape = "QueueDeletedRecently"
     code = _PREFIX + "QueueDeletedRecently"
@@ -140,7 +138,7 @@ class InvalidAttributeName(SqsError):
 
     @classmethod
     def unknown(cls, name: str) -> "InvalidAttributeName":
-        """In Amazon's usual words."""
+        """Make the error with Amazon's usual text."""
         return cls(f"Unknown Attribute {shown(name)}.")
 
 
@@ -152,13 +150,13 @@ class InvalidAttributeValue(SqsError):
 
     @classmethod
     def of(cls, name: str, reason: str = "") -> "InvalidAttributeValue":
-        """In Amazon's usual words."""
+        """Make the error with Amazon's usual text."""
         tail = f" Reason: {reason}" if reason else ""
         return cls(f"Invalid value for the parameter {name}.{tail}")
 
 
 class OverLimit(SqsError):
-    """As much as there may be is there already."""
+    """A limit is reached."""
 
     shape = "OverLimit"
     code = "OverLimit"
@@ -166,7 +164,7 @@ class OverLimit(SqsError):
 
 
 class RequestThrottled(SqsError):
-    """Too much at once."""
+    """The request exceeds a rate limit."""
 
     shape = "RequestThrottled"
     code = "RequestThrottled"
@@ -174,7 +172,7 @@ class RequestThrottled(SqsError):
 
 
 class UnsupportedOperation(SqsError):
-    """Nothing that is served."""
+    """The operation is not supported."""
 
     shape = "UnsupportedOperation"
     code = _PREFIX + "UnsupportedOperation"
@@ -215,7 +213,7 @@ class ReceiptHandleIsInvalid(SqsError):
 
 
 class MessageNotInflight(SqsError):
-    """A message whose lease by this receipt handle is over."""
+    """The lease of the receipt handle is over."""
 
     shape = "MessageNotInflight"
     code = _PREFIX + "MessageNotInflight"
@@ -239,7 +237,7 @@ class MessageTooLong(InvalidParameterValue):
 
 
 class EmptyBatchRequest(SqsError):
-    """A batch of nothing."""
+    """A batch without entries."""
 
     shape = "EmptyBatchRequest"
     code = _PREFIX + "EmptyBatchRequest"
@@ -249,7 +247,7 @@ class EmptyBatchRequest(SqsError):
 
 
 class TooManyEntriesInBatchRequest(SqsError):
-    """A batch of more than ten."""
+    """A batch with more than ten entries."""
 
     shape = "TooManyEntriesInBatchRequest"
     code = _PREFIX + "TooManyEntriesInBatchRequest"
@@ -274,7 +272,7 @@ class InvalidBatchEntryId(SqsError):
 
 
 class BatchEntryIdsNotDistinct(SqsError):
-    """Two entries of one name."""
+    """Two entries of a batch have the same id."""
 
     shape = "BatchEntryIdsNotDistinct"
     code = _PREFIX + "BatchEntryIdsNotDistinct"
@@ -313,7 +311,7 @@ _BY_CODE: dict[str, type[SqsError]] = {
         UnsupportedOperation,
     )
 }
-"""Those that an error of the engine can be without further ado, by its `sqs_code`."""
+"""The errors that correspond to an error of the engine, by its `sqs_code`."""
 
 
 def invalid_value(value: object, parameter: str, reason: str) -> InvalidParameterValue:
@@ -324,7 +322,7 @@ def invalid_value(value: object, parameter: str, reason: str) -> InvalidParamete
 
 
 def from_penstock(error: PenstockError) -> SqsError:
-    """What an error of the engine is called here."""
+    """Convert an error of the engine."""
     if isinstance(error, (UnknownPartition, UnknownWork)):  # The second while it is deleted.
         return QueueDoesNotExist()
     return _BY_CODE.get(error.sqs_code, InternalFailure)(str(error))

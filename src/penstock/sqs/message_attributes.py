@@ -1,4 +1,4 @@
-"""What a message has besides its body: checked, digested, and turned into record headers and back.
+"""The attributes of a message: checked, digested, and converted to record headers and back.
 
 A message attribute is a header of the same name; its value is the string in UTF-8, or the bytes.
 The types, of those that are not plainly `String`, are in one header more:
@@ -148,7 +148,7 @@ def _check_type(name: str, kind: str) -> None:
 
 
 def _check_value(name: str, kind: str, attribute: MessageAttributeValue) -> bytes:
-    """The value's bytes."""
+    """Return the value as bytes."""
     base = kind.partition(".")[0]
     value: str | bytes | None
     value = attribute.binary_value if base == "Binary" else attribute.string_value
@@ -264,7 +264,7 @@ def _read_types(value: bytes | None) -> dict[str, str]:
 
 
 class WantedAttributes(msgspec.Struct, frozen=True):
-    """Which attributes a receive asks for."""
+    """The attributes that a receive requests."""
 
     all: bool = False
     names: frozenset[str] = frozenset()
@@ -272,11 +272,11 @@ class WantedAttributes(msgspec.Struct, frozen=True):
 
     @property
     def any(self) -> bool:
-        """Whether it asks for any at all."""
+        """True if it requests any attribute."""
         return self.all or bool(self.names) or bool(self.prefixes)
 
     def includes(self, name: str) -> bool:
-        """Whether it asks for this one."""
+        """True if it requests this attribute."""
         return self.all or name in self.names or name.startswith(self.prefixes)
 
 
@@ -285,7 +285,7 @@ NO_ATTRIBUTES = WantedAttributes()
 
 @lru_cache(NAMES_KEPT)
 def wanted_attributes(names: tuple[str, ...]) -> WantedAttributes:
-    """What `MessageAttributeNames` means: names, `prefix.*`, and `All`, `*` or `.*` for everything.
+    """Parse `MessageAttributeNames`: names, `prefix.*`, and `All`, `*` or `.*` for all.
 
     As on Amazon, the dot does not belong to the prefix: `col.*` is for `color`, too."""
     prefixes = tuple(name[:-2] for name in names if name.endswith(".*"))

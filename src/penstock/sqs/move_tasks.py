@@ -86,7 +86,7 @@ async def cancel_message_move_task(
 async def list_message_move_tasks(
     context: Context, request: ListMessageMoveTasks, call: Call
 ) -> MovesListed:
-    """Which moves there are or were, those started last first."""
+    """List the moves of a queue, those started last first."""
     source = _topic(context, request.source_arn, _SOURCE)
     most = request.max_results
     if most is None:

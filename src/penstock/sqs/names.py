@@ -1,4 +1,4 @@
-"""What a queue is called: its name, its URL, its ARN.
+"""The identifiers of a queue: its name, its URL and its ARN.
 
     name    orders                                     the name of the topic
     URL     http://host:port/000000000000/orders       whatever host the client knows us by
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def queue_url(base_url: str, name: str) -> str:
-    """Where a client finds a queue, by the address at which it found us."""
+    """The URL of a queue, with the address that the client used."""
     return f"{base_url}/{ACCOUNT}/{name}"
 
 
@@ -35,7 +35,7 @@ def name_of_url(url: str) -> str:
 
 
 def queue_arn(region: str, name: str) -> str:
-    """A queue as policies name it."""
+    """The ARN of a queue, as policies use it."""
     return f"arn:aws:sqs:{region}:{ACCOUNT}:{name}"
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a request before any action sees it: no HTTP body, no action, no parameters.
+"""Errors in a request before it reaches an action: no HTTP body, no action, no parameters.
 
 These are errors of Amazon's framework and not of SQS, and Query and JSON name most of them
 differently. The words are ours: no program depends on them.
@@ -42,14 +42,14 @@ class UnknownVersion(ProtocolError):
 
 
 class BadHost(ProtocolError):
-    """The `Host` is no name from which a queue's URL could be made."""
+    """A queue's URL cannot be made from the `Host` header."""
 
     shape = "InvalidAddress"
     code = "InvalidAddress"
 
 
 class BodyTooLarge(ProtocolError):
-    """A body above the bound."""
+    """The body is larger than the limit."""
 
     shape = "RequestEntityTooLargeException"
     code = "RequestEntityTooLarge"
@@ -57,7 +57,7 @@ class BodyTooLarge(ProtocolError):
 
 
 class SlowBody(ProtocolError):
-    """A body that does not come."""
+    """The body did not arrive in time."""
 
     shape = "RequestTimeoutException"
     code = "RequestTimeout"

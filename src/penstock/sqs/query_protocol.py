@@ -41,7 +41,7 @@ NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
 PARAMETERS_MAX = 2_000
 """Ten messages with ten attributes of three values each are 350."""
 DEPTH_MAX = 8
-"""Parts of a parameter's name."""
+"""The number of parts of a parameter's name."""
 QUEUE_PATH = re.compile(rb"/(?:(?:queue|\d+)/(?:[\w-]+/){0,2})?[\w.-]{1,249}")
 """A path that can name a queue by its last part."""
 

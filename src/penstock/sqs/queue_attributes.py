@@ -75,7 +75,7 @@ _OWNERS_ONLY = frozenset({
 async def get_queue_attributes(
     context: Context, request: GetQueueAttributes, call: Call
 ) -> QueueAttributes:
-    """What a queue is, and how full: the attributes that are asked for, and that it has."""
+    """Return the requested attributes that the queue has."""
     topic = context.queue(request.queue_url)
     names = request.attribute_names or []
     for name in names:
@@ -97,7 +97,7 @@ async def get_queue_attributes(
 
 
 async def set_queue_attributes(context: Context, request: SetQueueAttributes, _: Call) -> None:
-    """Let a queue be different."""
+    """Change the attributes of a queue."""
     if request.attributes is None:
         raise MissingParameter("Attributes")
     await _set(context, request.queue_url, request.attributes)

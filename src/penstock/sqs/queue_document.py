@@ -1,4 +1,4 @@
-"""What SQS keeps about a queue that means nothing to the rest of Penstock: the config `queue.sqs`.
+"""The config `queue.sqs`: the attributes of a queue that have no meaning outside of SQS.
 
 Attributes that have a meaning here are topic configs of their own, and every client can read and
 change them (see `attributes`). What is left, policies, keys, tags, is one JSON document:
@@ -21,21 +21,21 @@ MAXIMUM_MESSAGE_SIZE = "MaximumMessageSize"
 
 
 class QueueDocument(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """Its dictionaries are not to be changed."""
+    """The content of the config. Do not change its dictionaries."""
 
     attributes: dict[str, str] = {}
     tags: dict[str, str] = {}
     modified_s: int = 0
-    """When attributes were last changed through SQS; 0: never."""
+    """The time when attributes were last changed through SQS; 0: never."""
 
     @cached_property
     def message_bytes_max(self) -> int:
-        """What a message may weigh."""
+        """The largest size of a message."""
         text = self.attributes.get(MAXIMUM_MESSAGE_SIZE)
         return int(text) if text is not None and text.isdecimal() else MESSAGE_BYTES_MAX
 
     def write(self) -> str:
-        """As text for the config."""
+        """Encode it as the text of the config."""
         return msgspec.json.encode(self).decode()
 
 

@@ -143,7 +143,7 @@ async def purge_queue(context: Context, request: PurgeQueue, _: Call) -> None:
 
 
 async def get_queue_url(context: Context, request: GetQueueUrl, call: Call) -> QueueLocated:
-    """Where a queue is. All accounts are one."""
+    """Return the URL of a queue. All accounts are one."""
     name = request.queue_name
     if not name:
         raise InvalidParameterValue(
@@ -158,7 +158,7 @@ async def get_queue_url(context: Context, request: GetQueueUrl, call: Call) -> Q
 
 
 async def list_queues(context: Context, request: ListQueues, call: Call) -> QueuesListed:
-    """Which queues there are, by name."""
+    """List the queues by name."""
     prefix = request.queue_name_prefix or ""
     names = (
         name
@@ -174,7 +174,7 @@ async def list_queues(context: Context, request: ListQueues, call: Call) -> Queu
 async def list_dead_letter_source_queues(
     context: Context, request: ListDeadLetterSourceQueues, call: Call
 ) -> DeadLetterSourcesListed:
-    """Which queues send their dead letters here."""
+    """List the queues that use this dead-letter queue."""
     names = dead_letter_sources(context, context.queue(request.queue_url).name)
     page, token = _page(names, request.max_results, request.next_token)
     return DeadLetterSourcesListed(

@@ -13,7 +13,8 @@ from penstock.core.topic import Topic
 from penstock.sqs.queue_document import read_document
 
 JOINED_BYTES_MAX: Final = 64 * KIB
-"""So much of several senders is appended as one batch. It must be one: then it is there, or not."""
+"""The size of messages of several senders that are appended as one batch, so that all are stored or
+none."""
 MESSAGE_BYTES_FIRST: Final = 4 * KIB
 OVERHEAD_BYTES: Final = 100
 """Of a message, or of a header, in a batch: at most."""
@@ -29,7 +30,7 @@ class QueueProfile:
         queue = settings.queue
         self.topic = topic
         self.room = min(JOINED_BYTES_MAX, settings.message_bytes_max - OVERHEAD_BYTES)
-        """What several senders may append together."""
+        """The size of messages of several senders that can be appended together."""
         self.joins = not queue.refuses_when_full and not settings.compacts
         """Whether they may: not if it depends on what was let in before."""
         self.one_place = len(topic.partitions) == 1

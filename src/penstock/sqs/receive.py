@@ -1,4 +1,4 @@
-"""ReceiveMessage: records become messages, by whatever protocol they were written.
+"""ReceiveMessage: returns records as messages, whatever protocol they were produced with.
 
     value        Body. Bytes that SQS cannot carry as text come in base64, with a message attribute
                  penstock.encoding=base64; no value at all (in Kafka, a key's deletion) is an empty
@@ -111,9 +111,9 @@ async def receive_message(
 def begin_receive_message(
     context: Context, request: ReceiveMessage, call: Call, on_done: OnDone
 ) -> bool:
-    """The same, coalesced with other receives, if messages seem to be ready; `on_done` is called
-    when they are leased. If there are none after all, it gets `AGAIN`: `receive_message` waits, and
-    knows the errors. What was leased for a client that has gone is given back."""
+    """Receive, coalesced with other receives, if messages seem to be ready; `on_done` is called
+    when they are leased. If there are none after all, it gets `AGAIN`: `receive_message` can wait,
+    and knows the errors. Messages leased for a client that has gone are released."""
     profile = context.profile(request.queue_url)
     topic = profile.topic
     if not profile.shares or request.receive_request_attempt_id is not None:
@@ -153,7 +153,7 @@ def _tell_received(
 
 
 def _wanted(request: ReceiveMessage) -> tuple[frozenset[str], WantedAttributes]:
-    """Which attributes of both kinds are asked for."""
+    """Parse the requested attributes of both kinds."""
     older, newer = request.attribute_names, request.message_system_attribute_names
     system = wanted_system(tuple(older or ()), tuple(newer or ())) if older or newer else NONE
     names = request.message_attribute_names
@@ -190,7 +190,7 @@ def _show_all(
 
 
 def _check(request: ReceiveMessage, topic: Topic) -> tuple[int, int | None, int]:
-    """How many messages, for how long, and how long to wait for them."""
+    """Parse the number of messages, the visibility timeout and the wait time."""
     count = request.max_number_of_messages
     if count is None:
         count = 1
@@ -231,8 +231,8 @@ async def _receive_again(
     lease_ms: int | None,
     receive: Callable[[], Awaitable[Sequence[Delivery]]],
 ) -> Sequence[Delivery]:
-    """What the receive of this name was answered before, as far as it is still in flight, for as
-    long as if it were received now; otherwise what there is."""
+    """Return the messages of an earlier receive with this attempt id that are still in flight, with
+    their leases renewed; otherwise receive."""
     answered = context.attempts.recall(topic.topic_id, attempt)
     if answered:
         again_ms = topic.settings.queue.work_rules.lease_ms if lease_ms is None else lease_ms
@@ -251,7 +251,7 @@ async def _receive_again(
 
 @lru_cache(1_024)
 def wanted_system(older: tuple[str, ...], newer: tuple[str, ...]) -> frozenset[str]:
-    """Which system attributes a receive asks for, by either of the two parameters.
+    """Return the system attributes that a receive requests, by either of the two parameters.
 
     The older one was declared as names of queue attributes, so those may be in it, for nothing."""
     names = frozenset(older) | frozenset(newer)

@@ -1,4 +1,4 @@
-"""What FIFO receives were answered, for clients that did not hear it.
+"""The results of FIFO receives, for clients that repeat one whose answer was lost.
 
 A client that got no answer to a receive cannot know whether messages were leased to it; until the
 leases end, whole message groups stand still. If it gave the receive a name
@@ -36,7 +36,7 @@ class ReceiveAttempts:
         self._bytes = 0
 
     def recall(self, topic_id: TopicId, attempt_id: str) -> tuple[Delivery, ...]:
-        """What a receive of this name was answered; nothing if it is not known."""
+        """Return the result of an attempt; empty if it is not known."""
         found = self._attempts.get((topic_id, attempt_id))
         if found is None or found.until_ms <= self._clock.monotonic_ms():
             return ()

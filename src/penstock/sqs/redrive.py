@@ -1,4 +1,5 @@
-"""Which queue a queue's dead letters go to, and which queues may send theirs: two JSON attributes.
+"""The redrive policies of queues, as two JSON attributes: the dead-letter queue, and the queues
+that may use one.
 
     RedrivePolicy         {"deadLetterTargetArn": ARN, "maxReceiveCount": 1 to 1000}
     RedriveAllowPolicy    {"redrivePermission": "allowAll" | "denyAll"}
@@ -23,14 +24,14 @@ _PERMISSION, _SOURCES = "redrivePermission", "sourceQueueArns"
 
 
 class Redrive(msgspec.Struct, frozen=True):
-    """Where messages go that were received so many times in vain."""
+    """The dead-letter queue of a queue, and the number of receives before a message moves there."""
 
     target: str
     """The name of the dead-letter queue."""
     receives_max: int
 
     def write(self, region: str) -> str:
-        """As an attribute."""
+        """Format it as an attribute."""
         document = {_TARGET: queue_arn(region, self.target), _COUNT: self.receives_max}
         return msgspec.json.encode(document).decode()
 
@@ -48,7 +49,7 @@ class RedriveAllow(msgspec.Struct, frozen=True):
 
 
 def read_redrive(text: str) -> Redrive:
-    """What a RedrivePolicy says; refused if it says nothing that can be meant."""
+    """Parse a RedrivePolicy; refuse an invalid one."""
     document = _read_map(REDRIVE, text, "Redrive policy is not a valid JSON map.")
     for name in (_TARGET, _COUNT):
         if name not in document:
@@ -71,7 +72,7 @@ def read_redrive(text: str) -> Redrive:
 
 
 def read_allow(text: str) -> RedriveAllow:
-    """What a RedriveAllowPolicy says; refused if it says nothing that can be meant."""
+    """Parse a RedriveAllowPolicy; refuse an invalid one."""
     document = _read_map(ALLOW, text, "Redrive allow policy is not a valid JSON map.")
     permission, arns = document.get(_PERMISSION), document.get(_SOURCES)
     if permission not in ("allowAll", "denyAll", "byQueue"):

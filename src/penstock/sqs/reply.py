@@ -1,4 +1,4 @@
-"""What goes back over HTTP, whichever server carries it."""
+"""An HTTP answer, independent of the server that sends it."""
 
 import os
 import uuid
@@ -7,8 +7,7 @@ import msgspec
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """An answer whose headers are lines already, each with its end: nothing is left to be done but
-    to say how long the body is."""
+    """An answer whose headers are encoded already; only the length of the body is missing."""
 
     status: int
     headers: bytes
@@ -27,6 +26,6 @@ class RequestIds:
         self._count = 0
 
     def take(self) -> bytes:
-        """A new one."""
+        """Return a new id."""
         self._count += 1
         return self._form % (self._count & 0xFFFF_FFFF_FFFF)

@@ -1,4 +1,4 @@
-"""What can be asked of SQS: one struct for each action, with Amazon's names for its members.
+"""The requests of SQS: one struct for each action, with Amazon's names for its members.
 
 Everything may be missing here, because a missing parameter is an error with words of its own, and
 those are the action's to say. What is there has the right type: that is checked when it is read.
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", gc=False):
-    """What all of them have in common: how members are named."""
+    """The base class of requests: how members are named."""
 
 
 class MessageAttributeValue(Request, frozen=True, omit_defaults=True):
@@ -23,7 +23,7 @@ class MessageAttributeValue(Request, frozen=True, omit_defaults=True):
 
 
 class QueueRequest(Request, frozen=True):
-    """Something about one queue."""
+    """A request about one queue."""
 
     queue_url: str | None = None
 
@@ -37,8 +37,6 @@ class AddPermission(QueueRequest, frozen=True):
 
 
 class CancelMessageMoveTask(Request, frozen=True):
-    """End a move of messages."""
-
     task_handle: str | None = None
 
 
@@ -50,7 +48,7 @@ class ChangeMessageVisibility(QueueRequest, frozen=True):
 
 
 class ChangeMessageVisibilityBatchEntry(Request, frozen=True):
-    """One lease of several."""
+    """An entry of ChangeMessageVisibilityBatch."""
 
     id: str | None = None
     receipt_handle: str | None = None
@@ -72,20 +70,18 @@ class CreateQueue(Request, frozen=True):
 
 
 class DeleteMessage(QueueRequest, frozen=True):
-    """A message is done."""
-
     receipt_handle: str | None = None
 
 
 class DeleteMessageBatchEntry(Request, frozen=True):
-    """One message of several."""
+    """An entry of DeleteMessageBatch."""
 
     id: str | None = None
     receipt_handle: str | None = None
 
 
 class DeleteMessageBatch(QueueRequest, frozen=True):
-    """Several messages are done."""
+    """Deletes several messages."""
 
     entries: list[DeleteMessageBatchEntry] | None = None
 
@@ -95,14 +91,10 @@ class DeleteQueue(QueueRequest, frozen=True):
 
 
 class GetQueueAttributes(QueueRequest, frozen=True):
-    """What a queue is, and how full."""
-
     attribute_names: list[str] | None = None
 
 
 class GetQueueUrl(Request, frozen=True):
-    """Where a queue is."""
-
     queue_name: str | None = None
     queue_owner_aws_account_id: str | None = msgspec.field(
         default=None, name="QueueOwnerAWSAccountId"
@@ -110,21 +102,21 @@ class GetQueueUrl(Request, frozen=True):
 
 
 class ListDeadLetterSourceQueues(QueueRequest, frozen=True):
-    """Which queues send their dead letters here."""
+    """Requests the queues that use this dead-letter queue."""
 
     next_token: str | None = None
     max_results: int | None = None
 
 
 class ListMessageMoveTasks(Request, frozen=True):
-    """Which moves of messages there are or were."""
+    """Requests the moves of a queue."""
 
     source_arn: str | None = None
     max_results: int | None = None
 
 
 class ListQueues(Request, frozen=True):
-    """Which queues there are."""
+    """Requests the names of queues."""
 
     queue_name_prefix: str | None = None
     next_token: str | None = None
@@ -132,7 +124,7 @@ class ListQueues(Request, frozen=True):
 
 
 class ListQueueTags(QueueRequest, frozen=True):
-    """A queue's tags."""
+    """Requests the tags of a queue."""
 
 
 class PurgeQueue(QueueRequest, frozen=True):
@@ -140,7 +132,7 @@ class PurgeQueue(QueueRequest, frozen=True):
 
 
 class ReceiveMessage(QueueRequest, frozen=True):
-    """Lease messages."""
+    """Leases messages."""
 
     attribute_names: list[str] | None = None
     message_system_attribute_names: list[str] | None = None
@@ -158,7 +150,7 @@ class RemovePermission(QueueRequest, frozen=True):
 
 
 class OutgoingMessage(Request, frozen=True):
-    """What a message to be sent has, alone or in a batch."""
+    """The fields of a message to be sent, alone or in a batch."""
 
     message_body: str | None = None
     delay_seconds: int | None = None
@@ -169,25 +161,23 @@ class OutgoingMessage(Request, frozen=True):
 
 
 class SendMessage(OutgoingMessage, frozen=True):
-    """Send one message."""
-
     queue_url: str | None = None
 
 
 class SendMessageBatchEntry(OutgoingMessage, frozen=True):
-    """One message of several."""
+    """An entry of SendMessageBatch."""
 
     id: str | None = None
 
 
 class SendMessageBatch(QueueRequest, frozen=True):
-    """Send several messages."""
+    """Sends several messages."""
 
     entries: list[SendMessageBatchEntry] | None = None
 
 
 class SetQueueAttributes(QueueRequest, frozen=True):
-    """Let a queue be different."""
+    """Changes attributes of a queue."""
 
     attributes: dict[str, str] | None = None
 
@@ -201,12 +191,12 @@ class StartMessageMoveTask(Request, frozen=True):
 
 
 class TagQueue(QueueRequest, frozen=True):
-    """Give a queue tags."""
+    """Adds tags to a queue."""
 
     tags: dict[str, str] | None = None
 
 
 class UntagQueue(QueueRequest, frozen=True):
-    """Take tags from a queue."""
+    """Removes tags from a queue."""
 
     tag_keys: list[str] | None = None

@@ -66,15 +66,14 @@ _NO_DEDUPLICATION_ID = (
 
 
 async def send_message(context: Context, request: SendMessage, call: Call) -> MessageSent:
-    """Send one message."""
     topic, built = _one_message(context, request, call.trace)
     (sent,) = await context.delivery.send(topic, (built.message,), protocol=PROTOCOL)
     return _sent_alone(topic, built, sent)
 
 
 def begin_send_message(context: Context, request: SendMessage, _: object, on_done: OnDone) -> bool:
-    """The same, together with what others send in this moment; `on_done` is called when it is
-    stored. False: it must be sent alone."""
+    """Send one message, coalesced with other sends; `on_done` is called when it is stored. Return
+    False if it must be sent alone."""
     profile = context.profile(request.queue_url)
     built = _build_plain(request, profile) if profile.plain else None
     if built is not None and profile.one_place and profile.joins:
@@ -121,7 +120,8 @@ async def send_message_batch(context: Context, request: SendMessageBatch, call: 
 def begin_send_message_batch(
     context: Context, request: SendMessageBatch, _: object, on_done: OnDone
 ) -> bool:
-    """The same, together with what others send in this moment. False: it must be sent alone."""
+    """Send several messages, coalesced with other sends. Return False if they must be sent
+    alone."""
     profile = context.profile(request.queue_url)
     topic, outgoing, failed = _several_messages(profile, request)
     if not outgoing or not profile.one_place:
@@ -144,8 +144,8 @@ def _send_with_others(
     messages: Sequence[NewMessage],
     on_done: Callable[[Sequence[Sent] | PenstockError], None],
 ) -> bool:
-    """Send a small batch at once; False for a large one, and for a queue whose bound or
-    deduplication decides message by message."""
+    """Send a small batch, coalesced with other sends. Return False for a large one, and for a queue
+    whose bound or deduplication decides message by message."""
     size = OVERHEAD_BYTES * len(messages)
     for message in messages:
         size += len(message.value or b"")
@@ -253,7 +253,7 @@ class BuiltMessage(msgspec.Struct, frozen=True, gc=False):
 
     message: NewMessage
     size: int
-    """As SQS counts: the body, and the names, types and values of attributes."""
+    """The size as SQS counts it: the body, and the names, types and values of attributes."""
     body_digest: str
     attributes_digest: str | None = None
     system_attributes_digest: str | None = None
@@ -321,7 +321,7 @@ def build_message(
 def _add_group(
     headers: list[Header], outgoing: OutgoingMessage, queue: QueueSettings
 ) -> bytes | None:
-    """Returns the record's key."""
+    """Add the message group and return the record's key."""
     group = outgoing.message_group_id
     if group is None:
         return None

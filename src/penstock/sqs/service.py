@@ -1,4 +1,4 @@
-"""The actions of SQS, whatever protocol they come by.
+"""The actions of SQS, independent of the protocol.
 
 A protocol reads a request into the struct that `ACTIONS` names, calls `Service.call`, and writes
 down what it returns, or the `SqsError` or `PenstockError` that it raises. Nothing here knows about
@@ -63,8 +63,6 @@ __all__ = [
 
 
 class Action(NamedTuple):
-    """One of the things that can be asked."""
-
     name: str
     request: type[Request]
     answer: Callable[[Context, Any, Call], Awaitable[Answer | None]]
@@ -98,7 +96,7 @@ ACTIONS: dict[str, Action] = {
         (requests.UntagQueue, untag_queue),
     )
 }
-"""All 23, by name."""
+"""All 23 actions, by name."""
 
 
 UNCHANGING = frozenset(
@@ -131,11 +129,11 @@ BRIEF: dict[str, Brief] = {
     "SendMessage": Brief(begin_send_message, sends=True),
     "SendMessageBatch": Brief(begin_send_message_batch, sends=True),
 }
-"""Those that come in thousands, each small: what many clients ask at once is done together."""
+"""The frequent small actions, which are coalesced with those of other clients."""
 
 
 class Service:
-    """One per node; answers all actions."""
+    """The SQS service of one node."""
 
     def __init__(self, engine: Engine, settings: SqsSettings) -> None:
         self._context = Context(engine, settings)

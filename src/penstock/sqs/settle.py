@@ -39,14 +39,13 @@ from penstock.sqs.requests import (
 )
 
 JOINED_MAX = 1_000
-"""So many messages that several clients delete are settled by one command."""
+"""The number of messages, of several clients, that one command settles."""
 _HANDLE = "ReceiptHandle"
 _EXPIRED = "The receipt handle has expired."
 _VANISHED = "Message does not exist or is not available for visibility timeout change."
 
 
 async def delete_message(context: Context, request: DeleteMessage, _: Call) -> None:
-    """A message is done."""
     topic, verdict = _one_deletion(context, request)
     (outcome,) = await context.delivery.settle(topic, (verdict,))
     error = _deletion_error(topic, outcome, request.receipt_handle)
@@ -57,8 +56,8 @@ async def delete_message(context: Context, request: DeleteMessage, _: Call) -> N
 def begin_delete_message(
     context: Context, request: DeleteMessage, _: object, on_done: OnDone
 ) -> bool:
-    """The same, together with what others delete in this moment; `on_done` is called when it is
-    done. False if it cannot be so."""
+    """Delete a message, coalesced with other deletions; `on_done` is called when it is done. Return
+    False if that is not possible."""
     topic, verdict = _one_deletion(context, request)
 
     def tell(outcomes: Sequence[Outcome] | PenstockError) -> None:
@@ -72,7 +71,7 @@ def begin_delete_message(
 
 
 async def delete_message_batch(context: Context, request: DeleteMessageBatch, _: Call) -> BatchDone:
-    """Several messages are done."""
+    """Delete several messages."""
     topic, batch = _several_deletions(context, request)
     if batch.verdicts:
         _close_deletions(topic, batch, await context.delivery.settle(topic, batch.verdicts))
@@ -82,7 +81,8 @@ async def delete_message_batch(context: Context, request: DeleteMessageBatch, _:
 def begin_delete_message_batch(
     context: Context, request: DeleteMessageBatch, _: object, on_done: OnDone
 ) -> bool:
-    """The same, together with what others delete in this moment. False if it cannot be so."""
+    """Delete several messages, coalesced with other deletions. Return False if that is not
+    possible."""
     topic, batch = _several_deletions(context, request)
     if not batch.verdicts:
         return False

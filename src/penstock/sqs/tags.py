@@ -43,13 +43,13 @@ async def untag_queue(context: Context, request: UntagQueue, _: Call) -> None:
 
 
 async def list_queue_tags(context: Context, request: ListQueueTags, _: Call) -> QueueTags:
-    """A queue's tags."""
+    """Return the tags of a queue."""
     topic = context.queue(request.queue_url)
     return QueueTags(tags=read_document(topic.settings.queue.sqs).tags)
 
 
 def add_tags(document: QueueDocument, tags: Mapping[str, str]) -> QueueDocument:
-    """A document with tags more."""
+    """Return the document with more tags."""
     return msgspec.structs.replace(document, tags={**document.tags, **tags})
 
 

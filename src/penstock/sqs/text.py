@@ -1,4 +1,4 @@
-"""Which characters a message may have: those that XML 1.0 has.
+"""The characters that a message may contain: those of XML 1.0.
 
     #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF
 

@@ -317,14 +317,14 @@ class Appender:
         self._unindexed = []
 
     def _plan_indexes(self) -> None:
-        """Sealed segments whose every record is durable get their side index."""
+        """Plan side indexes for sealed segments whose every record is durable."""
         for segment in [s for s in self._unindexed if s.last <= self.durable_index]:
             self._unindexed.remove(segment)
             self._indexing.append(segment)
             self._after.append(index_step(self._home, segment))
 
     def _adopt_indexes(self) -> None:
-        """Let go of indexes in memory whose file has been written."""
+        """Replace indexes in memory by their files once these are written."""
         for segment in self._indexing_out:
             if segment.sealed and isinstance(segment.index, GrowingIndex):
                 adopt_index(self._home, segment)

@@ -1,4 +1,4 @@
-"""One round of compaction, on a worker: of all records with one key only the last one stays.
+"""One round of compaction, on a worker: of all records with one key only the last is kept.
 
 A round has two parts, as in Kafka's cleaner:
 
@@ -52,25 +52,26 @@ from penstock.storage.segment import Segment, SegmentHeader
 from penstock.storage.slices import batch_headers
 
 RECORD_EFFORT_BYTES = 256
-"""What looking at a record costs, in bytes that could be read instead."""
+"""The cost of examining a record, in bytes that could be read instead."""
 MERGED_SEGMENTS_MIN = 4
-"""So many small neighbours are made one even if nothing in them goes."""
+"""The number of small neighbouring segments that are merged even if no record in them is
+removed."""
 _MERGED_SEGMENTS_MAX = 64
 _INDEXES_PER_SEGMENT_MAX = 1 << 32
 _KEY_HASH_BYTES = 16
 
 
 class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a partition is compacted."""
+    """The compaction policy of a partition."""
 
     min_lag_ms: int = 0
     """A batch stays whole until its highest timestamp is so old."""
     max_lag_ms: int | None = None
-    """What is new waits no longer than this, however little it is."""
+    """The longest wait of a new record for compaction, however little there is to compact."""
     dirty_ratio: float = 0.5
     """The share of its bytes that must be new before a partition is worth a round."""
     delete_retention_ms: int = 24 * 60 * 60 * 1000
-    """How long a tombstone stays after what it deletes is gone."""
+    """The time for which a tombstone is kept after its deletion took effect."""
 
 
 class Replacement(NamedTuple):
@@ -104,10 +105,10 @@ class Cleaning:
         self.between = False
         """No segment is being cleaned: time to renew `starts`."""
         self.number = 0
-        """For the next file."""
+        """The number of the next file."""
         self.now_ms = 0
         self.effort = 0
-        """How much may be done before another job's turn."""
+        """The effort allowed before another job's turn."""
         self.accepted = False
         """Whether the last replacement was made."""
         self.unfinished: list[str] = []
@@ -133,7 +134,7 @@ class Cleaning:
 
     @property
     def progress(self) -> bool:
-        """Something was gathered."""
+        """True if the round got further than the one before."""
         return self.clean_to != self._before
 
     def _run(self) -> Generator[Replacement | None, None, None]:
@@ -333,7 +334,8 @@ class Cleaning:
     def _clean_slice(
         self, part: Slice, data: memoryview, log_start: Offset
     ) -> tuple[Slice, list[bytes | memoryview]] | None:
-        """What stays of a slice: the same `part` if that is all of it; None if nothing does."""
+        """Return the rest of a slice: the same `part` if nothing was removed; None if nothing is
+        left."""
         kept: list[bytes | memoryview] = []
         changed = False
         for position, header in batch_headers(data):

@@ -31,13 +31,13 @@ from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentList
 
 REST_MS = 60_000
-"""How long, in log time, nothing is tried after a round that came to nothing."""
+"""The pause, in log time, after a round that removed nothing."""
 
 Policies = Mapping[PartitionId, CompactionPolicy]
 
 
 class Dirt:
-    """How much of a partition is new."""
+    """The sizes of the new and of the compacted part of a partition."""
 
     __slots__ = ("clean_bytes", "dirty_bytes", "oldest_ms")
 
@@ -138,7 +138,7 @@ class Compactor:
         self._home.note_compaction(cleaned={})
 
     def _touchable(self, below: Index) -> list[Segment]:
-        """Sealed segments below an entry, up to the first whose side index is not there yet."""
+        """Return the sealed segments below an entry, up to the first without a side index."""
         found: list[Segment] = []
         for segment in self._segments:
             if segment.last >= below or not segment.sealed:

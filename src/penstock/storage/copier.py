@@ -85,7 +85,7 @@ class SegmentWriter:
         self._run_bytes = SEGMENT_HEADER_BYTES
 
     def copy(self, found: Scanned) -> None:
-        """A record as it is."""
+        """Copy a record unchanged."""
         header = found.header
         encoded = copy_header(header, self.segment.salt)
         self._add(

@@ -61,7 +61,7 @@ class LogDirectory:
 
     @property
     def cleaned(self) -> Mapping[PartitionId, Offset]:
-        """How far partitions are compacted."""
+        """The offset up to which each partition is compacted."""
         return self.compaction.cleaned if self.compaction is not UNSET else {}
 
     @property

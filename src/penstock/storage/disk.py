@@ -32,7 +32,7 @@ _NO_DSYNC = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class File(Protocol):
-    """One open file, addressed by byte position; there is no cursor."""
+    """An open file, addressed by byte position; there is no cursor."""
 
     def read(self, position: int, length: int) -> bytes:
         """`length` bytes from `position`; fewer only where the file ends."""
@@ -104,7 +104,8 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int:
-        """How much an unprivileged process may still write to the file system of `path`."""
+        """Return the free space of the file system of `path`, as an unprivileged process may use
+        it."""
         ...
 
     def exists(self, path: str) -> bool: ...

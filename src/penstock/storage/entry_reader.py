@@ -102,7 +102,7 @@ class EntryReader:
         raise AssertionError(f"segment {segment.name} has no entry {index}")
 
     def peek_append_time(self, segment: Segment, index: Index) -> int:
-        """The same in one small read, not verified."""
+        """Read the append time of an entry in one small read, without verification."""
         position = segment.index.position(index) + RECORD_HEADER_BYTES
         return read_stamp(self._home.files.get(segment.name).read(position, STAMP_BYTES))
 

@@ -32,7 +32,7 @@ def seal(content: msgspec.Struct) -> bytes:
 
 
 def unseal(data: bytes, kind: type[T]) -> T | None:
-    """What `data` holds, or None if it is not exactly what `seal` wrote."""
+    """Decode what `seal` wrote; None if `data` is anything else."""
     line, checksum = data[:-9], data[-9:]
     if not line.endswith(b"\n") or checksum != b"%08x\n" % crc32c(line):
         return None
@@ -47,7 +47,7 @@ class _Formatted(msgspec.Struct):
 
 
 def sealed_format(data: bytes) -> int | None:
-    """The `format` field of an undamaged envelope, whatever else its content has become."""
+    """Return the `format` field of an undamaged envelope, whatever the rest of its content is."""
     formatted = unseal(data, _Formatted)
     return formatted.format if formatted else None
 
@@ -64,7 +64,7 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
 
 
 def write_aside(disk: Disk, path: str, buffers: list[Buffer], *, private: bool = False) -> None:
-    """Write `path` + ASIDE and sync it; whatever was there before is gone."""
+    """Write `path` + ASIDE and sync it, replacing any previous file."""
     file = disk.open(path + ASIDE, create=True, private=private)
     try:
         file.truncate(0)

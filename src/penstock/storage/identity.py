@@ -1,4 +1,5 @@
-"""Whose log this is. A log opened as another cluster's, shard's or node's would be a forged vote.
+"""The identity of a log. A log opened as that of another cluster, shard or node would be a forged
+vote.
 
 The file is written once, last of all when a log is made, so its presence says the making was
 finished. The same facts stand in the manifest (from which a damaged identity is restored) and,

@@ -59,7 +59,7 @@ class Incoming:
     ) -> None:
         self.mark = mark
         self.trusted = trusted
-        """What this log holds up to here stays; the leader sends what comes after."""
+        """The log up to here is kept; the leader sends the rest."""
         self.segments: list[Segment] = []
         self.received = trusted
         """The last index that was staged."""
@@ -72,7 +72,7 @@ class Incoming:
         self.state = SnapshotWriter(home.disk, home.path(self.row.name), mark)
         """Takes the machines' state at the mark."""
         self.stored_state = b""
-        """The same when all is installed, read back by the worker for the machines."""
+        """The state, read back by the worker for the machines once all is installed."""
         self._steps: list[Step] = []
         self._file: File | None = None
         self._out = False
@@ -183,7 +183,7 @@ class Incoming:
         return self._finish(self)
 
     def final_steps(self) -> list[Step]:
-        """What is left to write, and making all of it durable."""
+        """Return the steps that write the rest and make everything durable."""
         steps, self._steps = self._steps, []
         return [*steps, self._close_file, *(index_step(self._home, s) for s in self.segments)]
 
@@ -202,7 +202,7 @@ class Installation:
     active_number: int
     row: SnapshotRow
     numbers: list[int]
-    """For the copies of `partly`."""
+    """The numbers of the files for copies of `partly`."""
     lowered: Marker
     quarantine: Quarantine | None
     sweepable: Callable[[str], bool]

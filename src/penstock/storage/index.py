@@ -47,7 +47,7 @@ _SLICE_BYTES_MAX = 256 * KIB
 
 
 class Row(NamedTuple):
-    """Where one slice lies."""
+    """The position of one slice."""
 
     base_offset: Offset
     highest_timestamp: int
@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a segment holds of one partition."""
+    """The part of one partition in a segment."""
 
     first_offset: Offset
     end_offset: Offset
@@ -78,7 +78,7 @@ class Summary(NamedTuple):
 
 
 class SegmentIndex(Protocol):
-    """What can be asked of a segment's index, be it in memory or in a file."""
+    """The index of a segment, in memory or in a file."""
 
     memberships: list[tuple[Index, int]]
     """Index and position of the MEMBERSHIP entries."""
@@ -86,7 +86,7 @@ class SegmentIndex(Protocol):
     def __contains__(self, partition: object) -> bool: ...
 
     def partitions(self) -> Sequence[PartitionId]:
-        """In ascending order."""
+        """Return the partitions in ascending order."""
         ...
 
     def summary(self, partition: PartitionId) -> Summary:
@@ -98,7 +98,8 @@ class SegmentIndex(Protocol):
         ...
 
     def position(self, index: Index) -> int:
-        """Where the first record with this index or a later one begins; past all: the end."""
+        """Return the position of the first record with this index or a later one; the end if there
+        is none."""
         ...
 
 
@@ -118,7 +119,7 @@ class Rows(Protocol):
         ...
 
     def block(self, start: int, stop: int) -> list[Row]:
-        """Several at once."""
+        """Return several rows at once."""
         ...
 
 
@@ -150,7 +151,7 @@ class _RowsOf:
 
 
 def unpack_rows(data: bytes) -> list[Row]:
-    """Rows that lie side by side."""
+    """Unpack consecutive rows."""
     return list(map(Row._make, ROW.iter_unpack(data)))
 
 
@@ -229,7 +230,7 @@ class GrowingIndex:
         rows: Iterable[tuple[PartitionId, bytes]],
         entries: "tuple[array[int], array[int]]",
     ) -> "GrowingIndex":
-        """What an index file held."""
+        """Rebuild an index from the content of an index file."""
         made = cls(base)
         made.end = end
         made.memberships = memberships

@@ -48,7 +48,7 @@ _HEADER_BYTES_MAX = 64 << 20
 
 
 class IndexHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What a start needs to know of a segment."""
+    """The facts about a segment that a start needs."""
 
     number: int
     base: Index

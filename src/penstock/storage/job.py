@@ -21,14 +21,15 @@ Step = Callable[[], None]
 
 
 class Job(Protocol):
-    """What the engine sees of any job."""
+    """The interface of any job for the engine."""
 
     @property
     def steps(self) -> Sequence[Step]: ...
 
     @property
     def awaited(self) -> int:
-        """How many of the steps must be done before the result is there: all, or nearly."""
+        """The number of steps that must be done before the result is available: all, or nearly
+        all."""
         ...
 
 

@@ -55,7 +55,7 @@ class ShardLog(LogView):
     """The log of one shard; see the top of this module."""
 
     def __init__(self, home: LogDirectory, lock: Lock, opened: OpenedLog, ballast: Ballast) -> None:
-        """Use `ShardLog.open`."""
+        """Use `ShardLog.open` instead."""
         hidden = opened.quarantine is not None and not opened.quarantine.repaired
         row = None if hidden else opened.manifest.snapshot
         segments = SegmentList(opened.segments)
@@ -155,7 +155,7 @@ class ShardLog(LogView):
 
     @property
     def syncs(self) -> Spans:
-        """How long it takes to make entries durable; nothing unless it is measured."""
+        """The durations of syncs; empty unless they are measured."""
         return self._writer.syncs
 
     def measure_with(self, seconds: Callable[[], float]) -> None:
@@ -326,7 +326,7 @@ class ShardLog(LogView):
 
     @property
     def active_base(self) -> Index:
-        """Where the segment that is being written begins."""
+        """The first index of the active segment."""
         return Index(1) if self._hidden else self._segments.active.base
 
     def active_holds(self, partition: PartitionId) -> bool:
@@ -448,7 +448,7 @@ class ShardLog(LogView):
 
     @property
     def scrub_finding(self) -> DamagedFile | None:
-        """What the last complete scrub job found."""
+        """The finding of the last complete scrub job."""
         return self._scrubber.last_finding
 
     def mark_damaged(self, damage: DamagedFile) -> None:

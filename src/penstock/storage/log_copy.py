@@ -54,7 +54,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 class CopiedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a copy, and what it must be."""
+    """A file of a copy, with its size and checksum."""
 
     name: str
     size_bytes: int
@@ -88,11 +88,11 @@ class HeldLog:
 
     @property
     def size_bytes(self) -> int:
-        """How much will be copied, once it is planned."""
+        """The number of bytes to be copied, once it is planned."""
         return sum(piece.size_bytes for piece in self._pieces)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         for file in self._files.values():
             file.close()
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class LogView:
-    """What can be read from a log."""
+    """The read interface of a log."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class LogView:
 
     @property
     def committed_hint(self) -> Index:
-        """What was known to be committed; never beyond what is durable here."""
+        """The last entry known to be committed; never beyond what is durable here."""
         return min(self._appender.committed, self._appender.durable_index)
 
     @property
@@ -124,7 +124,7 @@ class LogView:
     def read_plan(
         self, partition: PartitionId, offset: Offset, bytes_max: int, end_offset: Offset
     ) -> ReadPlan:
-        """The same, found but not read yet: see `storage.read_plan`."""
+        """Plan a read without reading yet: see `storage.read_plan`."""
         reader = self._partitions
         return self._ask(
             lambda: reader.plan(partition, offset, bytes_max=bytes_max, end_offset=end_offset)

@@ -58,10 +58,10 @@ class ActiveRow(msgspec.Struct, frozen=True):
 
 
 class CompactionRow(msgspec.Struct, frozen=True):
-    """What compaction must not forget."""
+    """The state of compaction that must survive a restart."""
 
     cleaned: Mapping[PartitionId, Offset] = {}
-    """How far each partition is compacted."""
+    """The offset up to which each partition is compacted."""
     erased_through: Index = NO_INDEX
     """No tombstone after this entry has been dropped."""
 

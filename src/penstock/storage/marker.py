@@ -23,7 +23,7 @@ _MAGIC = 0x4B52414D
 
 
 class Marker(NamedTuple):
-    """What the marker says."""
+    """The content of the marker."""
 
     durable: Index
     committed: Index
@@ -36,7 +36,7 @@ class MarkerFile:
         self._slots = SlotFile.open(disk, path, _MAGIC, create=create)
 
     def load(self) -> Marker | None:
-        """What the file held when it was opened; None if both slots are damaged."""
+        """Return the content at the time the file was opened; None if both slots are damaged."""
         numbers = self._slots.numbers
         return Marker(Index(numbers[0]), Index(numbers[1])) if numbers else None
 

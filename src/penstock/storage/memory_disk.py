@@ -35,7 +35,7 @@ _ROOTS = ("/", ".")
 
 
 class _Content:
-    """What a file is, under whatever name and through however many handles."""
+    """The content of a file, independent of its names and handles."""
 
     __slots__ = ("bytes", "handles", "linked", "lock", "locked_by", "reserved_bytes", "size")
 
@@ -98,7 +98,7 @@ class MemoryFile:
         written[position : position + len(data)] = data
 
     def sync(self) -> None:
-        """There is nothing that could be lost before the whole disk is."""
+        """Do nothing: nothing can be lost as long as the disk exists."""
         self._opened("sync")
 
     def truncate(self, size: int) -> None:
@@ -151,7 +151,7 @@ class MemoryDisk:
 
     def __init__(self, *, capacity_bytes: int = UNLIMITED_BYTES) -> None:
         self.capacity_bytes = capacity_bytes
-        """What all files together may reserve; may be changed at any time."""
+        """The largest total size of all files; may be changed at any time."""
         self._used_bytes = 0
         self._lock = threading.Lock()
         self._tree: dict[str, dict[str, _Content | None]] = {root: {} for root in _ROOTS}
@@ -161,7 +161,7 @@ class MemoryDisk:
 
     @property
     def used_bytes(self) -> int:
-        """What files reserve now, those included that are removed and still open."""
+        """The space that files reserve now, including removed files that are still open."""
         with self._lock:
             self._count_closed()
             return self._used_bytes
@@ -266,13 +266,13 @@ class MemoryDisk:
             content.reserved_bytes = size
 
     def release(self, content: _Content, size: int) -> None:
-        """A file was cut to this size."""
+        """Return the space of a file that was cut to `size`."""
         with self._lock:
             self._used_bytes -= content.reserved_bytes - size
             content.reserved_bytes = size
 
     def let_go(self, content: _Content) -> None:
-        """A handle was closed."""
+        """Release the content of a handle that was closed."""
         self._let_go.append(content)
         if self._lock.acquire(blocking=False):
             try:
@@ -301,7 +301,8 @@ class MemoryDisk:
         return found
 
     def _find(self, action: str, path: str) -> _Content | None:
-        """The file of this name; None if there is none but there could be."""
+        """Return the file, or None if its parent exists and the file does not. Raise an error if
+        the path is a directory or the parent does not exist."""
         if path in self._tree:
             raise _failed(action, path, errno.EISDIR)
         parent, name = _split(path)

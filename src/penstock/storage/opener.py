@@ -104,7 +104,7 @@ def open_directory(home: LogDirectory, ballast: Ballast, *, verify_all: bool) ->
 
 
 def make_directory(disk: Disk, path: str) -> None:
-    """Make a directory whose own name, and those of the parents made for it, are durable."""
+    """Make a directory and missing parents, and make their names durable."""
     missing = []
     parent = path
     while parent and not disk.exists(parent):
@@ -119,7 +119,8 @@ def make_directory(disk: Disk, path: str) -> None:
 
 
 def _check_fresh(home: LogDirectory, names: list[str]) -> None:
-    """There is no log yet: is there anything else, or a log that lost its head?"""
+    """Check that a directory without a log is empty, or that the log did not lose its first
+    files."""
     for name in names:
         if name not in _FIXED_NAMES and not name.endswith(_SUFFIXES):
             raise ForeignDirectory(
@@ -193,7 +194,7 @@ def _check_identity(home: LogDirectory) -> None:
 
 
 class _Opening:
-    """The parts of one opening."""
+    """The state of one opening."""
 
     def __init__(
         self, home: LogDirectory, ballast: Ballast, *, made: bool, verify_all: bool
@@ -300,7 +301,7 @@ class _Opening:
             opened.quarantine = msgspec.structs.replace(known, trusted_index=trusted)
 
     def _settle_after_another(self, opened: OpenedLog, recovery: Recovery, marker: Marker) -> None:
-        """What of all this the last process had synced is unknown."""
+        """Write everything durably anew: it is unknown what the previous process had synced."""
         home = self._home
         active = opened.segments[-1]
         home.disk.sync_directory(home.root)
@@ -373,7 +374,8 @@ def _mark(manifest: Manifest) -> Index:
 
 
 def _verified_through(home: LogDirectory, segment: Segment, trusted: Index) -> Index:
-    """How far a segment that will be copied in part is whole, up to `trusted`.
+    """The last entry, up to `trusted`, through which a segment that will be copied in part is
+    intact.
 
     Its index is made anew in memory, of what is whole, so that nothing else of it is needed."""
     fresh = Segment(segment.header, index=GrowingIndex(segment.base), capacity=0)

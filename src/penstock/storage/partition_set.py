@@ -1,4 +1,4 @@
-"""Which partitions a sealed segment holds, small enough to keep in memory for every segment.
+"""The set of partitions in a sealed segment, small enough to keep in memory for every segment.
 
 A read must find its segment among hundreds without opening each. What is kept in memory for that is
 only this set: a bitmap from the lowest to the highest id if that is smaller, else the sorted ids.
@@ -49,7 +49,7 @@ class PartitionSet:
 
     @classmethod
     def decode(cls, data: bytes) -> "PartitionSet":
-        """What `encode` wrote; the caller has verified the bytes."""
+        """Decode what `encode` wrote; the caller has verified the bytes."""
         made = cls(())
         if data[:1] == _SORTED:
             made._ids = array("I", data[1:])
@@ -69,7 +69,7 @@ class PartitionSet:
         return bool(self._bitmap[delta >> 3] >> (delta & 7) & 1)
 
     def rank(self, partition: int) -> int:
-        """How many members are lower; only for a member."""
+        """Return the number of lower members; only for a member."""
         if self._ids is not None:
             return bisect_left(self._ids, partition)
         delta = partition - self._low

@@ -158,7 +158,8 @@ class PartitionReader:
         return oldest
 
     def start_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
-        """Where the first slice with `timestamp_ms` or later begins; the end if all are older.
+        """Return the offset of the first slice with `timestamp_ms` or later; the end if all are
+        older.
 
         A message is never younger than its append: one that is dated ahead, by mistake or by a
         wrong clock, would otherwise keep itself and all that follow until that date."""
@@ -203,7 +204,7 @@ class PartitionReader:
 
 
 def _index_at(segment: Segment, position: int) -> Index:
-    """The index of the entry whose record is at a position of the file, or around it."""
+    """The index of the entry whose record contains this position of the file."""
     indexes = range(segment.base, segment.last + 1)
     after = bisect_right(indexes, position, key=lambda one: segment.index.position(Index(one)))
     return Index(indexes[after - 1])
@@ -214,7 +215,7 @@ def _bytes_before(row: Row) -> int:
 
 
 def _count(block: list[Row], bytes_stop: int, end_offset: Offset) -> int:
-    """How many of the rows a read takes."""
+    """The number of rows that a read takes."""
     for number, row in enumerate(block):
         if row.bytes_before >= bytes_stop or row.base_offset >= end_offset:
             return number

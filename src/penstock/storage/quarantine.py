@@ -38,7 +38,7 @@ class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_quarantine(disk: Disk, directory: str) -> Quarantine | None:
-    """What the file says; if it cannot be read, nothing is trusted."""
+    """Read the quarantine file; if it cannot be read, nothing is trusted."""
     path = f"{directory}/{QUARANTINE_NAME}"
     data = read_whole(disk, path)
     if data is None:
@@ -50,7 +50,7 @@ def load_quarantine(disk: Disk, directory: str) -> Quarantine | None:
 
 
 def store_quarantine(disk: Disk, directory: str, quarantine: Quarantine) -> None:
-    """Durable when it returns."""
+    """Write the quarantine file durably."""
     replace_whole(disk, f"{directory}/{QUARANTINE_NAME}", seal(quarantine))
 
 

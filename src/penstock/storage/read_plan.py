@@ -38,7 +38,7 @@ class Stretch(NamedTuple):
 
 
 class ReadPlan:
-    """What to read for one partition, in order."""
+    """The reads for one partition, in order."""
 
     __slots__ = ("_loading", "_parts", "_reached", "bytes", "ranges", "recent", "slices")
 
@@ -57,7 +57,7 @@ class ReadPlan:
         self.bytes = size
         """About what loading returns: the slices' bytes, of which the ends may be left out."""
         self.slices = slices
-        """How many slices, each with a checksum of its own; 0 if there is nothing to load."""
+        """The number of slices, each with its own checksum; 0 if there is nothing to load."""
         self.ranges = ranges
         """About how many reads that takes; never more than there are slices."""
         self.recent = recent
@@ -80,7 +80,7 @@ class ReadPlan:
         return b"".join(self._parts)
 
     def load_some(self, reads_max: int) -> bytes:
-        """What so many reads give, and no more: at least one batch, if there is any."""
+        """Load at most `reads_max` reads; at least one batch, if there is any."""
         if self.ranges <= reads_max:
             return self.load()
         for _ in range(reads_max):
@@ -88,7 +88,8 @@ class ReadPlan:
         return b"".join(self._parts)
 
     def advance(self, ranges_max: int) -> bytes | None:
-        """Do so many reads; the batches when that was the last, else None: call it again."""
+        """Do up to `ranges_max` reads; return the batches after the last one, else None: call it
+        again."""
         for _ in range(ranges_max):
             if next(self._loading, _END) is _END:
                 return b"".join(self._parts)
@@ -135,7 +136,8 @@ def _load(
 def _take(
     data: memoryview, offset: Offset, room: int, end_offset: Offset, *, first: bool
 ) -> tuple[memoryview, bool, Offset]:
-    """What to serve of a slice, whether the reader may go on to the next, and how far it gets.
+    """Return the part of a slice to serve, whether the read may continue with the next slice, and
+    the offset reached.
 
     If nothing was served before (`first`), one batch is served even where there is no room."""
     start = stop = 0

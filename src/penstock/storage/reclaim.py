@@ -32,7 +32,7 @@ _PAGES_BYTES_MAX = 1 << 20
 
 @dataclass(slots=True)
 class _Findings:
-    """What a job's steps found and made; nothing else reads it until they are done."""
+    """The results of a job's steps; not read by other code until they are done."""
 
     dead: list[Segment] = field(default_factory=list)
     rewritten: list[tuple[Segment, Segment | None]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""One entry on disk: a header of 44 bytes and the payload as it came.
+"""The record of an entry on disk: a header of 44 bytes and the unchanged payload.
 
     byte  0  magic           u16
           2  version         u8
@@ -28,12 +28,16 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.core.append_payload import check_append
+import msgspec
+
+from penstock.core.append_payload import AppendPayload, check_append
 from penstock.core.checksum import crc32c
+from penstock.core.decoders import msgpack_decoder
 from penstock.core.entries import EntryKind, decode_membership
 from penstock.core.errors import InvalidBatch
 from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX
-from penstock.core.types import Index, Term
+from penstock.core.records import BATCH_HEADER_BYTES, read_outline
+from penstock.core.types import Index, Offset, Term
 from penstock.storage.disk import File
 
 RECORD_HEADER_BYTES = 44
@@ -47,6 +51,8 @@ _REST = struct.Struct("<II")
 _CHECKSUM = struct.Struct("<I")
 _HEADER = struct.Struct("<HBBIQQIIIII")
 _CHAIN_FROM = 3
+_COMMAND: msgspec.msgpack.Decoder[list[msgspec.Raw]] = msgpack_decoder(list[msgspec.Raw])
+_TAG: msgspec.msgpack.Decoder[str] = msgpack_decoder(str)
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
 
@@ -68,7 +74,7 @@ class RecordHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The whole record in bytes."""
+        """The size of the whole record in bytes."""
         return RECORD_HEADER_BYTES + self.length
 
     @property
@@ -116,7 +122,7 @@ def decode_header(data: bytes | memoryview, position: int, salt: int) -> RecordH
 
 
 def copy_header(header: RecordHeader, salt: int) -> bytes:
-    """The same record's header for another segment: everything but the salt is kept."""
+    """Encode the header of the same record for another segment: only the salt changes."""
     encoded, chain = encode_header(
         header.kind,
         header.length,
@@ -213,16 +219,39 @@ def _unreadable(header: RecordHeader, payload: memoryview) -> str:
     sent it, before peers were checked."""
     try:
         if header.kind == EntryKind.APPEND:
-            check_append(payload)
+            _check_batches(check_append(payload), payload)
+        elif header.kind == EntryKind.COMMAND:
+            # Which commands there are is for the machines to know, and for later releases: all have
+            # this form.
+            tag, *_ = _COMMAND.decode(payload)
+            _TAG.decode(tag)
         elif header.kind == EntryKind.MEMBERSHIP:
             decode_membership(payload.tobytes())
-    except (InvalidBatch, ValueError) as error:
+    except (InvalidBatch, ValueError, RecursionError) as error:
         return f"entry {header.index} cannot be read: {error}"
     return ""
 
 
+def _check_batches(directory: AppendPayload, payload: memoryview) -> None:
+    """Whether the batches of each slice lie where a machine will look for them. Compaction may have
+    left gaps between them."""
+    position = directory.start
+    for part in directory.slices:
+        offset, end = part.base_offset, position + part.length
+        for _ in range(part.batch_count):
+            if end - position < BATCH_HEADER_BYTES:
+                raise InvalidBatch(f"{part} ends within a batch")
+            base_offset, size, count, _, _ = read_outline(payload, position)
+            position += size
+            if size < BATCH_HEADER_BYTES or base_offset < offset or count < 1 or position > end:
+                raise InvalidBatch(f"{part} holds a batch of {size} bytes at {base_offset}")
+            offset = Offset(base_offset + count)
+        if position != end or offset > part.end_offset:
+            raise InvalidBatch(f"{part} ends at byte {position} and offset {offset}")
+
+
 def later_headers(file: File, *, position: int, end: int, salt: int) -> Iterator[RecordHeader]:
-    """Every valid record header from `position` on, whatever lies between."""
+    """Yield every valid record header from `position` on, skipping anything in between."""
     overlap = b""
     while position < end:
         read = file.read(position, min(_CHUNK_BYTES, end - position))

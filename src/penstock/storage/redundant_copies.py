@@ -35,7 +35,7 @@ _MENDED = "nothing is lost: the next start makes it again"
 
 
 def spare_findings(disk: Disk, directory: str) -> list[Finding]:
-    """What is rotten and can be spared."""
+    """Return the damaged files that can be spared."""
     findings = []
     sealed: tuple[tuple[str, type[msgspec.Struct]], ...] = (
         (IDENTITY_NAME, StoredIdentity),
@@ -70,7 +70,7 @@ def _look(disk: Disk, path: str, find: Callable[[File], int | None]) -> list[Fin
 
 
 def _rotten_slot(file: File) -> int | None:
-    """Where a slot was written and is not whole."""
+    """The position of a slot that was written and is damaged."""
     for position in (0, SLOT_B):
         data = file.read(position, SLOT_BYTES)
         checksum = int.from_bytes(data[-_CHECKSUM_BYTES:], "little")
@@ -80,7 +80,7 @@ def _rotten_slot(file: File) -> int | None:
 
 
 def _rotten_page(file: File) -> int | None:
-    """Where a side index is not what was written."""
+    """The position of a damaged page in a side index."""
     found = read_index_header(file)
     if found is None:
         return 0

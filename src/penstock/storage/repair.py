@@ -53,7 +53,7 @@ from penstock.storage.vote import VOTE_NAME, VOTE_NAMES, VoteFile, read_vote
 
 @dataclass(frozen=True, slots=True)
 class FileDescription:
-    """One file of a log, for a table."""
+    """A file of a log, as a row of a table."""
 
     name: str
     kind: str
@@ -72,7 +72,7 @@ class Finding:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What a repair found, kept and gave up."""
+    """The findings of a repair, and what it kept and gave up."""
 
     findings: list[Finding] = field(default_factory=list)
     kept_through: Index = NO_INDEX
@@ -82,7 +82,7 @@ class RepairReport:
     """Files that were replaced, under the names they have now."""
 
     def describe(self) -> list[str]:
-        """The report, a line a fact."""
+        """The report, a line for each fact."""
         if not self.findings:
             return ["nothing is damaged, nothing was changed"]
         lines = [f"damaged: {f.path} at byte {f.position}: {f.problem}" for f in self.findings]
@@ -169,7 +169,7 @@ class _Examination:
 
 
 class _Repair:
-    """Keeps what is whole."""
+    """Keeps the undamaged part of a log."""
 
     def __init__(self, examination: _Examination, report: RepairReport) -> None:
         self._home = examination.home

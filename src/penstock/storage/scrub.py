@@ -37,7 +37,7 @@ class Scrubber:
         return following[0]
 
     def verify(self, segment: Segment) -> DamagedFile | None:
-        """Read all of a segment."""
+        """Read and verify all of a segment."""
         path = self._home.path(segment.name)
         try:
             file = self._home.disk.open(path)
@@ -73,7 +73,8 @@ class Scrubber:
         return None
 
     def job(self, through: Index) -> LogJob | None:
-        """The same as a job; `last_finding` has the result once it is complete."""
+        """Return a job that verifies the next segment; `last_finding` has the result once it is
+        complete."""
         segment = self.take_next(through)
         if segment is None:
             return None

@@ -136,7 +136,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader | None:
 
 
 class Segment:
-    """One file of the log, as planned, and the index of what may be read from it."""
+    """One file of the log, as planned, and the index of its readable part."""
 
     __slots__ = (
         "_run_starts",
@@ -160,7 +160,7 @@ class Segment:
         self.salt = header.salt
         self.index = index
         self.capacity = capacity
-        """How many bytes the file was allocated; only while it is the active segment."""
+        """The allocated size of the file; only while it is the active segment."""
         self.sealed = False
         self.end = SEGMENT_HEADER_BYTES
         self.last = Index(header.base - 1)

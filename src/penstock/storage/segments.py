@@ -57,7 +57,7 @@ class SegmentList:
 
     @property
     def first_index(self) -> Index:
-        """Where the contiguous log begins; 1 if there is none."""
+        """The first index of the contiguous log; 1 if there is none."""
         if self.contiguous_from == len(self._segments):
             return Index(1)
         return self._segments[self.contiguous_from].base

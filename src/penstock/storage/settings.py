@@ -1,4 +1,4 @@
-"""What a user may change about a shard's log."""
+"""The settings of a shard's log."""
 
 import msgspec
 
@@ -19,7 +19,7 @@ _SEGMENT_BYTES_MAX = 1 * GIB
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one shard's log."""
+    """The bounds of one shard's log."""
 
     segment_bytes: int = SEGMENT_BYTES
     ballast_bytes: int = BALLAST_BYTES
@@ -30,7 +30,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     compaction_keys_max: int = COMPACTION_KEYS_MAX
     """Keys in memory during a round of compaction; more keys take more rounds."""
     compaction_job_bytes: int = COMPACTION_JOB_BYTES
-    """How much a compaction does at a time."""
+    """The size of one compaction job."""
 
     def __post_init__(self) -> None:
         assert 1024 <= self.segment_bytes <= _SEGMENT_BYTES_MAX, f"{self.segment_bytes=}"

@@ -37,7 +37,7 @@ class SlotFile:
         self._magic = magic
         self.generation = 0
         self.numbers: Numbers | None = None
-        """What the file held when it was opened; None if neither slot is valid."""
+        """The numbers at the time the file was opened; None if neither slot is valid."""
         for position in (0, SLOT_B):
             found = self._read_slot(position)
             if found and (self.numbers is None or found[0] > self.generation):

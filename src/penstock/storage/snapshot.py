@@ -42,7 +42,7 @@ _PIECES_AT_ONCE = 1_000
 
 
 class SnapshotLayout(NamedTuple):
-    """Where the state lies in a snapshot file, and its checksum."""
+    """The position of the state in a snapshot file, and its checksum."""
 
     mark: SnapshotMark
     start: int
@@ -73,13 +73,13 @@ class SnapshotWriter:
         self._patched = False
         """The last that was staged replaces something."""
         self._extents: list[_Extent] = []
-        """All that was written, in order of position. Belongs to the worker."""
+        """The written extents, in order of position. Belongs to the worker."""
         self._written = 0
         self._file: File | None = None
         self.length = 0
         """Of the state that was staged so far."""
         self.staged_bytes = 0
-        """Not yet taken."""
+        """The bytes that no step has taken yet."""
 
     def stage(self, piece: Buffer, position: int | None = None) -> None:
         """Gather a piece that follows the last, or that replaces what is at a position of the
@@ -103,7 +103,7 @@ class SnapshotWriter:
         self.length += len(piece)
 
     def take_steps(self) -> list[Step]:
-        """Write what was staged."""
+        """Return the steps that write the staged bytes."""
         staged, self._staged, self.staged_bytes = self._staged, [], 0
         return [lambda: self._write(staged)] if staged else []
 

@@ -76,7 +76,7 @@ class Snapshots:
         self._appender.plan_removal([planned.name] if planned else [])
 
     def not_made(self, row: SnapshotRow, *, full: bool) -> None:
-        """It will never be complete; the one before stays."""
+        """Discard a snapshot that will never be complete; the previous one stays."""
         self._home.borrowed.discard(row.number)
         self._appender.plan_removal([row.name])
         if full:
@@ -94,7 +94,7 @@ class Snapshots:
         return self._row.mark, self._file.read(self._layout.start, self._layout.length)
 
     def size(self, mark: SnapshotMark) -> int:
-        """How many bytes the state at `mark` has."""
+        """Return the size of the state at `mark`."""
         return self._source(mark)[0].length
 
     def read(self, mark: SnapshotMark, position: int, length: int) -> bytes:
@@ -139,12 +139,12 @@ class NewSnapshot:
 
     @property
     def staged_bytes(self) -> int:
-        """What waits for the next job."""
+        """The size of the bytes that wait for the next job."""
         return self._writer.staged_bytes
 
     @property
     def length(self) -> int:
-        """Of the state, so far."""
+        """The size of the state so far."""
         return self._writer.length
 
     def stage(self, piece: Buffer, position: int | None = None) -> None:
@@ -152,7 +152,7 @@ class NewSnapshot:
         self._writer.stage(piece, position)
 
     def take_job(self) -> LogJob:
-        """Write what was staged."""
+        """Return a job that writes the staged bytes."""
         steps = [*self._writer.take_steps(), self._writer.sync]
         return LogJob("snapshot", steps, publish=lambda: None, abandon=self._abandon)
 
@@ -172,7 +172,8 @@ class NewSnapshot:
         )
 
     def give_up(self) -> None:
-        """Its state cannot be had; the snapshot before stays. No job may be out."""
+        """Discard the snapshot because its state is not available; the previous one stays. No job
+        may be running."""
         self._writer.close()
         self._snapshots.not_made(self._row, full=False)
 

@@ -1,4 +1,4 @@
-"""What a log can say about itself at a moment; read when asked, so counting costs nothing."""
+"""The statistics of a log; read on request, so counting costs nothing."""
 
 import msgspec
 

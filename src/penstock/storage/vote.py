@@ -35,7 +35,7 @@ class VoteFile:
         ]
 
     def load(self) -> HardState | None:
-        """What the files held when they were opened; None if both are lost."""
+        """Return the vote at the time the files were opened; None if both are lost."""
         return _newest(self._copies)
 
     def steps(self, hard_state: HardState) -> list[Callable[[], None]]:

@@ -1,4 +1,4 @@
-"""The settings of a broker that is there for a test, whatever the machine around it is set to.
+"""The settings of a broker that is started for a test, independent of the machine's configuration.
 
 A test's broker reads no file and no variable: it has Penstock's defaults, those below, and what the
 test says. What is below makes it small and quick and changes nothing that a client could tell from
@@ -26,7 +26,8 @@ TEST_SETTINGS: Mapping[str, object] = {
 
 
 def load_settings(settings: Mapping[str, object]) -> LoadedConfig:
-    """What a test asks for, by name as in `penstock config reference`, upon the test's defaults."""
+    """Return the test's settings, by name as in `penstock config reference`, on top of the defaults
+    for tests."""
     written = {**TEST_SETTINGS, **settings}
     source = Source(origin=Origin.DEFAULT, place="of a test")
     values: dict[str, object] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class ManualClock:
-    """A `Clock` for tests and the simulator: time passes when someone says so.
+    """A `Clock` for tests and the simulator: time passes only when the test moves it.
 
     A sleeper cannot see this clock move, so it calls the functions that `watch` it. An engine
     inside this process does: what has become due happens when the clock is moved, and not at the

@@ -50,10 +50,10 @@ OPERATIONS = (
     "truncate",
     "write",
 )
-"""What is counted, and what `fail_next` can make fail."""
+"""The operations that are counted, and that `fail_next` can make fail."""
 
 CHANGING_OPERATIONS = frozenset(OPERATIONS) - {"list", "lock", "open", "read"}
-"""Those at which `cut_power_after` counts; an `open` that creates counts too."""
+"""The operations at which `cut_power_after` counts; an `open` that creates a file counts too."""
 
 _CLOSED = -1
 
@@ -164,13 +164,13 @@ class FaultyFile:
         return len(self._file.cache)
 
     def written_end(self) -> int:
-        """As exact as can be: a real system knows whole blocks only."""
+        """The end of the data written, to the byte: a real system knows only whole blocks."""
         if self._life != self._disk.life or self._disk.watching:
             self._check("size")
         return len(self._file.cache.rstrip(b"\0"))
 
     def close(self) -> None:
-        """Let go of the file; a handle of a dead process may be closed as well."""
+        """Close the file; a handle of a dead process may be closed as well."""
         if self._life == self._disk.life:
             self._file.handles -= 1
             self._disk.forget_if_unused(self._file)
@@ -206,9 +206,10 @@ class FaultyDisk:
         self.capacity_bytes = capacity_bytes
         self.lying = lying
         self.counts: Counter[str] = Counter()
-        """How often each operation was asked for, and `crash` and `kill`."""
+        """The number of calls of each operation, and of `crash` and `kill`."""
         self.fired: Counter[str] = Counter()
-        """How often an armed fault, a full disk or a power cut struck, by operation."""
+        """The number of times that an armed fault, a full disk or a power cut occurred, by
+        operation."""
         self.used_bytes = 0
         self.life = 1
         """Changes at every crash and kill; handles of an earlier life are dead."""
@@ -351,7 +352,7 @@ class FaultyDisk:
         return report
 
     def kill(self) -> None:
-        """End the process, not the machine: what it wrote stays in the page cache."""
+        """Kill the process, not the machine: its writes stay in the page cache."""
         self.counts["kill"] += 1
         self.life += 1
         self._locks.clear()
@@ -416,11 +417,11 @@ class FaultyDisk:
         return [path for path, _ in self._names.files()]
 
     def image(self, path: str) -> bytes:
-        """What a read of the whole file returns."""
+        """Return the content of the file as programs read it."""
         return bytes(self._existing(path).cache)
 
     def durable_image(self, path: str) -> bytes:
-        """What of the file a power cut leaves for certain, if its name survives."""
+        """Return the part of the file that is certain to survive a power cut, if its name does."""
         return bytes(self._existing(path).durable)
 
     def fork(self) -> "FaultyDisk":

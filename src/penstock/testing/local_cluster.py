@@ -33,7 +33,7 @@ STOP_SECONDS_MAX = 30.0
 
 
 class _Node(NodeProcess):
-    """One of them, at its own fixed ports."""
+    """A node of the cluster, on fixed ports."""
 
     def __init__(self, number: int, ports: tuple[int, int, int]) -> None:
         kafka, http, self.peer = (f"127.0.0.1:{port}" for port in ports)
@@ -41,7 +41,7 @@ class _Node(NodeProcess):
         self.directory = ""
 
     def move_to(self, directory: str) -> None:
-        """Where its data is, and beside it what it says."""
+        """Set the data directory, and the files beside it for the ready file and the output."""
         self.directory = directory
         self.ready_file, self.log_file = f"{directory}.ready", f"{directory}.log"
 
@@ -93,7 +93,7 @@ class LocalCluster:
 
     @property
     def url(self) -> str:
-        """What `penstock.connect` takes."""
+        """The URL for `penstock.connect`."""
         return f"penstock://{self.kafka}"
 
     @property
@@ -146,7 +146,7 @@ class LocalCluster:
             node.move_to(os.path.join(data, f"node-{node.number}"))
 
     def kill(self, node: int) -> None:
-        """kill -9: what it had not acknowledged may be lost."""
+        """kill -9: writes that were not acknowledged may be lost."""
         chosen = self._node(node)
         chosen.send(signal.SIGKILL)
         self._reap(chosen)
@@ -166,11 +166,11 @@ class LocalCluster:
         chosen.wait_ready(READY_SECONDS_MAX)
 
     def pause(self, node: int) -> None:
-        """Freeze a node: it neither answers nor ends, as one whose disk or network hangs."""
+        """Freeze a node: it neither answers nor ends, like one whose disk or network hangs."""
         self._node(node).send(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """Let a frozen node go on."""
+        """Resume a frozen node."""
         self._node(node).send(signal.SIGCONT)
 
     def stop(self) -> None:

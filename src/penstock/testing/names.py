@@ -1,4 +1,4 @@
-"""The names of an in-memory disk: what is there now, and what a power cut leaves of it.
+"""The names on an in-memory disk: the current ones, and those that survive a power cut.
 
 Making, renaming and removing are journaled in order. `sync` of a directory makes the changes to its
 names durable, together with the earlier ones they rest on (a rename into it needs the creation
@@ -103,7 +103,7 @@ class JournaledNames:
         return lost
 
     def fork(self, twin: Callable[[CachedFile], CachedFile]) -> "JournaledNames":
-        """The same names for copies of the files."""
+        """Return a copy with the same names for copies of the files."""
 
         def twin_or_none(file: CachedFile | None) -> CachedFile | None:
             return None if file is None else twin(file)
@@ -146,7 +146,7 @@ def _drop_unreachable(tree: _Tree) -> None:
 
 @lru_cache(maxsize=4096)
 def normal(path: str) -> str:
-    """One spelling for every path."""
+    """Normalise a path."""
     return posixpath.normpath(path)
 
 

@@ -1,4 +1,5 @@
-"""One file as a disk sees it: what programs read, what the platter holds, and what lies between.
+"""One file of a simulated disk: its content in the page cache, on the platter, and the unsynced
+changes between them.
 
 A `CachedFile` has two images. `cache` is what every read returns. `durable` is what a power cut
 leaves for certain. Between them lie the changes made since the last sync, in order, and a power cut
@@ -35,7 +36,7 @@ _Change = tuple[int, int, bytes]  # kind; position or size; data of a write
 
 @dataclass(slots=True)
 class CrashReport:
-    """What a power cut did; summed over files, and over cuts for coverage."""
+    """The effect of a power cut; summed over files, and over power cuts for coverage."""
 
     sectors_kept: int = 0
     """Unsynced sectors that have their latest version."""
@@ -135,7 +136,7 @@ class CachedFile:
         return copy
 
     def _unsynced_sectors(self) -> dict[int, list[int]]:
-        """Which changes wrote to each sector, by number, in order."""
+        """The numbers of the changes that wrote to each sector, in order."""
         sectors: dict[int, list[int]] = {}
         for number, (kind, place, data) in enumerate(self.unsynced):
             if kind == _WRITE:

@@ -108,7 +108,7 @@ def penstock_cluster() -> "Iterator[LocalCluster]":
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """When the fixtures are there and the test was not called yet, see to its client."""
+    """Prepare the client of a test after its fixtures are set up and before it is called."""
     yield
     if isinstance(item, pytest.Function) and CLIENT in item.funcargs:
         if inspect.iscoroutinefunction(item.obj):

@@ -73,7 +73,7 @@ class PenstockServer:
 
     @property
     def places(self) -> "Places":
-        """All its addresses."""
+        """All addresses of the broker."""
         if not self._ready.done():
             raise LocalError("the broker is not started yet: use it in a `with` block")
         return self._ready.result()
@@ -85,12 +85,12 @@ class PenstockServer:
 
     @property
     def url(self) -> str:
-        """What `penstock.connect` takes."""
+        """The URL for `penstock.connect`."""
         return f"penstock://{self.places.kafka}"
 
     @property
     def http_url(self) -> str:
-        """Where health, operators and browsers are served."""
+        """The address of the HTTP port: health, metrics, API and dashboard."""
         return f"http://{self.places.http}"
 
     @property

@@ -1,1 +1,1 @@
-"""How the cluster is doing: readings every few seconds, their history, alerts and metrics."""
+"""Monitoring of the cluster: readings every few seconds, their history, alerts and metrics."""

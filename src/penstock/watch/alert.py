@@ -9,20 +9,18 @@ from penstock.core.alert_levels import Level
 
 
 class AlertState(Enum):
-    """Where an alert is in its life."""
-
     PENDING = "pending"
-    """It is so, but not for long enough yet."""
+    """The condition holds, but not for long enough yet."""
     FIRING = "firing"
     RESOLVED = "resolved"
-    """It was, and is no longer."""
+    """The condition held and does no longer."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What an alert is about: a queue, a group in a topic, or a node."""
+    """The subject of an alert: a queue, a group in a topic, or a node."""
 
     kind: str
-    """queue, group or node."""
+    """`queue`, `group` or `node`."""
     queue: str = ""
     """For a queue, and a work group of it in `group`."""
     group: str = ""
@@ -32,7 +30,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The same for the same thing, always."""
+        """A stable identifier of the subject."""
         match self.kind:
             case "node":
                 return f"node/{self.node}"
@@ -54,7 +52,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """The page about it."""
+        """The path of the subject's page."""
         match self.kind:
             case "node":
                 return "/cluster"
@@ -65,10 +63,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert, as it stands."""
+    """An alert in its current state."""
 
     key: str
-    """The same for the same rule and subject, on every node and for ever."""
+    """An identifier of the rule and the subject that is the same on every node and does not
+    change."""
     rule: str
     title: str
     level: Level
@@ -81,15 +80,15 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """A sentence: what is wrong, and how much of it."""
     advice: str
-    """What to do first."""
+    """The first thing to do."""
     runbook: str
-    """Where to read on."""
+    """The address of the runbook."""
     since_ms: int
-    """When it began; wall time."""
+    """The wall time when it began."""
     fired_ms: int | None = None
     resolved_ms: int | None = None
     raised_ms: int | None = None
-    """When its level last went up or down while it fired."""
+    """The wall time when its level last changed while it fired."""
     silence: str = ""
     """In lists: the id of the acknowledgement or silence that covers it."""
 

@@ -8,9 +8,9 @@ from penstock.core.alert_levels import Level
 from penstock.watch.alert import Alert
 
 APART_MAX = 3
-"""Up to so many of a kind are listed one by one."""
+"""Up to this number, alerts of a kind are listed one by one."""
 NAMED = 3
-"""How many subjects a sentence about more of them names."""
+"""The number of subjects that a sentence about a larger group names."""
 
 
 class AlertGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class AlertGroup(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     level: Level
     since_ms: int
-    """When the first of them began."""
+    """The time when the first of them began."""
     message: str
     alerts: list[Alert]
 

@@ -28,14 +28,14 @@ from penstock.watch.settings import AlertSettings
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule found wrong with a thing, and how badly."""
+    """A problem that a rule found, with its severity."""
 
     rule: str
     subject: Subject
     level: Level
     value: float
     threshold: float
-    """Where that level begins."""
+    """The threshold of that level."""
     message: str
 
     @property
@@ -44,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Spell:
-    """One level of one alert: since when it is so, and when it was last."""
+    """One level of one alert: the time since which it holds, and the time when it last held."""
 
     __slots__ = ("fires", "last_ms", "since_ms")
 
@@ -101,7 +101,7 @@ class Alerts:
 
     @property
     def settings(self) -> AlertSettings:
-        """The numbers of all rules."""
+        """The settings of all rules."""
         return self._settings
 
     def active(self) -> tuple[Alert, ...]:
@@ -109,7 +109,7 @@ class Alerts:
         return tuple(sorted((life.alert for life in self._lives.values()), key=_order))
 
     def firing(self) -> tuple[Alert, ...]:
-        """The alerts that fire."""
+        """Return the alerts that fire."""
         return tuple(one for one in self.active() if one.state is AlertState.FIRING)
 
     def resolved(self) -> tuple[Alert, ...]:

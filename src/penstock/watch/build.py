@@ -1,4 +1,4 @@
-"""Which commit this code is, if it runs from a checkout of the project.
+"""The commit of this code, if it runs from a checkout of the project.
 
 It is read from the files of git, once: no program is started for it, and an installed package,
 which has no such files, does not know.

@@ -1,4 +1,4 @@
-"""How fast a queue is usually worked off: the median of its ack rate over the last hour.
+"""The usual ack rate of a queue: the median over the last hour.
 
 The usual rate is that of the past, so a queue whose workers stop would soon be expected to stand
 still. While an alert says that it is slow, the usual rate stays as it was before.
@@ -11,9 +11,9 @@ from penstock.watch.history import History, queue_key
 from penstock.watch.readings import QueueReading
 
 LEARN_MS = 300_000
-"""How often the usual rate of a queue is worked out."""
+"""The interval at which the usual rate of a queue is computed."""
 LOOK_MS = 10_000
-"""How often it is seen whose time has come."""
+"""The interval of checks for queues whose rate is due."""
 LEARNT_AT_ONCE = 50
 POINTS_MIN = 120
 """Ten minutes: before that nothing is usual."""

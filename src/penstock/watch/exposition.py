@@ -32,10 +32,11 @@ from penstock.watch.queue_metrics import QueueMetrics
 
 FRESH_SECONDS = 1.0
 FRESH_SECONDS_MAX = 15.0
-"""Older than what most people scrape by, no page is, whatever it took to make."""
+"""The largest age of a page, which is a common scrape interval, however long a page takes to
+make."""
 SHARE_MAX = 0.02
 SLICE_SECONDS = 0.002
-"""How long the loop may be kept at a time."""
+"""The longest piece of work on the event loop."""
 
 FrontEnds = Callable[[], Iterable[FrontEndStatistics]]
 
@@ -48,13 +49,13 @@ class Page(Collector):
         self._process = process
 
     def collect(self) -> Iterator[Family]:
-        """For Prometheus' library."""
+        """Yield the families, as Prometheus' library expects."""
         yield from self._families.collect()
         yield from self._process.collect()
 
 
 class Exposition:
-    """One per node."""
+    """The metrics page of one node."""
 
     def __init__(
         self, node: Node, front_ends: FrontEnds, firing: Callable[[], Iterable[Alert]] = tuple

@@ -31,7 +31,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _Labels = tuple[str, ...]
 _LINES_AT_ONCE = 100
 _STARTS_MAX = 32_768
-"""How many lines are remembered without their numbers: as many as some thousand queues have."""
+"""The number of cached line prefixes: as many as some thousand queues need."""
 _HISTOGRAMS_MAX = 2_048
 
 
@@ -52,7 +52,7 @@ class Families(Collector):
         known.append((labels, value))
 
     def add_times(self, name: str, reading: HistogramReading, *labels: str) -> None:
-        """A histogram."""
+        """Add a histogram."""
         known = self._times.get(name)
         if known is None:
             assert METRICS[name].kind is Kind.HISTOGRAM, f"{name} is no histogram"
@@ -77,7 +77,7 @@ class Families(Collector):
                 yield "".join(_histogram_lines(name, labels, reading))
 
     def collect(self) -> Iterator[Family]:
-        """For Prometheus' library."""
+        """Yield the families, as Prometheus' library expects."""
         for name, metric in METRICS.items():
             if name in self._numbers:
                 numbers: CounterMetricFamily | GaugeMetricFamily
@@ -107,7 +107,7 @@ def _head(name: str) -> str:
 
 @lru_cache(_STARTS_MAX)
 def _start(name: str, labels: _Labels) -> str:
-    """A line as far as its number."""
+    """The prefix of a line, up to its number."""
     pairs = _pairs(METRICS[name].labels, labels)
     return f"{name}{{{pairs}}} " if pairs else f"{name} "
 
@@ -119,7 +119,7 @@ def _pairs(names: _Labels, values: _Labels) -> str:
 
 @lru_cache(_HISTOGRAMS_MAX)
 def _starts(name: str, labels: _Labels, bounds: tuple[float, ...]) -> tuple[str, ...]:
-    """The same for all lines of a histogram: its drawers, then the count and the sum."""
+    """The prefixes of all lines of a histogram: its buckets, then the count and the sum."""
     pairs = _pairs(METRICS[name].labels, labels)
     before = f"{pairs}," if pairs else ""
     braced = f"{{{pairs}}}" if pairs else ""

@@ -26,7 +26,7 @@ from penstock.core.message_states import current_state
 from penstock.watch.readings import GroupReading, QueueReading, Readings
 
 Key = tuple[str, ...]
-"""Whose curve it is: ("queue", name, group), ("group", name), ("node", "1"), ("cluster",)."""
+"""The owner of a curve: ("queue", name, group), ("group", name), ("node", "1"), ("cluster",)."""
 
 CLUSTER: Key = ("cluster",)
 QUEUE_NAMES = ("ready", "leased", "delayed", "dead", "dead_letters", "oldest_age_s", "in_rate",
@@ -37,7 +37,7 @@ NODE_NAMES = ("disk_used_share", "memory_bytes")
 CLUSTER_NAMES = ("ready", "leased", "delayed", "dead_letters", "lag", "oldest_age_s", "in_rate",
                  "out_rate", "ack_rate", "redelivery_rate", "error_rate")  # fmt: skip
 DEPRECATED_NAMES = {"leased": "in_flight"}
-"""What release 0.1 called a curve; both names are answered until 0.3."""
+"""The names of curves in release 0.1; both names work until 0.3."""
 
 _NOTHING = math.nan
 
@@ -65,7 +65,7 @@ class History:
         self._step_ms = step_ms
         self._series_max = series_max
         self._times_ms: list[int] = []
-        """As a ring: `_column` is the newest."""
+        """A ring buffer; `_column` is the newest entry."""
         self._column = -1
         self._since: tuple[int, list[int]] = (-1, [])
         """The columns since a time, as they were last asked for."""
@@ -75,7 +75,7 @@ class History:
 
     @property
     def series(self) -> int:
-        """How many curves are kept."""
+        """The number of curves."""
         return self._count
 
     def note(self, readings: Readings) -> None:
@@ -84,7 +84,7 @@ class History:
             pass
 
     def steps(self, readings: Readings) -> Iterator[None]:
-        """The same in small steps. A clock that was set back begins a new hour."""
+        """Add a reading in small steps. If the clock was set back, the history begins anew."""
         at_ms = readings.at_ms
         if self._times_ms:
             since_ms = at_ms - self._times_ms[self._column]
@@ -146,8 +146,8 @@ class History:
         )
 
     def recent(self, key: Key, name: str, since_ms: int) -> list[float]:
-        """One curve from a wall time on, and 0 where nothing is known: for small lines, of which a
-        page has many."""
+        """Return a curve from a wall time on, with 0 where nothing is known: for the small charts,
+        of which a page has many."""
         columns = self._columns_since(since_ms)
         curve = self._series.get(key, {}).get(name)
         if curve is None:
@@ -156,7 +156,8 @@ class History:
         return [0.0 if math.isnan(value) else value for value in values]
 
     def usual(self, key: Key, name: str, *, least: int) -> float | None:
-        """The median of a curve over the last hour; None before there are so many points."""
+        """Return the median of a curve over the last hour; None if there are fewer than `least`
+        points."""
         columns = self._columns()
         if len(columns) < least:
             return None
@@ -173,7 +174,8 @@ class History:
         return [*range(self._column + 1, length), *range(self._column + 1)]
 
     def _columns_since(self, since_ms: int) -> list[int]:
-        """The same, from a time on. A page asks for the same ones over and over."""
+        """The columns from a time on. The last result is cached, because a page requests it many
+        times."""
         known_ms, known = self._since
         if known_ms != since_ms:
             columns, times_ms = self._columns(), self._times_ms
@@ -245,7 +247,7 @@ def _values(curve: "array[float] | None", columns: Iterable[int]) -> list[float 
 
 
 def _is_idle(one: QueueReading) -> bool:
-    """All of its values are 0."""
+    """True if all values are 0."""
     return not (
         one.ready or one.leased or one.delayed or one.dead_letters or one.in_rate or one.consumers
         or one.out_rate or one.ack_rate

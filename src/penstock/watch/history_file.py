@@ -29,7 +29,7 @@ EARLIER = "history.earlier"
 _FRAME = struct.Struct("<II")
 
 Curve = tuple[tuple[str, ...], str]
-"""Whose it is, and its name."""
+"""The owner of a curve, and its name."""
 Value = tuple[tuple[str, ...], str, float]
 
 
@@ -41,13 +41,13 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HistoryFile:
-    """One per node. Its methods block, and are called one at a time."""
+    """The history files of one node. The methods block; only one may run at a time."""
 
     def __init__(self, disk: Disk, folder: str, *, bytes_max: int = HISTORY_FILE_BYTES_MAX) -> None:
         self._disk = disk
         self._folder = folder
         self._bytes_max = bytes_max
-        """Of each of the two files."""
+        """The largest size of each of the two files."""
         self._file: File | None = None
         self._end = 0
         self._numbers: dict[Curve, int] = {}
@@ -68,7 +68,7 @@ class HistoryFile:
         self._file.truncate(self._end)
 
     def append(self, at_ms: int, values: Sequence[Value]) -> None:
-        """One more column; none before the file is open."""
+        """Append a column; do nothing before the file is open."""
         if self._file is None:
             return
         data = self._encode(at_ms, values)
@@ -80,7 +80,6 @@ class HistoryFile:
             self._end += len(data)
 
     def close(self) -> None:
-        """Write no more."""
         if self._file is not None:
             self._file.close()
             self._file = None

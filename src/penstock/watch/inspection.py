@@ -29,7 +29,7 @@ from penstock.watch.settings import AlertSettings
 def inspect(
     readings: Readings, catalog: Catalog, settings: AlertSettings
 ) -> Iterator[list[Finding]]:
-    """The findings for each queue, group and node that could be read."""
+    """Yield the findings on each queue, group and node that could be read."""
     for queue in readings.queues:
         if queue.complete:
             yield list(_of_queue(queue, _configs(catalog, queue.queue), settings))
@@ -78,17 +78,18 @@ def _of_queue(
         return
     judged = _Judged(_queue_subject(one), configs, settings)
     if one.dead_letters_of:
-        held = lying(one)
+        held = lying(one) - one.dead_lettered
         whose = ", ".join(one.dead_letters_of[:3])
         yield from judged.by(
             "dead_letters", held, lambda: f"{one.queue} holds {held:,} dead letters of {whose}"
         )
         return
-    if one.dead:
+    kept = one.dead - one.dead_lettered
+    if kept:
         yield from judged.by(
             "dead_letters",
-            one.dead,
-            lambda: f"{_named(one)} keeps {one.dead:,} messages that failed for good",
+            kept,
+            lambda: f"{_named(one)} keeps {kept:,} messages that failed for good",
         )
     if one.error_rate and one.minute_ended >= RULES["error_rate"].counted_min:
         yield from judged.by(
@@ -189,7 +190,7 @@ def _node_subject(node: NodeReading) -> Subject:
 
 
 class _Judged:
-    """A thing, and whose numbers count for it."""
+    """A subject, and the configs that apply to it."""
 
     __slots__ = ("_configs", "_settings", "_subject")
 
@@ -201,7 +202,7 @@ class _Judged:
         self._settings = settings
 
     def by(self, rule: str, value: float, say: Callable[[], str]) -> Iterator[Finding]:
-        """What a rule finds; nothing, mostly."""
+        """Yield the finding of a rule, if there is one."""
         levels = self._settings.levels_for(rule, self._configs)
         reached = judge(levels, value, below=RULES[rule].below)
         if reached is not None:
@@ -217,7 +218,7 @@ class _Judged:
 
 
 def lasted(duration_ms: int) -> str:
-    """A duration in a word or two."""
+    """Format a duration in one or two words."""
     minutes = duration_ms // 60_000
     if minutes < 120:
         return f"{minutes} minutes" if minutes > 1 else f"{duration_ms // 1_000} seconds"

@@ -1,4 +1,4 @@
-"""What the counters of queues grew by within the last minute.
+"""The growth of the queues' counters within the last minute.
 
 Rates are Prometheus' own business, and it works them out better. This is for boards that expect a
 rate by name: a few earlier readings are kept, and the oldest that is not older than a minute or so
@@ -19,7 +19,7 @@ APART_SECONDS: Final = 15.0
 
 
 class QueueCounters(msgspec.Struct, frozen=True):
-    """What only grows, of one queue on this node."""
+    """The counters of one queue on this node."""
 
     produced: int = 0
     delivered: int = 0
@@ -29,7 +29,7 @@ class QueueCounters(msgspec.Struct, frozen=True):
 
 
 class QueueRates(msgspec.Struct, frozen=True):
-    """What became of it in a minute."""
+    """The rates of a queue over a minute."""
 
     enqueued: float
     dequeued: float
@@ -40,7 +40,7 @@ class QueueRates(msgspec.Struct, frozen=True):
 
 
 class LastMinute:
-    """For one node."""
+    """The counters of one node over the last minute."""
 
     def __init__(self, now: float) -> None:
         self._earlier: deque[tuple[float, Mapping[str, QueueCounters]]] = deque([(now, {})])

@@ -48,7 +48,7 @@ class LongHistory:
         )
         self._file = None if disk is None else HistoryFile(disk, folder)
         self._last_ms = 0
-        """When the last column was, or this process began."""
+        """The time of the last column, or of the start of this process."""
 
     async def load(self) -> None:
         """Read what was kept. A disk that fails costs the history, and nothing else."""
@@ -61,7 +61,7 @@ class LongHistory:
             self._file = None
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
@@ -81,7 +81,7 @@ class LongHistory:
         yield values
 
     async def write(self, at_ms: int, values: list[Value]) -> None:
-        """Keep a column on disk."""
+        """Write a column to disk."""
         if self._file is None:
             return
         try:
@@ -115,7 +115,7 @@ class LongHistory:
 
 
 def _part(curves: Curves, wanted: Callable[[float], bool]) -> Curves:
-    """The points whose times are wanted."""
+    """Select the points of the wanted times."""
     places = [place for place, time in enumerate(curves.times) if wanted(time)]
     return Curves(
         step_s=curves.step_s,

@@ -26,7 +26,7 @@ class Meter:
         self._entries: deque[tuple[int, Sequence[int]]] = deque()
 
     def note(self, at_ms: int, totals: Sequence[int], owner: object = None) -> None:
-        """What the totals are now, by monotonic time."""
+        """Record the current totals, by monotonic time."""
         entries = self._entries
         if owner != self._owner:
             self._owner = owner
@@ -47,13 +47,13 @@ class Meter:
 
     @property
     def is_flat(self) -> bool:
-        """Nothing has happened, for as long as is known."""
+        """True if nothing changed during the time that is known."""
         entries = self._entries
         return not entries or entries[0][1] == entries[-1][1]
 
     @property
     def has_just_grown(self) -> bool:
-        """The last two entries differ."""
+        """True if the last two entries differ."""
         entries = self._entries
         return len(entries) > 1 and entries[-1][1] != entries[-2][1]
 
@@ -76,7 +76,7 @@ class Meter:
         return [1_000 * more / took_ms for more in grown] if took_ms else [0.0] * self._width
 
     def _at(self, at_ms: int) -> Sequence[float]:
-        """What the totals were at a time between the first entry and the last."""
+        """Return the totals at a time between the first entry and the last."""
         later_ms, later = self._entries[-1]
         for earlier_ms, earlier in reversed(self._entries):
             if earlier_ms <= at_ms:
@@ -91,7 +91,8 @@ class Meter:
         return later
 
     def _prune(self, now_ms: int) -> None:
-        """One entry from before the minute stays: what was at its beginning is found with it."""
+        """Remove old entries. One from before the minute stays, so that the totals at its beginning
+        are known."""
         entries = self._entries
         while len(entries) > 2 and entries[1][0] <= now_ms - MINUTE_MS:
             entries.popleft()

@@ -18,7 +18,7 @@ import msgspec
 
 
 class Kind(Enum):
-    """What Prometheus takes a metric for."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -33,7 +33,7 @@ class Metric(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     meaning: str
     over_nodes: str = "sum"
-    """How the numbers of several nodes become one."""
+    """The function that combines the values of several nodes."""
 
 
 class Chapter(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ _REQUEST = ("protocol", "api")
 
 CHAPTERS: tuple[Chapter, ...] = (
     Chapter(
-        "Messages that come and go",
+        "Message traffic",
         "Counters by `destination`, which is a topic or queue, and by `protocol`: `kafka`,"
         " `native`, `sqs`, `http`, or `internal` for what the cluster sends to itself, as dead"
         " letters and redrives. Produced is counted by the node that appends, delivered by the node"
@@ -74,10 +74,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_messages_delivered_total",
                 _C,
                 _TRAFFIC,
-                "Messages that were handed to readers and workers, each time anew.",
+                "Messages delivered to readers and workers; each delivery counts.",
             ),
             Metric(
-                "penstock_messages_acked_total", _C, ("destination",), "Messages that are done."
+                "penstock_messages_acked_total",
+                _C,
+                ("destination",),
+                "Messages that were acknowledged.",
             ),
             Metric(
                 "penstock_messages_redelivered_total",
@@ -102,13 +105,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_messages_expired_total",
                 _C,
                 ("destination",),
-                "Messages that were too old when their turn came.",
+                "Messages that expired before they were delivered.",
             ),
             Metric(
                 "penstock_messages_discarded_total",
                 _C,
                 ("destination",),
-                "Messages that failed for good and were thrown away, as their queue has it.",
+                "Dead messages that were deleted, as their queue is configured.",
             ),
             Metric(
                 "penstock_message_processing_duration_seconds",
@@ -139,7 +142,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_queue_oldest_message_age_seconds",
                 _G,
                 _WORK,
-                "Age of the oldest message that is not done; absent if there is none.",
+                "Age of the oldest message that is not acknowledged; absent if there is none.",
                 "max",
             ),
             Metric(
@@ -154,7 +157,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_queue_consumers",
                 _G,
                 _WORK,
-                "Workers that asked this node for messages within the last minute. One that asks"
+                "Workers that sent this node a receive within the last minute. One that uses"
                 " several nodes is counted by each.",
                 "max",
             ),
@@ -162,7 +165,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_queue_silent_seconds",
                 _G,
                 _WORK,
-                "Since a worker last asked this node for messages; 0 while one holds some.",
+                "Time since a worker last sent this node a receive; 0 while one holds messages.",
                 "min",
             ),
         ),
@@ -175,7 +178,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_consumer_group_lag_messages",
                 _G,
                 ("group", "topic"),
-                "How many messages a group is behind the end of a topic.",
+                "Lag of a group in a topic, in messages.",
             ),
             Metric("penstock_consumer_group_members", _G, ("group",), "Members of a group."),
         ),
@@ -191,7 +194,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_request_duration_seconds",
                 _H,
                 _REQUEST,
-                "From the last byte of a request to its answer.",
+                "Time from the last byte of a request to its answer.",
             ),
             Metric(
                 "penstock_request_errors_total",
@@ -218,25 +221,25 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_connections_accepted_total",
                 _C,
                 ("protocol",),
-                "Connections that were let in. Native ones begin as Kafka's and count there too.",
+                "Accepted connections. Native ones begin as Kafka's and count there too.",
             ),
             Metric(
                 "penstock_connections_refused_total",
                 _C,
                 ("protocol",),
-                "Connections that were not let in: there were too many.",
+                "Connections refused because there were too many.",
             ),
             Metric(
                 "penstock_connections_faulted_total",
                 _C,
                 ("protocol",),
-                "Connections that were closed on a client: rubbish, silence, a failure of ours.",
+                "Connections closed by the broker: invalid data, a timeout, an internal error.",
             ),
             Metric(
                 "penstock_throttled_total",
                 _C,
                 ("protocol",),
-                "How often a client was made to wait, or to come again, because memory was short.",
+                "Times that a client was delayed, or told to retry, because memory was short.",
             ),
             Metric(
                 "penstock_held_bytes",
@@ -288,14 +291,14 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_raft_commit_index",
                 _G,
                 ("group",),
-                "The last entry known to be committed.",
+                "The index of the last entry known to be committed.",
                 "max",
             ),
             Metric(
                 "penstock_raft_last_applied_index",
                 _G,
                 ("group",),
-                "The last entry that was applied.",
+                "The index of the last applied entry.",
                 "min",
             ),
             Metric(
@@ -308,7 +311,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_raft_leaderships_total",
                 _C,
                 ("group",),
-                "How often this replica has become the leader.",
+                "Times that this replica has become the leader.",
             ),
             Metric(
                 "penstock_raft_commit_duration_seconds",
@@ -321,13 +324,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_raft_follower_lag_entries",
                 _G,
                 ("group", "node"),
-                "How many entries a follower is behind its leader.",
+                "Entries that a follower is behind its leader.",
             ),
             Metric(
                 "penstock_raft_follower_silent_seconds",
                 _G,
                 ("group", "node"),
-                "Since a leader has heard of a follower.",
+                "Time since a leader last heard from a follower.",
             ),
             Metric(
                 "penstock_raft_waiting_requests",
@@ -345,7 +348,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_storage_bytes",
                 _G,
                 ("topic",),
-                "What the partitions of a topic take up in the logs.",
+                "Size of a topic's partitions in the logs.",
             ),
             Metric(
                 "penstock_storage_log_bytes", _G, ("group",), "The size of a shard's log files."
@@ -355,7 +358,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_storage_fsync_duration_seconds",
                 _H,
                 ("group",),
-                "How long the disk takes to make entries durable.",
+                "Duration of the syncs that make entries durable.",
             ),
             Metric(
                 "penstock_storage_full",
@@ -375,7 +378,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_shard_state_limit_bytes",
                 _G,
                 ("group", "kind"),
-                "What it may take before new state of the kind is refused.",
+                "Size at which new state of the kind is refused.",
                 "max",
             ),
             Metric(
@@ -386,7 +389,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "max",
             ),
             Metric("penstock_disk_size_bytes", _G, (), "The file system that holds the data."),
-            Metric("penstock_disk_free_bytes", _G, (), "What is free of it."),
+            Metric("penstock_disk_free_bytes", _G, (), "Free space of that file system."),
         ),
     ),
     Chapter(
@@ -398,10 +401,15 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_build_info",
                 _G,
                 ("version", "commit", "python"),
-                "Always 1; what this node is. The commit is `unknown` in an installed package.",
+                "Always 1; the version of this node. `commit` is `unknown` in installed packages.",
             ),
-            Metric("penstock_node_info", _G, ("node", "cluster"), "Always 1; who this node is."),
-            Metric("penstock_uptime_seconds", _G, (), "Since the node started.", "min"),
+            Metric(
+                "penstock_node_info",
+                _G,
+                ("node", "cluster"),
+                "Always 1; the identity of this node.",
+            ),
+            Metric("penstock_uptime_seconds", _G, (), "Time since the node started.", "min"),
             Metric(
                 "penstock_peers_connected", _G, (), "Nodes that this one is connected to.", "min"
             ),
@@ -415,7 +423,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_peer_frames_total", _C, ("direction",), "Frames from and to other nodes."
             ),
             Metric("penstock_peer_links_lost_total", _C, (), "Links with other nodes that ended."),
-            Metric("penstock_peer_waiting_bytes", _G, (), "Bytes that wait to leave for nodes."),
+            Metric("penstock_peer_waiting_bytes", _G, (), "Bytes waiting to be sent to nodes."),
             Metric(
                 "penstock_peer_messages_dropped_total",
                 _C,
@@ -433,7 +441,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_peer_authentication_failures_total",
                 _C,
                 (),
-                "Connections that did not prove, or not in time, that they hold the cluster key.",
+                "Connections that did not prove in time that they hold the cluster key.",
             ),
             Metric(
                 "penstock_peer_key_info",
@@ -461,12 +469,12 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_metrics_duration_seconds_total",
                 _C,
                 (),
-                "Time that was spent on making this page.",
+                "Time spent on making this page.",
             ),
         ),
     ),
     Chapter(
-        "Names that others use",
+        "Names of other exporters",
         "The same numbers under the names of kafka_exporter, for boards that exist, and under the"
         " short names of many a design. Rates, errors and latency are of the last minute. Of more"
         " partitions than fit a small page, those by partition come only with `detail=partition`.",
@@ -475,13 +483,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "kafka_consumergroup_lag",
                 _G,
                 ("consumergroup", "topic", "partition"),
-                "How far a group is behind in a partition.",
+                "Lag of a group in a partition.",
             ),
             Metric(
                 "kafka_consumergroup_lag_sum",
                 _G,
                 ("consumergroup", "topic"),
-                "How far a group is behind in a topic.",
+                "Lag of a group in a topic.",
             ),
             Metric(
                 "kafka_consumergroup_current_offset",
@@ -500,13 +508,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "kafka_topic_partition_current_offset",
                 _G,
                 ("topic", "partition"),
-                "The offset behind the last message; exported by the partition's leader.",
+                "The offset after the last message; exported by the partition's leader.",
             ),
             Metric(
                 "kafka_topic_partition_oldest_offset",
                 _G,
                 ("topic", "partition"),
-                "The first offset that is still there.",
+                "The first offset of the log.",
             ),
             Metric("queue_depth", _G, ("queue",), "Messages that are ready, of all groups."),
             Metric("queue_enqueue_rate", _G, ("queue",), "Messages appended in a second."),
@@ -522,14 +530,14 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "queue_error_rate",
                 _G,
                 ("queue",),
-                "Of the deliveries that came to an end, the share that failed: 0 to 1.",
+                "Share of the ended deliveries that failed: 0 to 1.",
                 "max",
             ),
             Metric(
                 "queue_consumer_lag",
                 _G,
                 ("queue", "group"),
-                "How far a consumer group is behind in a topic.",
+                "Lag of a consumer group in a topic.",
             ),
         ),
     ),
@@ -541,19 +549,19 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_partition_log_start_offset",
                 _G,
                 ("topic", "partition"),
-                "The first offset that is still there.",
+                "The first offset of the log.",
             ),
             Metric(
                 "penstock_partition_high_watermark",
                 _G,
                 ("topic", "partition"),
-                "The offset behind the last committed message.",
+                "The offset after the last committed message.",
             ),
             Metric(
                 "penstock_partition_bytes",
                 _G,
                 ("topic", "partition"),
-                "What a partition takes up in its leader's log.",
+                "Size of a partition in its leader's log.",
             ),
             Metric(
                 "penstock_partition_queue_messages",
@@ -565,7 +573,7 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "penstock_consumer_group_partition_lag_messages",
                 _G,
                 ("group", "topic", "partition"),
-                "How far a group is behind in a partition; exported by its coordinator.",
+                "Lag of a group in a partition; exported by its coordinator.",
             ),
         ),
     ),
@@ -574,4 +582,4 @@ CHAPTERS: tuple[Chapter, ...] = (
 METRICS: Mapping[str, Metric] = {
     metric.name: metric for chapter in CHAPTERS for metric in chapter.metrics
 }
-"""Every metric, by name."""
+"""All metrics, by name."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.core.front_end import FrontEndStatistics
 from penstock.core.limits import TICK_MS
-from penstock.core.memory_budget import MemoryStatistics
+from penstock.core.memory_budget import KINDS, MemoryStatistics
 from penstock.core.types import ShardId
 from penstock.core.version import __version__
 from penstock.engine.cluster.node import Node
@@ -17,7 +17,7 @@ from penstock.watch.build import commit
 from penstock.watch.families import Families
 
 PROTOCOLS = ("kafka", "native", "sqs", "http", "peer")
-"""That draw on the memory budget; each has its series from the start."""
+"""The protocols that draw on the memory budget; each has its series from the start."""
 
 
 def add_node(page: Families, node: Node, machine: MachineSample) -> None:
@@ -40,7 +40,7 @@ def add_node(page: Families, node: Node, machine: MachineSample) -> None:
 
 
 def add_links(page: Families, node: Node) -> None:
-    """What passes between this node and the others, and who was kept out."""
+    """Add the traffic between this node and the others, and refused connections."""
     links = node.link_statistics()
     for direction, count, frames in (
         ("in", links.bytes_received, links.frames_received),
@@ -115,6 +115,8 @@ def add_memory(page: Families, memory: MemoryStatistics) -> None:
     for protocol in PROTOCOLS:
         page.add("penstock_memory_refused_total", memory.refused.get(protocol, 0), protocol)
         page.add("penstock_memory_disconnected_total", memory.evicted.get(protocol, 0), protocol)
+    for what in KINDS:  # Those of front-ends come with their other series.
+        page.add("penstock_held_bytes", memory.held_by.get(("peer", what), 0), "peer", what)
 
 
 def add_front_ends(page: Families, front_ends: Iterable[FrontEndStatistics]) -> None:

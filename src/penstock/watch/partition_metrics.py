@@ -16,7 +16,7 @@ from penstock.watch.queue_metrics import DEPRECATED_LEASED, Pause
 
 
 class PartitionMetrics:
-    """Of one node."""
+    """The partition metrics of one node."""
 
     def __init__(self, node: Node, pause: Pause) -> None:
         self._node = node
@@ -24,7 +24,8 @@ class PartitionMetrics:
         self._sizes: dict[PartitionId, tuple[Offset, Offset, int]] = {}
 
     async def add(self, page: Families, *, detail: bool) -> None:
-        """What this node holds of topics, and, of those it leads, where their partitions stand."""
+        """Add the sizes of the topics on this node and the offsets of the partitions that it
+        leads."""
         node = self._node
         catalog = node.engine.topics.catalog
         if node.engine.topics.controller() == node.engine.topics.node_id:
@@ -80,7 +81,7 @@ class PartitionMetrics:
         return size
 
     async def add_groups(self, page: Families, *, detail: bool) -> None:
-        """How far the groups that this node coordinates are behind, partition by partition."""
+        """Add the lag of each partition of the groups that this node coordinates."""
         node = self._node
         groups: list[GroupOffsets] = []
         for coordinator in node.engine.groups.led_coordinators():

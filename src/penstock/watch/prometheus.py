@@ -1,4 +1,4 @@
-"""The same rules for Prometheus, with the same thresholds.
+"""The alert rules for Prometheus, with the same thresholds.
 
 Made from the one table (`rules`) and the settings in force; what is compared with what stands here,
 metric by metric (see `metric_table`). Each level of each rule is an alert of its own, with the
@@ -23,13 +23,13 @@ SCRAPE_SECONDS = 15
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """How a rule is said in Prometheus."""
+    """An alert rule as an expression of Prometheus."""
 
     rule: str
     value: str
-    """What is compared."""
+    """The value that is compared with the thresholds."""
     condition: str = ""
-    """What must be true besides."""
+    """A further condition."""
     described: str = ""
     """The sentence, as a template of Prometheus."""
     lasting: str = ""
@@ -112,7 +112,7 @@ def threshold_of(rule: str, at: float) -> float:
 
 
 def rules_text(settings: AlertSettings) -> str:
-    """A file of rules, as YAML."""
+    """Return a file of rules, as YAML."""
     lines = [
         "# Alerts of Penstock for Prometheus, written by `penstock generate prometheus`.",
         "# Name it in prometheus.yml: rule_files: [penstock-rules.yml]",
@@ -171,6 +171,6 @@ def scrape_text(targets: Sequence[str], *, rules_file: str = "penstock-rules.yml
 
 
 def _quoted(text: str) -> str:
-    """A text in YAML, whatever is in it."""
+    """Quote a text for YAML."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"

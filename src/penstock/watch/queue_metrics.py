@@ -24,7 +24,7 @@ from penstock.watch.last_minute import LastMinute, QueueCounters, QueueRates
 Pause = Callable[[], Awaitable[None]]
 """Lets others have the loop, if it was kept for long."""
 DEPRECATED_LEASED = "in_flight"
-"""What release 0.1 called the state `leased`: a second series with the same value."""
+"""The name of the state `leased` in release 0.1: a second series with the same value."""
 
 
 class QueueLine(msgspec.Struct):
@@ -174,7 +174,7 @@ class QueueMetrics:
                 page.add("queue_processing_latency_p95", rates.latency_p95, queue)
 
     def _sources(self) -> dict[str, list[str]]:
-        """By dead-letter queue: the queues whose dead letters go there."""
+        """Return the queues that send their dead letters to each dead-letter queue."""
         found: dict[str, list[str]] = {}
         for topic in self._node.engine.topics.catalog.topics.values():
             queue = topic.settings.queue

@@ -1,4 +1,4 @@
-"""What a node knows of the whole cluster at one moment: queues, groups, topics, nodes, shards.
+"""The state of the whole cluster at one moment: queues, groups, topics, nodes and shards.
 
 Nothing here makes a request: `survey` fills these in, and pages, metrics and alerts read them. They
 are documents as well, and go out as JSON just as they are.
@@ -17,7 +17,7 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     """A queue as one of its work groups sees it."""
 
     queue: str
-    """The topic."""
+    """The name of the topic."""
     group: str
     kind: str
     """standard, fifo, priority, delay or hybrid."""
@@ -26,23 +26,29 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     """Every partition was asked. If not, the numbers are too small."""
     paused: bool = False
     dead_letter_topic: str = ""
-    """Where messages go that failed for good; empty: they stay."""
+    """The queue that gets its dead letters; empty if they stay."""
     dead_letters_of: tuple[str, ...] = ()
-    """The queues whose dead letters come here."""
+    """The queues whose dead letters this queue receives."""
     ready: int = 0
     leased: int = 0
     in_flight: int = 0
     """Deprecated name of `leased`, gone in 0.3."""
     delayed: int = 0
     dead: int = 0
-    """Failed for good and still here: archived, or about to be moved."""
+    """Failed for good: those still here, and those in its dead-letter queue."""
+    dead_lettered: int = 0
+    """Of these, what lies in the dead-letter queue. Of several work groups, those that moved
+    nothing there have none of it; of those that did, each has no more than it moved, and together
+    they may have less or more: letters are counted and not read."""
     dead_letters: int = 0
-    """These, and all messages of its dead-letter topic, whatever their origin."""
+    """The same as `dead`."""
     oldest_age_ms: int | None = None
     """Of the oldest message that is not done; None if there is none or it is not known."""
     sent: int = 0
-    """Totals from here on: offered to this group since it was opened."""
+    """Offered to this group since it was opened, or reset."""
     delivered: int = 0
+    """Totals from here to `expired`: all since the processes of the leaders started (`up_ms` of
+    nodes), and part of none that is kept. They fall when a leader restarts or changes."""
     redelivered: int = 0
     """Deliveries that were not the first of their message."""
     failed: int = 0
@@ -53,33 +59,33 @@ class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     in_rate: float = 0.0
     out_rate: float = 0.0
-    """Deliveries."""
+    """The rate of deliveries."""
     ack_rate: float = 0.0
     redelivery_rate: float = 0.0
     dead_rate: float = 0.0
     error_rate: float = 0.0
     """Of the deliveries that came to an end in the last minute, the share that failed: 0 to 1."""
     minute_ended: int = 0
-    """How many deliveries came to an end in the last minute."""
+    """The number of deliveries that ended in the last minute."""
     minute_ack_rate: float = 0.0
     """`ack_rate` over a minute: what alerts look at."""
     expected_rate: float | None = None
-    """How many acks a second are usual or were asked for; None if that is not known yet."""
+    """The expected ack rate, configured or usual; None if it is not known yet."""
     consumers: int = 0
     """Workers that asked for messages in the last minute, or hold some."""
     workers: tuple[str, ...] = ()
-    """What they call themselves; some of them, if there are very many."""
+    """The names of workers; only some if there are very many."""
     silent_ms: int | None = None
     """Since a worker was last heard of, as far as this node knows; 0 while one holds messages."""
     silent_known: bool = True
-    """If not, it is at least so long: this watch began then, and no worker was heard of since."""
+    """False if the silence may be longer than shown, because this watch began later."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "in_flight", self.leased)
 
 
 class TopicLag(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a group is behind in one topic."""
+    """The lag of a group in one topic."""
 
     topic: str
     lag: int
@@ -87,7 +93,7 @@ class TopicLag(msgspec.Struct, frozen=True, kw_only=True):
     """The sum of its committed offsets."""
     partitions: int
     complete: bool = True
-    """The end of every partition could be learnt."""
+    """True if the end of every partition is known."""
     commit_rate: float = 0.0
 
 
@@ -101,7 +107,7 @@ class GroupReading(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[TopicLag, ...] = ()
     lag: int = 0
     commit_rate: float = 0.0
-    """How many messages a second it gets on by."""
+    """The progress of the group in messages per second."""
     silent_ms: int | None = None
     """For how long it has had no member; 0 while it has some."""
 
@@ -122,10 +128,10 @@ class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     node: int
     alive: bool
-    """It answered."""
+    """True if it answered."""
     leaving: bool = False
     leads: int = 0
-    """Shards."""
+    """The number of shards it leads."""
     holds: int = 0
     http: str = ""
     kafka: str = ""
@@ -135,12 +141,12 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     """The size of the file system that its data is on; None if unknown."""
     disk_free_bytes: int | None = None
     disk_used_share: float | None = None
-    """0 to 1."""
+    """The used share of the disk, 0 to 1."""
     data_bytes: int = 0
-    """What its shards take of it."""
+    """The disk space of its shards."""
     memory_bytes: int | None = None
     memory_bytes_max: int | None = None
-    """What the machine, or the limit set for the process, has."""
+    """The memory of the machine, or the limit of the process."""
     state_used_share: float = 0.0
     """Of what one kind of state may take in a shard; that of the fullest."""
 
@@ -176,7 +182,7 @@ class ShardReading(msgspec.Struct, frozen=True, kw_only=True):
 
     shard: int
     leader: int
-    """0: no leader."""
+    """The leader; 0 if there is none."""
     term: int
     commit: int = 0
     voters: tuple[int, ...] = ()
@@ -187,7 +193,7 @@ class ShardReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything together."""
+    """The totals of the cluster."""
 
     queues: int = 0
     topics: int = 0
@@ -198,8 +204,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Deprecated name of `leased`, gone in 0.3."""
     delayed: int = 0
     dead: int = 0
-    dead_letters: int = 0
     """The dead that stayed, and what lies in dead-letter queues, each once."""
+    dead_letters: int = 0
+    """The same."""
     lag: int = 0
     oldest_age_ms: int | None = None
     consumers: int = 0
@@ -216,29 +223,29 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole, at a moment."""
+    """The readings of one moment."""
 
     at_ms: int
-    """Wall time."""
+    """The wall time."""
     node: int
     """The node that took them."""
     health: str
-    """One sentence for people."""
+    """The health of the cluster in one sentence."""
     healthy: bool
     """Every node answered, and every shard has a leader."""
     totals: Totals
     queues: tuple[QueueReading, ...] = ()
-    """Sorted by name and group."""
+    """The queues, sorted by name and group."""
     groups: tuple[GroupReading, ...] = ()
     topics: tuple[TopicReading, ...] = ()
     nodes: tuple[NodeReading, ...] = ()
     shards: tuple[ShardReading, ...] = ()
     silent_nodes: tuple[int, ...] = ()
-    """They did not answer; what they lead is missing or old."""
+    """The nodes that did not answer; readings of their shards are missing or old."""
     took_ms: float = 0.0
-    """What it cost this node, without waiting for others."""
+    """The time that it cost this node, without waiting for others."""
     every_ms: int = 0
-    """How long until the next."""
+    """The interval to the next reading."""
 
     def queue(self, name: str, group: str | None = None) -> QueueReading | None:
         """A queue; without a group, the work group that has most to do."""
@@ -246,7 +253,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
         return max(found, key=lambda one: (one.ready, one.leased), default=None)
 
     def group(self, name: str) -> GroupReading | None:
-        """A consumer group."""
+        """Return the reading of a consumer group."""
         return next((one for one in self.groups if one.group == name), None)
 
     def topic(self, name: str) -> TopicReading | None:

@@ -24,27 +24,27 @@ from penstock.core.alert_levels import Levels
 
 
 class Unit(Enum):
-    """What a rule counts."""
+    """The unit of a rule's thresholds."""
 
     MESSAGES = "messages"
     SHARE = "share"
-    """0 to 1; people read percent."""
+    """A share of 0 to 1, shown in percent."""
     DURATION = "ms"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table."""
+    """An alert rule."""
 
     name: str
     """Also the name of its setting in `[alerts]`, and of its runbook."""
     title: str
     about: str
-    """queue, group or node."""
+    """The kind of its subject: `queue`, `group` or `node`."""
     unit: Unit
     levels: Levels
-    """By default."""
+    """The default thresholds."""
     below: bool = False
-    """It alerts below its numbers, not above."""
+    """True if it alerts below its thresholds instead of above."""
     target: float | None = None
     """A healthy cluster stays below. It is displayed and never alerts."""
     waits: bool = True
@@ -57,12 +57,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def page(self) -> str:
-        """The file of its runbook."""
+        """The file name of its runbook."""
         return f"{self.name.replace('_', '-')}.md"
 
     @property
     def runbook(self) -> str:
-        """Its place below the project."""
+        """The path of its runbook in the repository."""
         return f"docs/runbooks/{self.page}"
 
 
@@ -115,7 +115,7 @@ _TABLE = (
         unit=Unit.DURATION,
         levels=Levels(critical=300_000),
         waits=False,
-        meaning="Messages wait, and no consumer has asked for one or held one for this long.",
+        meaning="Messages wait, and no consumer has received or held one for this long.",
         advice="Start the workers, or find out why they stopped.",
     ),
     Rule(
@@ -153,7 +153,7 @@ _TABLE = (
 )
 
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _TABLE}
-"""Every rule, by name."""
+"""All rules, by name."""
 
 BACKLOG_SECONDS = 10
 """The processing rate is judged while more messages wait than this many seconds of expected work: a

@@ -14,7 +14,7 @@ from penstock.watch.rules import RULES
 PACKAGED = Path(__file__).parent / "runbook_pages"
 CHECKOUT = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
 PATH = "/runbooks"
-"""Of the dashboard."""
+"""The path of the runbooks in the dashboard."""
 _REMARK = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
@@ -24,7 +24,7 @@ def runbook_path(rule: str) -> str:
 
 
 def rule_of(stem: str) -> str | None:
-    """The rule whose runbook has this name: no-consumers or no_consumers."""
+    """Return the rule of a runbook's name, as no-consumers or no_consumers."""
     name = stem.replace("-", "_")
     return name if name in RULES else None
 

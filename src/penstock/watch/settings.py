@@ -1,4 +1,4 @@
-"""What can be set about alerts for all queues together; a topic's own configs count for more."""
+"""The settings of alerts for all queues together; a topic's own configs take precedence."""
 
 import msgspec
 
@@ -17,15 +17,15 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     levels: dict[str, Levels] = msgspec.field(
         default_factory=lambda: {name: rule.levels for name, rule in RULES.items()}
     )
-    """By rule."""
+    """The thresholds, by rule."""
     hold_ms: int = HOLD_MS
-    """How long a condition must hold before its alert fires."""
+    """The time that a condition must hold before its alert fires."""
     clear_ms: int = CLEAR_MS
-    """How long it must be over before that is said."""
+    """The time that it must be over before the alert is resolved."""
     webhook: str = ""
     """A URL; empty: alerts are not sent."""
     runbooks: str = ""
-    """Where the runbooks are on the web; empty: in the documents of Penstock."""
+    """The address of the runbooks on the web; empty for those of this broker."""
 
     def levels_for(self, rule: str, configs: AlertConfigs | None = None) -> Levels:
         """The numbers of a rule, for a topic with these configs."""

@@ -37,7 +37,7 @@ _VALUE_BYTES = 16 * SILENCE_CHARACTERS_MAX
 
 
 class AlertSilence(msgspec.Struct, frozen=True, kw_only=True):
-    """One acknowledgement or silence."""
+    """An acknowledgement or a silence."""
 
     id: str
     kind: Literal["ack", "silence"]
@@ -67,7 +67,7 @@ class AlertSilence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silences:
-    """For one node's watch."""
+    """The silences, as one node's watch knows them."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -128,7 +128,7 @@ class Silences:
         return one
 
     async def end(self, name: str) -> AlertSilence:
-        """End one before its time."""
+        """End an acknowledgement or a silence early."""
         with contextlib.suppress(PenstockError):
             await self.read()
         found = next((one for one in self.current() if one.id == name), None)
@@ -138,7 +138,7 @@ class Silences:
         return found
 
     async def end_acks(self, keys: Iterable[str]) -> None:
-        """These alerts are over, and so are their acknowledgements."""
+        """End the acknowledgements of alerts that are over."""
         over = set(keys)
         for one in self.current():
             if one.kind == "ack" and one.key in over:

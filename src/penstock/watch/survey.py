@@ -38,10 +38,10 @@ from penstock.watch.readings import (
 )
 
 LATE_MS = 10_000
-"""How old the last word of a node may be that is connected and does not answer."""
+"""The largest age of the last sample of a node that is connected and does not answer."""
 
 Expected = Callable[[str, str], float | None]
-"""How many acks a second a queue's work group should have, if that is known."""
+"""Returns the expected ack rate of a work group, if it is known."""
 _QueueKey = tuple[TopicId, str]
 _NO_RATES = [0.0] * 6
 _Key = TypeVar("_Key")
@@ -49,7 +49,7 @@ _Value = TypeVar("_Value")
 
 
 class Survey:
-    """For one node's watch."""
+    """Takes the readings for one node's watch."""
 
     def __init__(self, node: Node, expected: Expected, slices: TimeSlices) -> None:
         self._node = node
@@ -145,10 +145,16 @@ class Survey:
             _keep(self._acked, parts.keys())
             self._guessed &= parts.keys()
         found.sort(key=lambda one: (one.queue, one.group))
-        return tuple(_with_dead_letters(found))
+        moved = {key: sum(one.counts.moved_ever for _, one in some) for key, some in parts.items()}
+        return tuple(_with_dead_letters(found, self._by_name(moved)))
+
+    def _by_name(self, counts: Mapping[_QueueKey, int]) -> dict[tuple[str, str], int]:
+        topic_by_id = self._engine.topics.catalog.topic_by_id
+        named = ((topic_by_id(topic_id), group, one) for (topic_id, group), one in counts.items())
+        return {(topic.name, group): one for topic, group, one in named if topic is not None}
 
     def _letters(self) -> dict[str, tuple[str, ...]]:
-        """The dead-letter queues, and whose they are."""
+        """Return the dead-letter queues, and the queues that use them."""
         catalog = self._engine.topics.catalog
         if self._letters_known[0] != catalog.revision:
             found: dict[str, tuple[str, ...]] = {}
@@ -167,12 +173,14 @@ class Survey:
         sources: tuple[str, ...],
         now_ms: int,
     ) -> QueueReading:
+        catalog = self._engine.topics.catalog
         rates, minute = self._queue_rates(key, parts, now_ms)
         samples = [one for _, one in parts]
         total = samples[0] if len(samples) == 1 else _summed(samples)
         counts = total.counts
         workers = {worker for one in samples for worker in one.workers}
         in_rate, out_rate, redelivery_rate, _, dead_rate, ack_rate = rates
+        letters = catalog.work_settings(topic, key[1]).dead_letter_topic
         failed, acked, took_ms = minute
         ended = failed + acked
         return QueueReading(
@@ -182,7 +190,7 @@ class Survey:
             partitions=len(topic.partitions),
             complete=len(total.partitions) == len(topic.partitions),
             paused=topic.settings.queue.queue_rules.paused,
-            dead_letter_topic=topic.settings.queue.dead_letter_topic,
+            dead_letter_topic="" if letters == topic.name else letters,
             dead_letters_of=sources,
             ready=counts.ready,
             leased=counts.leased,
@@ -424,7 +432,7 @@ def _settled(
 
 
 def _keep(table: dict[_Key, _Value], keys: Collection[_Key]) -> None:
-    """Forget what is gone."""
+    """Remove the entries of keys that no longer exist."""
     for key in [one for one in table if one not in keys]:
         del table[key]
 
@@ -440,15 +448,32 @@ def _summed(samples: Sequence[QueueSample]) -> QueueSample:
     return QueueSample(first.topic_id, first.group, partitions, WorkCounts(*counts), oldest_ms)
 
 
-def _with_dead_letters(queues: Sequence[QueueReading]) -> Iterable[QueueReading]:
-    """Dead letters in a dead-letter queue are counted for their source queues too."""
+def _with_dead_letters(
+    queues: Sequence[QueueReading], moved: Mapping[tuple[str, str], int]
+) -> Iterable[QueueReading]:
+    """Dead letters in a dead-letter queue are counted for their source queues too, and there for
+    the work groups that moved any. If none has, as when programs send to the dead-letter queue
+    themselves, all of them count."""
+    letters = {one.dead_letter_topic for one in queues}  # A work group may have one of its own.
     held: dict[str, int] = {}
+    losers: dict[tuple[str, str], int] = {}
     for one in queues:
-        if one.dead_letters_of:
+        if one.dead_letters_of or one.queue in letters:
             held[one.queue] = max(lying(one), held.get(one.queue, 0))
+        if moved.get((one.queue, one.group)):
+            place = one.queue, one.dead_letter_topic
+            losers[place] = losers.get(place, 0) + 1
     for one in queues:
         more = held.get(one.dead_letter_topic, 0)
-        yield msgspec.structs.replace(one, dead_letters=one.dead + more) if more else one
+        others = losers.get((one.queue, one.dead_letter_topic), 0)
+        own = moved.get((one.queue, one.group), 0)
+        if others > 1 or (others and not own):
+            more = min(more, own)
+        if not more:
+            yield one
+            continue
+        dead = one.dead + more
+        yield msgspec.structs.replace(one, dead=dead, dead_letters=dead, dead_lettered=more)
 
 
 def _totals(
@@ -458,6 +483,13 @@ def _totals(
 ) -> Totals:
     failing = sum(one.error_rate * one.out_rate for one in queues)
     out_rate = sum(one.out_rate for one in queues)
+    # What lies in a dead-letter queue counts once, however many queues send theirs there.
+    letters = {one.dead_letter_topic for one in queues}
+    dead = sum(
+        (lying(one) if one.dead_letters_of or one.queue in letters else one.dead)
+        - one.dead_lettered
+        for one in queues
+    )
     ages = [one.oldest_age_ms for one in queues if one.oldest_age_ms is not None]
     return Totals(
         queues=len({one.queue for one in queues}),
@@ -466,8 +498,8 @@ def _totals(
         ready=sum(one.ready for one in queues),
         leased=sum(one.leased for one in queues),
         delayed=sum(one.delayed for one in queues),
-        dead=sum(one.dead for one in queues),
-        dead_letters=sum(lying(one) if one.dead_letters_of else one.dead for one in queues),
+        dead=dead,
+        dead_letters=dead,
         lag=sum(one.lag for one in groups),
         oldest_age_ms=max(ages, default=None),
         consumers=sum(one.consumers for one in queues) + sum(one.members for one in groups),

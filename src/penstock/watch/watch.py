@@ -43,9 +43,9 @@ from penstock.watch.webhook import Notice, Webhook
 
 EVERY_MS = 2_000
 SHARE_MAX = 0.01
-"""Of the time."""
+"""The largest share of time that the watch may use."""
 NOTICE_SECONDS = 0.25
-"""How soon a change of the leader is noticed."""
+"""The interval of checks for a new leader."""
 LATE_MS = 15_000
 """Events of so long before this node began to lead the catalog are announced by it: the former
 leader may not have been able to."""
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watch:
-    """One per node."""
+    """The watch of one node."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Watch:
         self._task = asyncio.create_task(self._run(), name="watch")
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -176,7 +176,7 @@ class Watch:
             return readings
 
     def _took_ms(self) -> float:
-        """What was spent since the last survey, on it and on samples for others."""
+        """The time spent since the last survey, on it and on samples for other nodes."""
         spent = self._slices.spent_seconds + self._node.sampler.spent_seconds
         before, self._spent_seconds = self._spent_seconds, spent
         return 1_000 * (spent - before)
@@ -203,7 +203,7 @@ class Watch:
         )
 
     def _expected_rate(self, queue: str, group: str) -> float | None:
-        """What was asked for, or what is usual."""
+        """The expected ack rate: the configured one, or the usual one."""
         topic = self._node.engine.topics.catalog.topic(queue)
         asked = None if topic is None else topic.settings.alerts.expected_rate
         return asked or self._expected.usual(queue, group)
@@ -215,7 +215,7 @@ class Watch:
         return self.silences.audible(self.alerts.firing())
 
     async def _read_silences(self) -> None:
-        """What cannot be read now stays as it was."""
+        """Read the silences; if that fails, keep the ones known before."""
         with contextlib.suppress(PenstockError, TimeoutError):
             await self.silences.read()
 

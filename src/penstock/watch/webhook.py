@@ -39,10 +39,10 @@ logger = logging.getLogger(__name__)
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent."""
+    """The document that is sent."""
 
     version: int = 1
-    """Of this document."""
+    """The version of the document."""
     cluster: str
     node: int
     """The node that sends it."""
@@ -52,11 +52,11 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts so far."""
+    """The counters of the webhook."""
 
     sent: int
     failed: int
-    """Tries that came to nothing."""
+    """The number of failed attempts."""
     dropped: int
     """Notices that could not be delivered."""
     waiting: int
@@ -87,12 +87,12 @@ class Webhook:
 
     @property
     def is_set(self) -> bool:
-        """A receiver is configured."""
+        """True if a receiver is configured."""
         return self._place is not None
 
     @property
     def shown(self) -> str:
-        """Where it sends to, without what may be a secret."""
+        """The address of the receiver without its path, which may be a secret."""
         return "" if self._place is None else f"{self._place.scheme}://{self._place.hostname}/…"
 
     def start(self) -> None:
@@ -101,14 +101,14 @@ class Webhook:
             self._task = asyncio.create_task(self._run(), name="webhook")
 
     async def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
 
     def send(self, notice: Notice) -> None:
-        """Something changed."""
+        """Queue a notice for sending."""
         if self._place is None:
             return
         if len(self._waiting) >= self._messages_max:
@@ -126,7 +126,7 @@ class Webhook:
             raise Unavailable(f"{self.shown} does not take it: {problem}")
 
     def statistics(self) -> WebhookStatistics:
-        """The counts so far."""
+        """Return the counters."""
         return WebhookStatistics(
             sent=self._sent,
             failed=self._failed,
@@ -190,7 +190,7 @@ def _place(url: str) -> SplitResult:
 
 
 def _post(place: SplitResult, body: bytes) -> int:
-    """One request, on a thread of its own; the status of the answer."""
+    """Send one request, on a thread of its own, and return the status of the answer."""
     host = place.hostname or ""
     connection: http.client.HTTPConnection
     if place.scheme == "https":

@@ -1,4 +1,4 @@
-"""What the HTTP API answers, where no other component reads the document: one type for each answer.
+"""The answers of the HTTP API that no other component reads: one type for each.
 
 They are what the endpoints build, and what the reference of the API is made from.
 """
@@ -25,11 +25,11 @@ from penstock.web.topic_lines import TopicLine
 
 
 class QueueList(msgspec.Struct, frozen=True):
-    """Queues by name."""
+    """The queues, sorted by name."""
 
     queues: Sequence[QueueLine]
     next: str | None
-    """What to give as `after` to see more of them; None at the end."""
+    """The `after` of the next page; None if this is the last."""
 
 
 class QueueMade(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class QueueMade(msgspec.Struct, frozen=True):
     partitions: int
     settings: dict[str, ConfigValue]
     created: list[str]
-    """Its name, and that of its dead-letter queue if there was none."""
+    """The names of the queue and, if it was created too, of its dead-letter queue."""
 
 
 class QueueKept(QueueMade, frozen=True):
@@ -59,14 +59,12 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueDeleted(msgspec.Struct, frozen=True):
-    """A queue that is gone."""
-
     name: str
     deleted: bool = True
 
 
 class QueuePurged(msgspec.Struct, frozen=True):
-    """What a purge has dropped."""
+    """The number of messages that a purge dropped."""
 
     name: str
     group: str
@@ -74,21 +72,19 @@ class QueuePurged(msgspec.Struct, frozen=True):
 
 
 class QueueReset(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a work group goes on."""
+    """The new position of a work group."""
 
     group: str
     partitions: Sequence[ResetPlace]
     messages: int
-    """That it will be given, from there to the end."""
+    """The number of messages from there to the end."""
     dry_run: bool
 
 
 class MessagePage(msgspec.Struct, frozen=True):
-    """Messages of a queue."""
-
     messages: Sequence[StoredMessage]
     next: str | None
-    """What to give as `from` to go on; None at the end."""
+    """The `from` of the next page; None if this is the last."""
 
 
 class ReceivedMessages(msgspec.Struct, frozen=True):
@@ -98,7 +94,7 @@ class ReceivedMessages(msgspec.Struct, frozen=True):
 
 
 class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message went, or, if it was a duplicate, where the first one is."""
+    """The place where a message is stored; for a duplicate, the place of the first."""
 
     partition: int
     offset: int
@@ -112,13 +108,13 @@ class SentMessages(msgspec.Struct, frozen=True):
 
 
 class MessagesCancelled(msgspec.Struct, frozen=True):
-    """How many messages will not be delivered."""
+    """The number of messages that were cancelled."""
 
     cancelled: int
 
 
 class SettleOutcomes(msgspec.Struct, frozen=True):
-    """What came of each verdict, in order: done, stale or gone."""
+    """The outcome of each verdict, in order: done, stale or gone."""
 
     outcomes: list[str]
 
@@ -130,23 +126,23 @@ class MoveList(msgspec.Struct, frozen=True):
 
 
 class Matching(msgspec.Struct, frozen=True):
-    """Of a dry run: how many messages are meant."""
+    """The number of messages that match, found by a dry run."""
 
     matching: int
 
 
 class DeadDecided(msgspec.Struct, frozen=True):
-    """How many dead messages it was about."""
+    """The number of dead messages that were changed."""
 
     messages: int
 
 
 class TopicList(msgspec.Struct, frozen=True):
-    """Topics by name."""
+    """The topics, sorted by name."""
 
     topics: Sequence[TopicLine]
     next: str | None
-    """What to give as `after` to see more of them; None at the end."""
+    """The `after` of the next page; None if this is the last."""
 
 
 class GroupList(msgspec.Struct, frozen=True):
@@ -156,7 +152,7 @@ class GroupList(msgspec.Struct, frozen=True):
 
 
 class GroupReset(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a consumer group goes on."""
+    """The new position of a consumer group."""
 
     group: str
     changes: Sequence[OffsetChange]
@@ -185,13 +181,13 @@ class SettingList(msgspec.Struct, frozen=True):
 
 
 class AuditTrail(msgspec.Struct, frozen=True):
-    """What operators ordered, the newest first."""
+    """The actions of operators, newest first."""
 
     orders: Sequence[AuditLine]
 
 
 class EventList(msgspec.Struct, frozen=True):
-    """What happened on all nodes, the newest last."""
+    """The events of all nodes, newest last."""
 
     events: Sequence[Event]
 
@@ -212,14 +208,14 @@ class ReplicaVerdict(msgspec.Struct, frozen=True):
 
 
 class MemberAdded(msgspec.Struct, frozen=True):
-    """A node that joins."""
+    """A node that is joining the cluster."""
 
     node: int
     peer: str
 
 
 class MemberRemoved(msgspec.Struct, frozen=True):
-    """A node that leaves."""
+    """A node that is leaving the cluster."""
 
     node: int
     gone: bool
@@ -227,21 +223,21 @@ class MemberRemoved(msgspec.Struct, frozen=True):
 
 
 class LeadershipMoved(msgspec.Struct, frozen=True):
-    """A shard with a new leader."""
+    """A shard and its new leader."""
 
     shard: int
     target: int
 
 
 class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert rule, as it is set."""
+    """An alert rule with its current settings."""
 
     rule: str
     title: str
     about: str
     unit: str
     below: bool
-    """It alerts below its numbers, not above."""
+    """True if it alerts below its thresholds instead of above."""
     target: float | None
     levels: Levels
     meaning: str
@@ -250,13 +246,13 @@ class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, what was, and the rules."""
+    """The current alerts, the resolved ones and the rules."""
 
     enabled: bool
     webhook: str
     webhook_statistics: WebhookStatistics
     alerts: Collection[Alert]
-    """Pending and firing."""
+    """The alerts that are pending or firing."""
     resolved: Collection[Alert]
     silences: Collection[AlertSilence]
     """Acknowledgements and silences in force."""
@@ -270,7 +266,7 @@ class SilenceList(msgspec.Struct, frozen=True):
 
 
 class AlertTested(msgspec.Struct, frozen=True):
-    """A test that was sent."""
+    """The result of a test of the webhook."""
 
     sent: bool
     webhook: str

@@ -18,7 +18,8 @@ SAFE_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""What no answer goes without: nothing is kept, framed, guessed at or loaded from elsewhere."""
+"""The headers of every answer: no caching, framing, content sniffing or loading from other
+sites."""
 
 
 class HttpProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,7 +28,7 @@ class HttpProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error: str
     """The name of the error, for programs."""
     message: str
-    """One sentence, for people."""
+    """One sentence for the user."""
     leader: int | None = None
     """The node to ask instead, where that is known."""
 
@@ -35,7 +36,7 @@ class HttpProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def json_answer(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """One JSON document, on one line."""
+    """Build an answer with one JSON document on one line."""
     return Response(
         msgspec.json.encode(document) + b"\n",
         status_code=status,

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from penstock.core.errors import InvalidRequest
 
 INDEX_MAX = (1 << 31) - 1
-"""Of a partition in its topic."""
+"""The largest index of a partition."""
 READ_REFUSALS = (400, 404, 421, 503, 504)
 CHANGE_REFUSALS = (*READ_REFUSALS, 403, 408, 409, 413, 415, 507)
 
@@ -27,7 +27,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class QueryParameter(NamedTuple):
-    """What may follow the question mark in a path: one name and its type."""
+    """A query parameter: a name and its type."""
 
     name: str
     kind: object
@@ -43,7 +43,7 @@ def limit_parameter(default: int, most: int) -> QueryParameter:
 
 
 class ApiOperation(Route):
-    """A method of a path."""
+    """A path of the API with one HTTP method."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class ApiOperation(Route):
 
 
 def _given_once(endpoint: Endpoint, query: Sequence[QueryParameter]) -> Endpoint:
-    """The endpoint, which is not asked if a parameter is given twice: which one is meant?"""
+    """Wrap an endpoint so that it refuses a request with a repeated parameter, which would be
+    ambiguous."""
     single = [one.name for one in query if not one.repeats]
     if not single:
         return endpoint

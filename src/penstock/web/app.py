@@ -87,7 +87,7 @@ logger = logging.getLogger(__name__)
 
 
 class AddMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body that adds a node."""
+    """The body of a request that adds a node."""
 
     node: int
     peer: str
@@ -172,7 +172,7 @@ def api_routes(broker: Broker) -> list[BaseRoute]:
             "GET",
             "/v1/audit",
             endpoints.audit,
-            "List what operators ordered, the newest first",
+            "List the actions of operators, newest first",
             answers={200: AuditTrail},
             query=[limit_parameter(AUDIT_LINES_MAX, AUDIT_LINES_MAX)],
         ),
@@ -198,14 +198,14 @@ def _cluster_routes(endpoints: "_Endpoints") -> list[ApiOperation]:
             "GET",
             "/v1/health/quorum-critical",
             endpoints.quorum_critical,
-            "May this node be stopped? 503 with the shards that need it",
+            "Check whether this node may be stopped; 503 with the shards that need it",
             answers={200: StopVerdict, 503: StopVerdict},
         ),
         ApiOperation(
             "GET",
             "/v1/health/replicated",
             endpoints.replicated,
-            "Does every shard have all its replicas? 503 if not",
+            "Check whether every shard has all its replicas; 503 if not",
             answers={200: ReplicaVerdict, 503: ReplicaVerdict},
         ),
         ApiOperation(
@@ -227,7 +227,7 @@ def _cluster_routes(endpoints: "_Endpoints") -> list[ApiOperation]:
             "DELETE",
             "/v1/cluster/members/{node:whole}",
             endpoints.remove_member,
-            "Remove a node for good; 202 while its shards are moving",
+            "Remove a node permanently; 202 while its shards are moving",
             answers={200: MemberRemoved, 202: MemberRemoved},
         ),
         ApiOperation(
@@ -347,7 +347,7 @@ def _answer_http_error(broker: Broker, request: Request, error: Exception) -> Re
 
 
 def _methods(request: Request) -> list[str]:
-    """What the path takes: several routes may share it."""
+    """The methods that the path supports; several routes may share it."""
     return sorted(
         {
             method

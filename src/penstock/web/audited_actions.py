@@ -24,11 +24,11 @@ DETAIL_BYTES_MAX = 2_000
 
 
 class Order(NamedTuple):
-    """A kind of request."""
+    """A kind of request that is recorded."""
 
     method: str
     path: re.Pattern[str]
-    """What the first group matches is the target."""
+    """The first group of the pattern matches the target."""
     action: str
 
 
@@ -68,7 +68,7 @@ ORDERS = (
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """What of a body says what is meant."""
+    """The fields of a body that name the target."""
 
     name: str = ""
     key: str = ""
@@ -122,7 +122,7 @@ class OrderNotes:
 
 
 def find_order(method: str, path: str) -> tuple[str, str] | None:
-    """What is ordered and of what; None if it is no order."""
+    """Return the action and the target of a request; None if it is not recorded."""
     for order in ORDERS:
         if order.method == method and (match := order.path.fullmatch(path)):
             return order.action, match[1] if match.re.groups else ""
@@ -130,7 +130,7 @@ def find_order(method: str, path: str) -> tuple[str, str] | None:
 
 
 def who(scope: Scope) -> str:
-    """Where a request comes from."""
+    """The origin of a request."""
     address = (scope.get("client") or ("unknown",))[0]
     return f"{address} ({'dashboard' if TOKEN_HEADER in Headers(scope=scope) else 'http'})"
 

@@ -1,4 +1,4 @@
-"""What HTTP may ask of the broker it runs in.
+"""The interface of the broker for HTTP.
 
 The port is open before there is an engine, so that probes can tell a broker that is recovering from
 one that is dead. `Broker` is the process, from its first moment; `Node` is what operators use of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """Where a broker is in its life."""
+    """The phase of a broker's life."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 
 class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting as it is in force."""
+    """A setting and its current value."""
 
     name: str
     value: str
@@ -67,7 +67,7 @@ class NamedTopic(Protocol):
 
 
 class Contents(Protocol):
-    """What the cluster consists of."""
+    """The contents of the catalog."""
 
     @property
     def nodes(self) -> Mapping[NodeId, Member]: ...
@@ -76,7 +76,7 @@ class Contents(Protocol):
 
 
 class GroupRow(Protocol):
-    """A consumer group, in a line."""
+    """The overview of a consumer group."""
 
     @property
     def group(self) -> str: ...
@@ -111,7 +111,7 @@ class Groups(Protocol):
 
 
 class Engine(Protocol):
-    """What the pages show is read from here."""
+    """The part of the engine that pages read."""
 
     @property
     def topics(self) -> Topics: ...
@@ -120,7 +120,7 @@ class Engine(Protocol):
 
 
 class Cluster(Protocol):
-    """What operators ask and order."""
+    """The operations on the cluster."""
 
     async def status(self) -> ClusterStatus: ...
     async def add_node(self, node: NodeId, peer: str) -> None: ...
@@ -129,20 +129,18 @@ class Cluster(Protocol):
 
 
 class Lag(Protocol):
-    """How far consumer groups are behind."""
+    """The lag of consumer groups."""
 
     async def groups(self) -> list[GroupLine]: ...
     async def group(self, group: str) -> GroupLag: ...
 
 
 class PipelineReports(Protocol):
-    """How pipelines are doing."""
-
     async def reports(self) -> list[PipelineReport]: ...
 
 
 class Node(Protocol):
-    """A node in its cluster."""
+    """A node of a cluster."""
 
     @property
     def engine(self) -> Engine: ...
@@ -155,7 +153,7 @@ class Node(Protocol):
 
 
 class Broker(Protocol):
-    """The process."""
+    """The broker process."""
 
     @property
     def phase(self) -> Phase: ...
@@ -170,7 +168,7 @@ class Broker(Protocol):
         ...
 
     def front_ends(self) -> Sequence[FrontEndStatistics]:
-        """What each protocol that is served says of itself."""
+        """Return the statistics of each protocol that is served."""
         ...
 
     def problems(self) -> list[str]:
@@ -178,7 +176,7 @@ class Broker(Protocol):
         ...
 
     def warnings(self) -> list[str]:
-        """What it cannot do although it serves."""
+        """Return the functions that are unavailable although the broker serves."""
         ...
 
     def settings(self) -> list[SettingRow]: ...
@@ -188,7 +186,7 @@ class Broker(Protocol):
 
     @property
     def read_only(self) -> bool:
-        """Nothing may be changed by HTTP."""
+        """True if HTTP requests may not change anything."""
         ...
 
 

@@ -108,14 +108,14 @@ class Guard:
 
 
 class RequestDraw:
-    """What a body takes of the memory budget, if the connection has an account."""
+    """The draw of a request body on the memory budget, if the connection has an account."""
 
     def __init__(self, account: MemoryAccount | None) -> None:
         self._account = account
         self._held = 0
 
     def take(self, size: int) -> bool:
-        """So much has come; whether there is room for it."""
+        """Draw `size` bytes; return False if there is no room for them."""
         account = self._account
         if account is None:
             return True
@@ -128,11 +128,11 @@ class RequestDraw:
         assert self._account is not None, "without an account there is always room"
         self._account.budget.refused[self._account.protocol] += 1
         return penstock_error_answer(
-            Unavailable("memory is short: see limits.memory_max; ask again", retry_after_ms=1_000)
+            Unavailable("memory is short: see limits.memory_max; try again", retry_after_ms=1_000)
         )
 
     def close(self) -> None:
-        """The request is answered."""
+        """Return the bytes: the request was answered."""
         if self._account is not None:
             self._account.give_back(REQUESTS, self._held)
 
@@ -162,7 +162,7 @@ async def _read_body(headers: Headers, receive: Receive, draw: RequestDraw) -> R
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive the body that was read already, then whatever comes after it."""
+    """Return a receive function that repeats the body that was read, then continues."""
     pending = [body]
 
     async def replayed() -> Message:

@@ -17,7 +17,7 @@ LAG_ENTRIES_MAX = 10_000
 
 
 def needed_here(status: ClusterStatus) -> list[str]:
-    """One sentence for each shard that cannot do without the node that answers."""
+    """Return a sentence for each shard that would lose its majority without the answering node."""
     found = []
     for shard in status.shards:
         if len(shard.voters) < 2 or status.node not in shard.voters:
@@ -33,7 +33,7 @@ def needed_here(status: ClusterStatus) -> list[str]:
 
 
 def missing_replicas(status: ClusterStatus) -> list[str]:
-    """One sentence for each shard that is short of a replica or of a leader."""
+    """Return a sentence for each shard that lacks a replica or a leader."""
     found = []
     for shard in status.shards:
         if shard.leader == NO_NODE or shard.read_only:

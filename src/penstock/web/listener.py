@@ -32,7 +32,7 @@ HEAD_BYTES_MAX = 64 * KIB
 HEAD_SECONDS_MAX = 10.0
 IDLE_SECONDS_MAX = 30
 WRITE_HIGH_BYTES = 16 * KIB
-"""What the transport may keep of answers without being counted."""
+"""The limit of answers in the transport's buffer, which the memory budget does not count."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection whose requests must begin, and end their heads, in time and within bounds."""
+    """A connection with limits on the time and the size of each request head."""
 
     memory: MemoryBudget
     always: Collection[bytes] = ()
@@ -233,7 +233,7 @@ class HttpListener:
 
     @property
     def connections(self) -> int:
-        """How many the application has."""
+        """The number of the application's connections."""
         return len(self._server.server_state.connections)
 
     async def close(self) -> None:

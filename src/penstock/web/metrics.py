@@ -17,7 +17,7 @@ PARTITION = "partition"
 
 
 def metric_routes(broker: Broker) -> list[Route]:
-    """The path of the metrics."""
+    """Return the route of the metrics."""
     return [Route("/metrics", _Metrics(broker).answer)]
 
 
@@ -37,7 +37,8 @@ class _Metrics:
         return Response(text, headers={**SAFE_HEADERS, "content-type": content_type})
 
     def _exposition_of(self, node: Node) -> Exposition:
-        """It remembers the last minute, so there is one for as long as the node lives."""
+        """Return the exposition of a node. It holds the rates of the last minute, so it is kept
+        while the node lives."""
         if self._exposition is None or self._exposition[0] is not node:
             self._exposition = node, Exposition(node, self._broker.front_ends, self._firing)
         return self._exposition[1]

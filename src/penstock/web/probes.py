@@ -23,7 +23,7 @@ _HEADER_LINES: Final = b"Content-Type: application/json\r\n" + b"".join(
 
 
 class ProbeAnswer(msgspec.Struct, frozen=True):
-    """Status, headers and body."""
+    """The status, headers and body of a probe's answer."""
 
     status: int
     body: bytes

@@ -37,7 +37,7 @@ class BrowseWanted(msgspec.Struct, frozen=True, kw_only=True):
     group: str = DEFAULT_WORK_GROUP
     states: frozenset[str] = ALL_STATES
     written: str = "0"
-    """Where to begin: PARTITION:OFFSET, or an offset in the partition that is given."""
+    """The start: PARTITION:OFFSET, or an offset in the selected partition."""
     partition: int | None = None
     limit: int = BROWSE_STEP
     filter: MoveFilter | None = None
@@ -45,7 +45,7 @@ class BrowseWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen."""
+    """A page of messages."""
 
     found: list[BrowsedMessage]
     next: str | None
@@ -131,8 +131,8 @@ def _is_meant(topic: Topic, wanted: BrowseWanted, one: BrowsedMessage) -> bool:
 
 
 def _from(topic: Topic, wanted: BrowseWanted) -> tuple[Sequence[int], Offset]:
-    """Which partitions to look at, and where in the first one to begin: `from` is an offset with
-    `partition`, and otherwise PARTITION:OFFSET, as `next` says it."""
+    """Return the partitions to browse and the offset in the first one: `from` is an offset with
+    `partition`, and otherwise PARTITION:OFFSET, as in `next`."""
     first, colon, offset = wanted.written.rpartition(":")
     numbers = (first, offset) if colon else ("0", offset)
     if not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):

@@ -1,4 +1,4 @@
-"""What HTTP answers about queues, as documents that the broker writes and the command line reads.
+"""The documents about queues that the broker writes and the command line reads.
 
 They need nothing of the engine, so that a command is up as fast as it can be.
 """
@@ -19,7 +19,7 @@ class MoveLine(msgspec.Struct, frozen=True, kw_only=True):
     to_move: int
     moved: int
     failed: int
-    """They cannot be moved, and stay where they are."""
+    """The number of messages that cannot be moved and stay where they are."""
     rate: int
     started_ms: int
     ended_ms: int
@@ -27,8 +27,8 @@ class MoveLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages a work group has in which state. `visible` and `in_flight` are the names
-    that release 0.1 had for `ready` and `leased`: deprecated, and gone in 0.3."""
+    """The number of messages of a work group in each state. `visible` and `in_flight` are the names
+    that release 0.1 had for `ready` and `leased`: deprecated, and removed in 0.3."""
 
     group: str
     sent: int
@@ -71,7 +71,7 @@ class GroupSettingLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in a list."""
+    """A row of the list of queues."""
 
     name: str
     kind: str
@@ -82,8 +82,6 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueDetail(QueueLine, frozen=True, kw_only=True):
-    """All about a queue."""
-
     created_ms: int
     settings: dict[str, ConfigValue]
     moves: list[MoveLine]
@@ -92,11 +90,11 @@ class QueueDetail(QueueLine, frozen=True, kw_only=True):
 
 
 class ResetPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reset does to one partition."""
+    """The effect of a reset on one partition."""
 
     partition: int
     was: int
     """Everything below this offset was done."""
     start: int
     end: int
-    """One past the last message."""
+    """The offset after the last message."""

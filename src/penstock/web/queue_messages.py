@@ -26,7 +26,7 @@ _TIME_MS_MAX = 1 << 53
 
 
 class Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that are no text."""
+    """Binary data, as base64."""
 
     base64: bytes
 
@@ -67,7 +67,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_ms: int
     first_received_ms: int = -1
     until_ms: int = -1
-    """When its lease or its delay ends, or when it died; -1 if there is nothing to say."""
+    """The time when its lease or delay ends, or when it died; -1 if there is none."""
     reason: str = ""
     receipt: str = ""
     """Of a message that was received: what it is acked by."""
@@ -77,7 +77,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_message(outgoing: OutgoingMessage, *, fifo: bool) -> NewMessage:
-    """What is appended. A FIFO queue's message groups are its keys."""
+    """Build the message to be appended. The key of a FIFO queue's record is its message group."""
     key = data(outgoing.key)
     headers = [
         (name, data(one))
@@ -127,7 +127,7 @@ def browsed(found: BrowsedMessage) -> StoredMessage:
 
 
 def delivered(delivery: Delivery, receipt: str) -> StoredMessage:
-    """A message that was received."""
+    """Build the document of a received message."""
     message = delivery.message
     return StoredMessage(
         partition=delivery.index,
@@ -145,7 +145,7 @@ def delivered(delivery: Delivery, receipt: str) -> StoredMessage:
 
 
 def size_bytes(message: Message) -> int:
-    """What a message takes in an answer, roughly."""
+    """The approximate size of a message in an answer."""
     return len(message.value or b"") + len(message.key or b"") + 200
 
 
@@ -155,7 +155,7 @@ def data(text: Text) -> bytes | None:
 
 
 def text(data: bytes | None) -> Text:
-    """Bytes as a text of JSON."""
+    """Bytes as JSON text, or as base64 if they are not UTF-8."""
     if data is None:
         return None
     try:

@@ -36,7 +36,7 @@ from penstock.web.requests import bounded, read_body
 
 
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which messages are meant: those that every condition given holds for."""
+    """The conditions that select messages; a message must meet all of them."""
 
     reason: str = ""
     topic: str = ""
@@ -45,14 +45,14 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     until_ms: int = -1
     ids: tuple[str, ...] = ()
     places: tuple[tuple[int, int], ...] = ()
-    """[partition, offset] each."""
+    """The places, as [partition, offset]."""
     key: str = ""
     header: str = ""
     header_value: str = ""
     body: str = ""
 
     def filter(self) -> MoveFilter | None:
-        """The same as a filter; None if there is no condition."""
+        """Return the conditions as a filter; None if there are none."""
         if self == Conditions():
             return None
         given = msgspec.structs.asdict(self)
@@ -61,12 +61,12 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The body that begins a move."""
+    """The body of a request that starts a move."""
 
     to: str | None = None
     filter: Conditions = Conditions()
     rate: int | None = None
-    """Messages each second."""
+    """The rate in messages per second."""
     dry_run: bool = False
 
 
@@ -76,7 +76,7 @@ class DeadMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     group: str = DEFAULT_WORK_GROUP
     filter: Conditions = Conditions()
     dry_run: bool = False
-    """Of a revival: only tell how many are meant."""
+    """For a revival: only count the messages."""
 
 
 def move_routes(broker: Broker) -> Sequence[ApiOperation]:
@@ -87,7 +87,7 @@ def move_routes(broker: Broker) -> Sequence[ApiOperation]:
             "POST",
             f"{one}/redrive",
             moves.redrive,
-            "Move messages back to where they died, or to another queue; 200 for a dry run",
+            "Move messages back to the queue they died in, or to another one; 200 for a dry run",
             body=Redrive,
             answers={202: MoveLine, 200: Matching},
         ),
@@ -102,14 +102,14 @@ def move_routes(broker: Broker) -> Sequence[ApiOperation]:
             "DELETE",
             f"{one}/moves/{{id}}",
             moves.cancel,
-            "Stop a move; what was moved stays moved",
+            "Cancel a move; messages already moved stay moved",
             answers={200: MoveLine},
         ),
         ApiOperation(
             "POST",
             f"{one}/dead/revive",
             moves.revive,
-            "Deliver dead messages anew, where they are",
+            "Redeliver dead messages in their queue",
             body=DeadMessages,
             answers={200: (DeadDecided, Matching)},
         ),
@@ -125,7 +125,7 @@ def move_routes(broker: Broker) -> Sequence[ApiOperation]:
             "POST",
             f"{one}/dead/archive",
             moves.archive,
-            "Move no dead message any more: they stay where they died",
+            "Keep dead messages in their queue instead of moving them",
             answers={200: DeadDecided},
         ),
     ]
@@ -205,7 +205,7 @@ async def move_lines(node: Node, topic: Topic) -> list[MoveLine]:
 
 
 def move_line(engine: Engine, move: Move) -> MoveLine:
-    """A move, for people."""
+    """Build the document of a move."""
     return MoveLine(
         id=move.move_id,
         to=_name(engine, move),

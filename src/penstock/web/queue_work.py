@@ -89,21 +89,21 @@ class ReceiveMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     max: int = 1
     lease_ms: int | None = None
-    """None: what the queue says."""
+    """The lease; None for the queue's own."""
     wait_ms: int | None = None
-    """How long to wait for a first message; None: what the queue says."""
+    """The wait for the first message; None for the queue's own."""
     group: str = DEFAULT_WORK_GROUP
 
 
 class WorkerVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a worker says about a message."""
+    """A worker's verdict on a message."""
 
     receipt: str
     verdict: Literal["ack", "release", "reject", "extend"]
     delay_ms: int | None = None
-    """Of a release."""
+    """The delay of a release."""
     lease_ms: int | None = None
-    """Of an extension."""
+    """The lease of an extension."""
     reason: str = ""
 
 
@@ -121,7 +121,7 @@ def work_routes(broker: Broker) -> Sequence[ApiOperation]:
             "GET",
             messages,
             work.browse,
-            "Look at messages; nothing is leased or counted",
+            "Browse messages without leasing them; deliveries are not counted",
             query=_BROWSE_PARAMETERS,
             answers={200: MessagePage},
         ),
@@ -167,15 +167,15 @@ _BROWSE_PARAMETERS = (
         "partition", Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX)], "Only this partition"
     ),
     QueryParameter(
-        "from", str, "Where to begin: PARTITION:OFFSET, or an offset if `partition` is given"
+        "from", str, "The start: PARTITION:OFFSET, or an offset if `partition` is given"
     ),
     limit_parameter(BROWSE_STEP, BROWSE_MAX),
     _GROUP,
-    QueryParameter("reason", str, "Part of the reason why it died"),
+    QueryParameter("reason", str, "A part of the reason of death"),
     QueryParameter("topic", str, "The topic where it died"),
     QueryParameter("key", str, "Part of the key"),
     QueryParameter("body", str, "Part of the body"),
-    QueryParameter("header", str, "The name of a header that it has"),
+    QueryParameter("header", str, "The name of a header"),
     QueryParameter("header_value", str, "Part of that header's value"),
 )
 
@@ -295,7 +295,7 @@ def _receiver(request: Request) -> str:
 
 
 async def _outgoing(request: Request) -> list[OutgoingMessage]:
-    """One message or several, whichever the body is."""
+    """Return the messages of the body, which holds one or several."""
     body = await request.body()
     try:
         is_list = "messages" in decode_json(body, dict[str, msgspec.Raw])
@@ -310,7 +310,8 @@ async def _outgoing(request: Request) -> list[OutgoingMessage]:
 
 
 def _check_heard(topic: Topic, messages: Sequence[OutgoingMessage]) -> None:
-    """Refuse what a message says and its queue would not listen to: that is never meant."""
+    """Refuse an option of a message that its queue would ignore, because that is always a
+    mistake."""
     rules = topic.settings.queue.queue_rules
     for one in messages:
         if one.priority is not None and rules.priorities is Priorities.OFF:

@@ -67,7 +67,7 @@ _STATES = ("ready", "leased", "delayed", "dead", "acked", "moved", "expired", "p
 
 
 class CreateQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body that makes a queue."""
+    """The body of a request that creates a queue."""
 
     name: str
     partitions: int = 1
@@ -99,7 +99,7 @@ class ResetQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The first message of this time or later."""
     group: str = DEFAULT_WORK_GROUP
     partition: int | None = None
-    """None: all of them."""
+    """The partition; None for all."""
     dry_run: bool = False
 
 
@@ -113,7 +113,7 @@ def queue_routes(broker: Broker) -> Sequence[ApiOperation]:
             queues.list,
             "List the queues, with the counts of each work group",
             query=[
-                QueryParameter("prefix", str, "Only names that begin so"),
+                QueryParameter("prefix", str, "Only names with this prefix"),
                 QueryParameter("after", str, "Only names after this one: `next` of an answer"),
                 limit_parameter(LIST_MAX, LIST_MAX),
             ],
@@ -123,7 +123,7 @@ def queue_routes(broker: Broker) -> Sequence[ApiOperation]:
             "POST",
             "/v1/queues",
             queues.create,
-            "Create a queue, and its dead-letter queue if that is named and not there",
+            "Create a queue, and its dead-letter queue if that does not exist",
             body=CreateQueue,
             answers={201: QueueMade, 200: QueueKept},
         ),
@@ -138,7 +138,7 @@ def queue_routes(broker: Broker) -> Sequence[ApiOperation]:
             "PATCH",
             one,
             queues.configure,
-            "Change settings of a queue or of one of its work groups; null is back to the default",
+            "Change settings of a queue or of one of its work groups; null resets to the default",
             body=ConfigureQueue,
             answers={200: SettingsInForce},
         ),
@@ -146,7 +146,7 @@ def queue_routes(broker: Broker) -> Sequence[ApiOperation]:
             "DELETE",
             one,
             queues.delete,
-            "Delete a queue: the topic and all that is in it",
+            "Delete a queue: the topic and all its messages",
             answers={200: QueueDeleted},
         ),
         *_order_routes(queues, one),
@@ -167,7 +167,7 @@ def _order_routes(queues: "_Queues", one: str) -> Sequence[ApiOperation]:
             "POST",
             f"{one}/pause",
             queues.pause,
-            "Deliver nothing until the queue is resumed",
+            "Pause delivery until the queue is resumed",
             answers={200: SettingsInForce},
         ),
         ApiOperation(
@@ -357,7 +357,8 @@ def _groups(topic: Topic, groups: Mapping[PartitionId, Collection[str]]) -> list
 
 
 async def _letters(engine: Engine, queues: Sequence[tuple[str, Sequence[str]]]) -> dict[str, int]:
-    """What the dead-letter queues of some queues and work groups hold; each is asked once."""
+    """Return the numbers of messages in the dead-letter queues of these queues and work groups;
+    each is counted once."""
     names = set()
     for name, groups in queues:
         topic = engine.topics.catalog.topic(name)
@@ -406,8 +407,8 @@ async def _counts(
 
 
 async def _reset_places(node: Node, topic: Topic, wanted: ResetQueue) -> list[ResetPlace]:
-    """Where the group would go on, partition by partition. All of them must be known: a reset
-    that reaches some only is worse than none."""
+    """Return the new position of the group in each partition. All must be known, because a partial
+    reset is worse than none."""
     if (wanted.start is None) == (wanted.time_ms is None):
         raise InvalidRequest('a reset takes either "start" or "time_ms"')
     indexes = range(len(topic.partitions))

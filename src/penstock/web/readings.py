@@ -1,4 +1,4 @@
-"""How the cluster is doing, over HTTP: what `watch` knows, as documents.
+"""The readings of the watch over HTTP, as documents.
 
     GET     /v1/readings            everything, as of a few seconds ago (?queue= or ?group=: one)
     GET     /v1/history             curves for charts (?queue= &group= &topic= &node= &names=
@@ -75,7 +75,7 @@ def watch_routes(broker: Broker) -> Sequence[ApiOperation]:
                 _GROUP,
                 QueryParameter("topic", str, "The curves of this topic"),
                 QueryParameter("node", str, "The curves of this node"),
-                QueryParameter("names", str, "Which curves, separated by commas"),
+                QueryParameter("names", str, "The curves, separated by commas"),
                 QueryParameter(
                     "since_s",
                     Annotated[int, msgspec.Meta(ge=1, le=SINCE_SECONDS_MAX)],
@@ -88,7 +88,7 @@ def watch_routes(broker: Broker) -> Sequence[ApiOperation]:
             "GET",
             "/v1/alerts",
             watching.alerts,
-            "List what is wrong, what was, and the rules",
+            "List the current and recent alerts, and the rules",
             query=[
                 QueryParameter(
                     "state",
@@ -102,14 +102,14 @@ def watch_routes(broker: Broker) -> Sequence[ApiOperation]:
             "POST",
             "/v1/alerts/test",
             watching.test,
-            "Send a test to the webhook, and say how that went",
+            "Send a test to the webhook, and report the result",
             answers={200: AlertTested},
         ),
         ApiOperation(
             "GET",
             "/v1/events",
             watching.events,
-            "List what happened on all nodes, the newest last",
+            "List the events of all nodes, newest last",
             query=[
                 limit_parameter(EVENT_LINES, EVENTS_MAX),
                 QueryParameter("kind", str, "Only events of this kind"),
@@ -143,7 +143,8 @@ class _Watching:
         return json_answer(readings)
 
     async def history(self, request: Request) -> Response:
-        """What is not known is 0 throughout: a queue that has just been made has no past."""
+        """Serve a curve. Times without a reading are 0, as for a queue that has just been
+        created."""
         watch = self._watch()
         since_s = whole_number(request, "since_s", SINCE_SECONDS, least=1, most=SINCE_SECONDS_MAX)
         key, known = _asked(request)

@@ -1,4 +1,4 @@
-"""How long HTTP requests take, by the path they are for as the routes have it.
+"""Measures the duration of HTTP requests, by the path of their route.
 
 The time until an answer begins is measured: an answer that goes on for hours, as a stream of events
 does, is not slow. Paths without a route count as `other`, so that a client that tries paths cannot

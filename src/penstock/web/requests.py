@@ -1,4 +1,4 @@
-"""What endpoints take from a request: its body, its parameters, and no more time than there is."""
+"""Parsing of requests: the body, the parameters and the time limit."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -13,7 +13,7 @@ from penstock.core.errors import InvalidRequest, OutcomeUnknown
 
 CHANGE_SECONDS_MAX = 30.0
 DIGITS_MAX = 19
-"""Of a number of 64 bits."""
+"""The largest number of digits in a 64-bit number."""
 
 
 class WholeNumber(IntegerConvertor):
@@ -33,7 +33,7 @@ async def read_body(request: Request, kind: type[S]) -> S:
     try:
         return decode_json(await request.body() or b"{}", kind)
     except UNREADABLE as error:
-        raise InvalidRequest(f"the body is not what it should be: {error}") from error
+        raise InvalidRequest(f"the body is invalid: {error}") from error
 
 
 def whole_number(request: Request, name: str, default: int, *, least: int = 0, most: int) -> int:

@@ -1,4 +1,4 @@
-"""What a queue is set to, in the words of people: `lease_ms` for the topic config `queue.lease.ms`.
+"""The short names of a queue's settings: `lease_ms` for the topic config `queue.lease.ms`.
 
 A short name is a config's name without `queue.` and with underscores; the full names are taken as
 well, and so are all other topic configs. There is no list here: the one list is the table of topic
@@ -19,9 +19,9 @@ from penstock.web.queue_lines import GroupSettingLine
 
 PREFIX = "queue."
 SHOWN = (PREFIX, "alert.")
-"""What is set on a queue has one of these in front."""
+"""The prefixes of the configs that a queue shows."""
 HIDDEN = "queue.sqs"
-"""What the SQS port stores for its clients; no other component reads it."""
+"""The config in which the SQS port stores its own data; no other component reads it."""
 BESIDES = ("retention.ms", "retention.bytes", "max.message.bytes")
 """Configs of every topic that matter to a queue, too."""
 
@@ -29,7 +29,7 @@ SettingValue = str | int | bool | None
 
 
 def short_name(config: str) -> str:
-    """What people call a topic config."""
+    """Return the short name of a topic config."""
     return config.removeprefix(PREFIX).replace(".", "_")
 
 

@@ -22,7 +22,7 @@ _OWN = secrets.token_hex(16)
 
 
 def page_token(broker: Broker) -> str:
-    """What a page must show."""
+    """Return the token that pages send with requests that change something."""
     node = broker.node
     if not isinstance(node, Node):
         return _OWN
@@ -34,5 +34,5 @@ def page_token(broker: Broker) -> str:
 
 
 def is_token(broker: Broker, shown: str) -> bool:
-    """Whether it is the token, found out in the same time whatever it is."""
+    """Compare a token with the right one in constant time."""
     return hmac.compare_digest(shown.encode(), page_token(broker).encode())

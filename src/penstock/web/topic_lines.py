@@ -1,4 +1,4 @@
-"""What HTTP answers about topics and consumer groups, as documents."""
+"""The documents about topics and consumer groups."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from penstock.web.queue_messages import HeaderValue, Text
 
 
 class TopicLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic in a list."""
+    """A row of the list of topics."""
 
     name: str
     partitions: int
@@ -18,16 +18,14 @@ class TopicLine(msgspec.Struct, frozen=True, kw_only=True):
     """From the beginning to the end of its partitions; None if some cannot be reached now. After a
     compaction there may be fewer."""
     size_bytes: int | None
-    """On the leaders' disks."""
+    """The size on the leaders' disks."""
 
 
 class PartitionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition of a topic."""
-
     partition: int
     shard: int
     leader: NodeId
-    """0: it has no leader now."""
+    """The node; 0 if there is no leader now."""
     replicas: list[NodeId]
     log_start: int | None
     """None, as the two below: it cannot be reached now."""
@@ -44,25 +42,21 @@ class ReaderLine(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None
     """None: some partition cannot be reached now."""
     committed: dict[str, int]
-    """By partition."""
+    """The committed offsets, by partition."""
 
 
 class TopicDetail(TopicLine, frozen=True, kw_only=True):
-    """All about a topic."""
-
     id: str
     configs: dict[str, str]
-    """What was set; the rest has its default."""
+    """The configs that are set; the others have their defaults."""
     rows: list[PartitionLine]
-    """Its partitions, from `after_partition` on."""
+    """The partitions, from `after_partition` on."""
     next_partition: int | None
-    """What to give as `after_partition` to see more of them."""
+    """The `after_partition` of the next page."""
     readers: list[ReaderLine]
 
 
 class LogMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a log."""
-
     partition: int
     offset: int
     id: str
@@ -72,17 +66,17 @@ class LogMessage(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, HeaderValue] = {}
     key_bytes: int
     body_bytes: int
-    """How long they are, -1 if they are not there; what is shown may be cut."""
+    """The full length, -1 if there is none; the text shown may be cut."""
     is_cut: bool
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look into a log has found."""
+    """A page of messages of a log."""
 
     messages: list[LogMessage]
     next: str | None
-    """What to give as `from` to go on in the same order; None if there is nothing more now."""
+    """The `from` of the next page in the same order; None if there is nothing more now."""
     newer: str
-    """What to give as `from`, oldest first, to see what comes after all that is there now."""
+    """The `from`, with the order oldest first, that shows only messages appended later."""
     unreachable: list[int]
     """Partitions that could not be looked at now."""

@@ -2,7 +2,7 @@
 
     GET     /v1/topics/{name}/messages
                 ?from=        start, end, an offset, -10, +5, @TIME, or `next` of an answer
-                &order=       newest (the default): back from there; oldest: on from there
+                &order=       newest (the default) reads backwards, oldest forwards from there
                 &partition=   only this one
                 &text=        part of the key, the body or a header
                 &key= &body=  part of it
@@ -70,10 +70,10 @@ LIMIT = 50
 LIMIT_MAX = 500
 BODY_BYTES = 64 * KIB
 LOOK_SECONDS = 2.0
-"""How long one request goes on looking while it has found nothing."""
+"""The longest search of one request that has found nothing yet."""
 WAIT_MS_MAX = 30_000
 WAITING_MAX = 64
-"""How many tails may wait at once; each looks at other nodes' partitions all the time."""
+"""The number of tails that may wait at once; each one polls other nodes' partitions."""
 ELSEWHERE_SECONDS = 0.25
 NEWEST, OLDEST = "newest", "oldest"
 _DIGITS_MAX = 19
@@ -83,7 +83,7 @@ class LookWanted(msgspec.Struct, frozen=True, kw_only=True):
     """A query for messages of a topic."""
 
     written: str = "end"
-    """Where from."""
+    """The start position."""
     order: str = NEWEST
     partition: int | None = None
     filter: LogFilter = LogFilter()
@@ -93,7 +93,7 @@ class LookWanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def back(self) -> bool:
-        """From there back, not on."""
+        """True if the log is read backwards."""
         return self.order == NEWEST
 
 
@@ -107,7 +107,7 @@ _PARAMETERS = (
     QueryParameter(
         "order",
         Literal["", "newest", "oldest"],
-        "newest (the default): back from there; oldest: on",
+        "newest (the default) reads backwards, oldest forwards",
     ),
     QueryParameter("partition", _PARTITION, "Only this partition"),
     QueryParameter("text", str, "Part of the key, the body or a header"),
@@ -115,8 +115,8 @@ _PARAMETERS = (
     QueryParameter("body", str, "Part of the body"),
     QueryParameter("header", str, "NAME, or NAME=PART of its value"),
     limit_parameter(LIMIT, LIMIT_MAX),
-    QueryParameter("body_bytes", _number(VALUE_BYTES_MAX), "Longer bodies are cut"),
-    QueryParameter("wait_ms", _number(WAIT_MS_MAX), "How long to wait for a first message"),
+    QueryParameter("body_bytes", _number(VALUE_BYTES_MAX), "The size above which bodies are cut"),
+    QueryParameter("wait_ms", _number(WAIT_MS_MAX), "The wait for the first message"),
 )
 
 
@@ -133,21 +133,21 @@ class MessageBrowser:
                 "GET",
                 "/v1/topics/{name}/messages",
                 self.answer,
-                "Look at the messages of a topic, any place, any filter",
+                "Browse the messages of a topic, from any place, with a filter",
                 query=_PARAMETERS,
                 answers={200: LogPage},
             )
         ]
 
     async def answer(self, request: Request) -> Response:
-        """One look, as JSON."""
+        """Serve one page of messages as JSON."""
         node = node_of(self._broker)
         topic = node.engine.topics.topic(request.path_params["name"])
         page = await unless_gone(request, self.look(node, topic, look_wanted(request)))
         return json_answer(page)
 
     async def look(self, node: Node, topic: Topic, wanted: LookWanted) -> LogPage:
-        """What there is, or, for a tail, what comes."""
+        """Return a page of messages; a tail waits for the next ones."""
         places = await _places(node, topic, wanted)
         page, places = await _look(node, topic, wanted, places)
         if page.messages or wanted.back or not wanted.wait_ms:
@@ -162,7 +162,7 @@ class MessageBrowser:
 
 
 def look_wanted(request: Request) -> LookWanted:
-    """What a request asks to see."""
+    """Parse the parameters of a request."""
     asked = request.query_params
     order = asked.get("order") or NEWEST
     if order not in (NEWEST, OLDEST):
@@ -191,17 +191,17 @@ def look_wanted(request: Request) -> LookWanted:
 
 
 Places = dict[int, Offset]
-"""Where to go on, by index of the partition."""
+"""The offset to continue at, by index of the partition."""
 
 
 async def _places(node: Node, topic: Topic, wanted: LookWanted) -> Places:
-    """Where to begin in each partition that is meant."""
+    """Return the start offset of each selected partition."""
     count = len(topic.partitions)
     if wanted.partition is not None:
         partition_of(topic, wanted.partition)
         indexes = range(wanted.partition, wanted.partition + 1)
     elif count > PARTS_MAX:
-        raise InvalidRequest(f"{topic.name} has {count} partitions: say which one to look at")
+        raise InvalidRequest(f"{topic.name} has {count} partitions: name one")
     else:
         indexes = range(count)
     if "," in wanted.written:
@@ -293,7 +293,7 @@ def _page(
 
 
 def _merged(parts: Iterable[LogPart], *, back: bool) -> Iterable[tuple[int, SeenMessage]]:
-    """By time; messages of one partition stay in its order, whatever their times say."""
+    """Merge by time; messages of one partition stay in order, whatever their times are."""
     rows = [
         [(part.index, one) for one in (reversed(part.messages) if back else part.messages)]
         for part in parts

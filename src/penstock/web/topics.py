@@ -52,7 +52,7 @@ class ResetGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     topic: str | None = None
     """None: in all that it has read."""
     partitions: list[int] | None = None
-    """None: all of them."""
+    """The partitions; None for all."""
     dry_run: bool = False
 
 
@@ -67,8 +67,8 @@ def topic_routes(broker: Broker) -> Sequence[ApiOperation]:
             topics.list,
             "List the topics",
             query=[
-                QueryParameter("prefix", str, "Only names that begin so"),
-                QueryParameter("contains", str, "Only names with this in them"),
+                QueryParameter("prefix", str, "Only names with this prefix"),
+                QueryParameter("contains", str, "Only names that contain this"),
                 QueryParameter("after", str, "Only names after this one: `next` of an answer"),
                 QueryParameter("internal", str, "1, true or yes: internal topics, too"),
                 limit_parameter(LIST_MAX, LIST_MAX),
@@ -101,7 +101,7 @@ def topic_routes(broker: Broker) -> Sequence[ApiOperation]:
             "DELETE",
             "/v1/groups/{group:path}",
             topics.delete_group,
-            "Forget a consumer group without members",
+            "Delete a consumer group without members",
             answers={200: GroupDeleted},
         ),
     ]
@@ -169,7 +169,7 @@ def read_place(written: str, now_ms: int) -> Place:
         return parse_place(written[:PLACE_CHARACTERS_MAX], now_ms)
     except (ValueError, OverflowError) as error:
         shown = written[:PLACE_CHARACTERS_MAX]
-        raise InvalidRequest(f'"{shown}" is no place in a log; write {ALLOWED}') from error
+        raise InvalidRequest(f'"{shown}" is not a place in a log; write {ALLOWED}') from error
 
 
 async def topic_lines(

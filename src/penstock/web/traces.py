@@ -1,4 +1,4 @@
-"""What became of one message, over HTTP, from any node.
+"""The trace of one message over HTTP, from any node.
 
     GET     /v1/trace/{message}    by its id, or by its place as topic:partition:offset
                                    (?in= a topic to look in, may be repeated)
@@ -26,7 +26,7 @@ class TraceDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trace_routes(broker: Broker) -> Sequence[ApiOperation]:
-    """The path of this module."""
+    """Return the route of the traces."""
 
     async def trace(request: Request) -> Response:
         found = await find_trace(
@@ -42,19 +42,19 @@ def trace_routes(broker: Broker) -> Sequence[ApiOperation]:
             "/v1/trace/{message:path}",
             trace,
             "Trace a message, by its id or its place (topic:partition:offset)",
-            query=[QueryParameter("in", str, "A topic to look in", repeats=True)],
+            query=[QueryParameter("in", str, "A topic to search", repeats=True)],
             answers={200: TraceDocument},
         )
     ]
 
 
 async def find_trace(broker: Broker, message: str, within: Sequence[str] = ()) -> TraceInfo:
-    """What is known of a message; for pages, too."""
+    """Return the trace of a message; pages use it, too."""
     return await node_of(broker).traces.trace(message, within)
 
 
 def why_not_found(found: TraceInfo) -> str:
-    """One sentence for people."""
+    """Return one sentence on why the message was not found."""
     if found.gave_up:
         return (
             f"the newest messages were searched, and none of them has the id {found.message};"

@@ -42,7 +42,7 @@ MODULES: Final = (
     read_requests,
     trace_requests,
 )
-"""Where the words are; a family has those that have been imported."""
+"""The modules that define requests and answers; a family contains those that have been imported."""
 
 
 def _all_of(family: type[msgspec.Struct]) -> object:
@@ -68,11 +68,11 @@ def decode_request(data: bytes | bytearray | memoryview) -> words.Request:
     try:
         return _REQUESTS.decode(data)  # type: ignore[no-any-return]
     except UNREADABLE as error:
-        raise InvalidFrame(f"what came is no request: {error}") from error
+        raise InvalidFrame(f"the frame is not a request: {error}") from error
 
 
 def _may_be_large(data: bytes | bytearray | memoryview) -> bool:
-    """Whether the head begins as one of the large kinds does: an array, and its name, all short."""
+    """True if the head begins as one of the large kinds: an array, and its name, all short."""
     return bytes(data[1 : 1 + _NAME_BYTES_MAX]).startswith(_LARGE)
 
 
@@ -81,7 +81,7 @@ def decode_answer(data: bytes | bytearray | memoryview) -> words.Answer:
     try:
         return _ANSWERS.decode(data)  # type: ignore[no-any-return]
     except UNREADABLE as error:
-        raise InvalidFrame(f"what came is no answer: {error}") from error
+        raise InvalidFrame(f"the frame is not an answer: {error}") from error
 
 
 def decode_failure(data: bytes | bytearray | memoryview) -> Described:
@@ -89,4 +89,4 @@ def decode_failure(data: bytes | bytearray | memoryview) -> Described:
     try:
         return _DESCRIBED.decode(data)
     except UNREADABLE as error:
-        raise InvalidFrame(f"what came is no failure: {error}") from error
+        raise InvalidFrame(f"the frame is not a failure: {error}") from error

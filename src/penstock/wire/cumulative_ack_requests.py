@@ -23,7 +23,8 @@ class BeginWork(Request, frozen=True, tag="begin_work"):
 
 
 class AskStanding(Request, frozen=True, tag="standing"):
-    """What a work group has left to do in a partition, and how far may be read from an offset."""
+    """Requests the remaining work of a work group in a partition, and how far it may be read from
+    an offset."""
 
     topic_id: bytes
     index: int
@@ -37,9 +38,9 @@ class Standing(Answer, frozen=True, tag="standing"):
     first: int
     """Everything below is dealt with; the dead count as that."""
     ready: int
-    """Nothing from the asked offset up to here waits for its time."""
+    """The offset up to which, from the requested one, no message waits for a delay."""
     end: int
-    """The next message's."""
+    """The offset of the next message."""
     again: tuple[tuple[int, int], ...] = ()
     """Ranges before the asked offset that can be delivered, some of them."""
 
@@ -60,7 +61,8 @@ class CumulativeAck(Request, frozen=True, tag="cover"):
 
 
 class CumulativeAckResult(Answer, frozen=True, tag="cover"):
-    """So many messages that concerned; where it stops before the end, ask again from there."""
+    """The number of messages acknowledged; if `upto` is before the requested end, repeat the
+    request from there."""
 
     count: int
     upto: int

@@ -23,7 +23,7 @@ _KNOWN: dict[str, type[PenstockError]] = {
 
 
 class Described(msgspec.Struct, frozen=True, array_like=True):
-    """An error in parts."""
+    """The parts of an error."""
 
     kinds: tuple[str, ...]
     message: str
@@ -31,7 +31,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
 
 
 def describe_error(error: PenstockError) -> Described:
-    """The parts of an error."""
+    """Return the parts of an error."""
     kinds = tuple(kind.__name__ for kind in type(error).__mro__ if issubclass(kind, PenstockError))
     details = {
         name: value for name, value in vars(error).items() if type(value) in (bool, int, str)

@@ -33,13 +33,11 @@ _REST_BYTES: Final = PREFIX.size - LENGTH.size
 
 
 class Kind(IntEnum):
-    """What a frame is."""
-
     REQUEST = 1
     ANSWER = 2
     FAILURE = 3
     WITHDRAWAL = 4
-    """Of the request with this id: no answer is wanted any more."""
+    """Withdraws the request with this id: no answer is wanted any more."""
 
 
 class FrameHead(NamedTuple):
@@ -52,7 +50,7 @@ class FrameHead(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The whole frame in bytes."""
+        """The size of the whole frame in bytes."""
         return PREFIX.size + self.head_bytes + self.payload_bytes
 
 
@@ -60,7 +58,7 @@ _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
 def greet(version: int = VERSION) -> bytes:
-    """What each side says first."""
+    """The greeting that each side sends first."""
     return GREETING.pack(MAGIC, version)
 
 
@@ -68,14 +66,16 @@ def read_greeting(data: bytes | bytearray | memoryview) -> int:
     """The version the other side speaks, or `InvalidFrame`."""
     magic, version = GREETING.unpack_from(data)
     if magic != MAGIC:
-        raise InvalidFrame(f"{bytes(data[:8])!r} is no greeting of Penstock's native protocol")
+        raise InvalidFrame(f"{bytes(data[:8])!r} is not the greeting of Penstock's native protocol")
     if not 1 <= version <= VERSION:
-        raise InvalidFrame(f"version {version} of the native protocol; 1 to {VERSION} are spoken")
+        raise InvalidFrame(
+            f"version {version} of the native protocol is not supported; 1 to {VERSION} are"
+        )
     return int(version)
 
 
 def read_prefix(data: bytes | bytearray | memoryview, position: int, bytes_max: int) -> FrameHead:
-    """The fixed part of a frame; the caller knows that so many bytes are there."""
+    """Read the fixed part of a frame; the caller has checked that it is complete."""
     length, number, frame_id, head_bytes = PREFIX.unpack_from(data, position)
     kind = _KINDS.get(number)
     if kind is None:
@@ -88,6 +88,6 @@ def read_prefix(data: bytes | bytearray | memoryview, position: int, bytes_max: 
 
 
 def write_prefix(kind: Kind, frame_id: int, head_bytes: int, payload_bytes: int) -> bytes:
-    """The fixed part of a frame."""
+    """Return the fixed part of a frame."""
     length = _REST_BYTES + head_bytes + payload_bytes
     return PREFIX.pack(length, kind, frame_id, head_bytes)

@@ -1,4 +1,4 @@
-"""What a native client may ask of consumer groups, and what it is answered.
+"""The requests of native clients about consumer groups, and their answers.
 
 The steps are those of Kafka's classic group protocol, and metadata and assignments are written as
 Kafka's consumers write them, so that both kinds of members can share a group.
@@ -24,8 +24,6 @@ from penstock.wire.requests import Answer, Request
 
 
 class AskCoordinator(Request, frozen=True, tag="coordinator"):
-    """Ask for the coordinator of a group."""
-
     group: str
 
 
@@ -53,13 +51,13 @@ class JoinGroup(Request, frozen=True, tag="join_group"):
 
 
 class MemberNamed(Answer, frozen=True, tag="member_named"):
-    """Join again, with this id."""
+    """Asks the client to join again, with this id."""
 
     member: str
 
 
 class JoinedMember(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader of a generation learns of each member."""
+    """A member, as the leader of a generation sees it."""
 
     member: str
     instance: str | None
@@ -89,7 +87,7 @@ class SyncGroup(Request, frozen=True, tag="sync_group"):
 
 
 class GroupSynced(Answer, frozen=True, tag="sync_group"):
-    """The member's share."""
+    """The assignment of the member."""
 
     assignment: bytes
 
@@ -139,14 +137,14 @@ class OffsetsCommitted(Answer, frozen=True, tag="commit_offsets"):
 
 
 class AskCommitted(Request, frozen=True, tag="committed"):
-    """How far a group has got, in these partitions or, with none, in all."""
+    """Requests a group's committed offsets in these partitions; in all if none is given."""
 
     group: str
     parts: tuple[tuple[bytes, int], ...] = ()
 
 
 class CommittedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition with an offset."""
+    """The committed offset of one partition."""
 
     topic_id: bytes
     index: int
@@ -164,11 +162,11 @@ class Committed(Answer, frozen=True, tag="committed"):
 
 
 class AskGroups(Request, frozen=True, tag="groups"):
-    """All groups of the cluster."""
+    """Requests all groups of the cluster."""
 
 
 class GroupRow(msgspec.Struct, frozen=True, array_like=True):
-    """A group in a list."""
+    """A row of the list of groups."""
 
     group: str
     state: str
@@ -182,14 +180,12 @@ class GroupRows(Answer, frozen=True, tag="groups"):
 
 
 class AskGroup(Request, frozen=True, tag="group"):
-    """One group: its members, and how far behind it is."""
+    """Requests the members and the lag of a group."""
 
     group: str
 
 
 class GroupMember(msgspec.Struct, frozen=True, array_like=True):
-    """A member of a group."""
-
     member: str
     instance: str | None
     client_id: str

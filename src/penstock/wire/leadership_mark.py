@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from penstock.core.checksum import crc32c
 
 UNKNOWN = 0
-"""Of a client that says nothing."""
+"""The mark of a client that sends none."""
 
 
 def led_mark(partitions: int, led: Iterable[int]) -> int:
-    """The mark of these indexes, in ascending order, of so many partitions."""
+    """Return the mark of a set of led indexes, in ascending order, out of `partitions`."""
     return 1 + crc32c(array("q", (partitions, *led)).tobytes())

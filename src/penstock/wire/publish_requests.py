@@ -1,4 +1,4 @@
-"""What a native client may ask about publishing, and what it is answered.
+"""The requests of native clients about publishing, and their answers.
 
     Stage          a record batch for a partition, unseen    → StagedAt    payload: the batch
     Publish        staged messages, once for each batch      → Published   asked of any node
@@ -14,7 +14,7 @@ import msgspec
 from penstock.wire.requests import Answer, Request
 
 NOTHING_PUBLISHED: Final = -1
-"""Of an application that has not published anything, or not for a month."""
+"""The answer for an application that has not published anything, or not for a month."""
 
 
 class Stage(Request, frozen=True, tag="stage"):
@@ -25,7 +25,7 @@ class Stage(Request, frozen=True, tag="stage"):
 
 
 class StagedAt(Answer, frozen=True, tag="stage"):
-    """Where it waits, and for which partition of the cluster."""
+    """The place where a batch waits, and the partition it is for."""
 
     partition: int
     staging: int
@@ -34,11 +34,11 @@ class StagedAt(Answer, frozen=True, tag="stage"):
 
 
 class StagedPart(msgspec.Struct, frozen=True, array_like=True):
-    """What one partition is to get, in this order."""
+    """The staged ranges for one partition, in order."""
 
     topic_id: bytes
     partition: int
-    """Its number in the cluster, as `StagedAt` says: not its index in the topic."""
+    """The id of the partition in the cluster, as in `StagedAt`; not its index in the topic."""
     staging: int
     ranges: tuple[tuple[int, int], ...]
 
@@ -60,7 +60,7 @@ class Published(Answer, frozen=True, tag="publish"):
 
 
 class AskPublished(Request, frozen=True, tag="published"):
-    """What has an application published last?"""
+    """Requests the last published batch of an application."""
 
     application: str
 

@@ -1,4 +1,4 @@
-"""What a native client may decide about messages of a queue, besides receiving and settling them.
+"""The requests of native clients that manage messages of a queue, besides receiving and settling.
 
 They are requests of their own, and not fields of older ones: a broker of 0.1 that ignored a filter
 would move every message.
@@ -53,7 +53,7 @@ class MoveMessages(Request, frozen=True, tag="move_messages"):
 
 
 class StopMove(Request, frozen=True, tag="stop_move"):
-    """Stop a move; what was moved stays moved. Answered with `MoveInfo`."""
+    """Cancels a move; messages already moved stay moved. Answered with `MoveInfo`."""
 
     name: str
     move_id: str
@@ -64,7 +64,7 @@ class AskMoves(Request, frozen=True, tag="moves"):
 
 
 class MoveRow(msgspec.Struct, frozen=True, array_like=True):
-    """One of them."""
+    """A row of the list of moves."""
 
     move_id: str
     state: str
@@ -77,6 +77,6 @@ class MoveRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MoveRows(Answer, frozen=True, tag="moves"):
-    """The moves, the latest first."""
+    """The moves, latest first."""
 
     rows: tuple[MoveRow, ...]

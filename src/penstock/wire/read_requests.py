@@ -1,4 +1,4 @@
-"""What a native client may ask about the log itself, and what it is answered.
+"""The requests of native clients about the log itself, and their answers.
 
     Fetch        batches of several partitions     → Fetched     payload: the batches as stored
     AskOffsets   where a log starts and ends, or
@@ -16,14 +16,14 @@ from penstock.wire.failures import Described
 from penstock.wire.requests import Answer, Request
 
 NO_OFFSET: Final = -1
-"""Of a partition that could not be looked at."""
+"""The bounds of a partition that could not be read."""
 
 FETCH_PARTS_MAX: Final = 1_000
-"""Of one request; a reader of more partitions of one node asks twice."""
+"""The partitions in one request; a reader of more partitions of one node sends two requests."""
 
 
 class FetchPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition, and from where it is to be read."""
+    """A partition and the offset to read from."""
 
     topic_id: bytes
     index: int
@@ -40,8 +40,8 @@ class Fetch(Request, frozen=True, tag="fetch"):
 
 
 class FetchedPart(msgspec.Struct, frozen=True, array_like=True):
-    """One partition's row: its batches are the next `size` bytes of the payload. The first of them
-    may begin before the offset. Bounds are -1 if the partition could not be looked at."""
+    """A row of one partition: its batches are the next `size` bytes of the payload. The first batch
+    may begin before the requested offset. Bounds are -1 if the partition could not be read."""
 
     topic_id: bytes
     index: int
@@ -58,7 +58,7 @@ class Fetched(Answer, frozen=True, tag="fetch"):
 
 
 class AskOffset(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition, and a time in milliseconds, `LATEST` or `EARLIEST`."""
+    """A partition, and a time in milliseconds, `LATEST` or `EARLIEST`."""
 
     topic_id: bytes
     index: int
@@ -66,8 +66,8 @@ class AskOffset(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AskOffsets(Request, frozen=True, tag="offsets"):
-    """Where to read from. The end of a log is answered after a majority has confirmed that the node
-    still leads: it includes everything that was acknowledged before."""
+    """Requests offsets. The end of a log is answered after a majority has confirmed that the node
+    still leads, so it includes everything that was acknowledged before."""
 
     parts: tuple[AskOffset, ...]
 
@@ -79,7 +79,7 @@ class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
     index: int
     offset: int
     time_ms: int = -1
-    """Of the message; -1 for the ends of the log, where there may be none."""
+    """The time of the message; -1 for the ends of the log, where there may be none."""
     failure: Described | None = None
 
 

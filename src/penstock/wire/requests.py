@@ -1,4 +1,4 @@
-"""What a native client may ask about messages and queues, and what it is answered.
+"""The requests of native clients about messages and queues, and their answers.
 
 Every request is an array with its name first, so a field can be added at the end and no name or
 order may ever change. A request that concerns one partition goes to the node that leads it; any
@@ -18,15 +18,15 @@ from penstock.core.message import Message, NewMessage
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=str.lower, gc=False):
-    """Anything that can be asked."""
+    """The base class of requests."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=str.lower, gc=False):
-    """Anything that is answered."""
+    """The base class of answers."""
 
 
 class Done(Answer, frozen=True, tag="done"):
-    """It has happened; with the number of messages it concerned, where that says something."""
+    """The answer to a request that succeeded, with the number of messages where that is useful."""
 
     count: int = 0
 
@@ -67,7 +67,7 @@ class AskProducer(Request, frozen=True, tag="producer"):
 
 
 class ProducerInfo(Answer, frozen=True, tag="producer"):
-    """It starts with epoch 0 and sequence 0."""
+    """The id of a producer, which starts with epoch 0 and sequence 0."""
 
     producer_id: int
 
@@ -76,7 +76,8 @@ class ProducerInfo(Answer, frozen=True, tag="producer"):
 
 
 class AskTopic(Request, frozen=True, tag="topic"):
-    """What is known of a topic. With `create`, it is made if there is none: as a queue, or not."""
+    """Requests the metadata of a topic. With `create`, a missing topic is created, as a queue or
+    not."""
 
     name: str
     create: str = ""
@@ -101,7 +102,7 @@ class TopicInfo(Answer, frozen=True, tag="topic"):
 
 
 class AskTopics(Request, frozen=True, tag="topics"):
-    """Names of all topics."""
+    """Requests the names of all topics."""
 
 
 class TopicRow(msgspec.Struct, frozen=True, array_like=True):
@@ -112,7 +113,7 @@ class TopicRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicRows(Answer, frozen=True, tag="topics"):
-    """The answer to `AskTopics`."""
+    """The answer to `AskTopics`: all topics."""
 
     rows: tuple[TopicRow, ...]
 
@@ -158,7 +159,7 @@ class Append(Request, frozen=True, tag="append"):
 
 
 class Appended(Answer, frozen=True, tag="append"):
-    """Where its first message is."""
+    """The offset of the first message."""
 
     base_offset: int
     log_append_ms: int
@@ -182,7 +183,8 @@ class SentOnes(Answer, frozen=True, tag="send"):
 
 
 class ReceiveRequest(Request, frozen=True, tag="take"):
-    """Lease up to so many messages of the partitions the node leads; waits for some."""
+    """Leases up to `messages_max` messages of partitions that the node leads, and waits for
+    some."""
 
     topic_id: bytes
     group: str
@@ -198,8 +200,8 @@ class ReceiveRequest(Request, frozen=True, tag="take"):
 
 
 class ReceivedPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What was leased of one partition; its batches are the next `bytes` of the payload. They may
-    hold messages that are not in the runs: those are not leased."""
+    """The messages leased of one partition; its batches are the next `bytes` of the payload. They
+    may contain messages outside of the runs, which are not leased."""
 
     index: int
     epoch: int
@@ -210,7 +212,7 @@ class ReceivedPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ReceiveResponse(Answer, frozen=True, tag="take"):
-    """Nothing, if nothing came in time."""
+    """The leased messages; none if none arrived in time."""
 
     parts: tuple[ReceivedPart, ...]
     now_ms: int = 0
@@ -249,7 +251,7 @@ class Browse(Request, frozen=True, tag="browse"):
 
 
 class BrowsedOne(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message as it lies there."""
+    """A message and its state."""
 
     message: Message
     state: str
@@ -260,13 +262,13 @@ class BrowsedOne(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Browsed(Answer, frozen=True, tag="browse"):
-    """In the order of offsets."""
+    """The messages in the order of offsets."""
 
     rows: tuple[BrowsedOne, ...]
 
 
 class Count(Request, frozen=True, tag="count"):
-    """How many messages of a work group are in which state?"""
+    """Requests the number of messages of a work group in each state."""
 
     name: str
     group: str
@@ -292,7 +294,7 @@ class WorkGroups(Answer, frozen=True, tag="work_groups"):
 
 
 class AskWorkSettings(Request, frozen=True, tag="work_settings"):
-    """What a work group of a queue goes by."""
+    """Requests the effective settings of a work group of a queue."""
 
     name: str
     group: str
@@ -322,8 +324,8 @@ class Purge(Request, frozen=True, tag="purge"):
 
 
 class Redrive(Request, frozen=True, tag="redrive"):
-    """Deliver dead messages anew: those that stayed in the queue where they are, those of a
-    dead-letter queue back to where they came from, or to `to`. Moving goes on by itself."""
+    """Redelivers dead messages: those that stayed in the queue in place, those of a dead-letter
+    queue by moving them back to their queue, or to `to`. The move runs in the cluster."""
 
     name: str
     to: str = ""
@@ -336,21 +338,21 @@ class Redrive(Request, frozen=True, tag="redrive"):
 
 
 class Redriven(Answer, frozen=True, tag="redrive"):
-    """How many messages it concerns, and the id of the move if one was started."""
+    """The number of messages, and the id of the move if one was started."""
 
     count: int
     move_id: str = ""
 
 
 class AskMove(Request, frozen=True, tag="move"):
-    """How far a move is."""
+    """Requests the progress of a move."""
 
     name: str
     move_id: str
 
 
 class MoveInfo(Answer, frozen=True, tag="move"):
-    """Its state, and how many messages were moved of how many."""
+    """The state and the progress of a move."""
 
     state: str
     moved: int

@@ -58,14 +58,14 @@ class FrameStream:
 
     @property
     def frame_bytes(self) -> int:
-        """How long the frame will be whose buffer is full and grows with the next read; 0 if there
-        is none."""
+        """The size of the frame whose buffer is full and grows with the next read; 0 if there is
+        none."""
         if self._frame is None or self._expected is None or self._filled < len(self._frame):
             return 0
         return self._expected.size
 
     def buffer(self) -> memoryview:
-        """Where the next bytes should go."""
+        """The buffer for the next read."""
         frame = self._frame
         if frame is None:
             return self._landing
@@ -79,13 +79,13 @@ class FrameStream:
         return memoryview(frame)[self._filled :]
 
     def clear(self) -> None:
-        """The connection is lost: what is incomplete is dropped."""
+        """Drop incomplete frames: the connection is lost."""
         self._frame = self._expected = None
         self._rest = b""
         self.held_bytes = 0
 
     def received(self, count: int) -> list[Frame]:
-        """So many bytes have come into the buffer."""
+        """Process `count` bytes that were read into the buffer; return the complete frames."""
         frame = self._frame
         if frame is None:
             return self.feed(self._landing[:count])
@@ -100,7 +100,7 @@ class FrameStream:
         return [_cut(self._expected, memoryview(frame))]
 
     def feed(self, data: memoryview) -> list[Frame]:
-        """These bytes have come from elsewhere; no frame may be half read into its own buffer."""
+        """Process bytes from another buffer; no frame may be half read into its own buffer."""
         assert self._frame is None, "the rest of a frame goes into its buffer"
         view = memoryview(self._rest + data) if self._rest else data
         self._rest = b""

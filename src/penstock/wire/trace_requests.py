@@ -1,4 +1,4 @@
-"""What is known of one message: asked of any node, by any protocol.
+"""The trace of one message, requested from any node by any protocol.
 
     AskTrace   a message's id, or its place   → TraceInfo
 
@@ -12,15 +12,15 @@ from penstock.wire.requests import Answer, Request
 
 
 class AskTrace(Request, frozen=True, tag="trace"):
-    """What is known of a message? `message` is its id, or topic:partition:offset."""
+    """Requests the trace of a message; `message` is its id, or topic:partition:offset."""
 
     message: str
     within: tuple[str, ...] = ()
-    """Look here and nowhere else."""
+    """The topics to search; all if empty."""
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """Bytes that are no text."""
+    """Binary data, as base64."""
 
     base64: bytes
 
@@ -40,13 +40,13 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message stands in the replicated log."""
+    """The place of a message in the replicated log."""
 
     shard: int
     index: int
     term: int
     time_ms: int
-    """When the leader of that term put it there; -1 if the entry is not there any more."""
+    """The time at which the leader of that term appended it; -1 if the entry was removed."""
     leader: int
     """The leader of the shard now; 0 if there is none."""
     nodes: tuple[int, ...]
@@ -66,13 +66,13 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int | None = None
     detail: str = ""
     index: int = 0
-    """Of the entry that did it; 0 if time alone did."""
+    """The index of the entry that did it; 0 if it was only the passing of time."""
     copy: Place | None = None
-    """Where it went, if it was moved."""
+    """The place it was moved to, if it was."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message is with a work group."""
+    """The state of a message in a work group."""
 
     group: str
     state: str
@@ -87,17 +87,18 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     committed: int
-    """The next offset it wants."""
+    """The offset of the next message to read."""
     time_ms: int
-    """When it committed that."""
+    """The time of that commit."""
     passed_ms: int | None = None
-    """When it first committed one behind the message; None if it has not, or it is forgotten."""
+    """The time when it first committed an offset after the message; None if it has not, or if that
+    is forgotten."""
     member: str = ""
-    """The member that did."""
+    """The member that committed it."""
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dead letter says of itself."""
+    """The dead-letter headers of a message."""
 
     place: Place
     group: str
@@ -113,17 +114,17 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     is_queue: bool
     is_there: bool
-    """It can still be read."""
+    """True if it can still be read."""
     timestamp_ms: int | None = None
     key: Text = None
     body: Text = None
-    """Its beginning, if it is long."""
+    """The body; only its beginning if it is long."""
     body_bytes: int = 0
     headers: dict[str, Text] = {}
     trace: str = ""
     """The trace it belongs to, of the header traceparent."""
     came_from: Place | None = None
-    """Where it was moved from, if it was."""
+    """The place it was moved from, if it was."""
     died: Death | None = None
     written: Written | None = None
     states: tuple[State, ...] = ()
@@ -132,13 +133,13 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     is_complete: bool = False
     """The delivery history reaches back to when the message was written."""
     since_ms: int | None = None
-    """Otherwise: to here."""
+    """If it is not complete: the time to which it reaches back."""
 
 
 class TraceInfo(Answer, frozen=True, tag="trace"):
-    """Where it was found, where it was sent to first; nothing: it was not found."""
+    """The places of a message, from the first; empty if it was not found."""
 
     message: str
     sightings: tuple[Sighting, ...]
     gave_up: bool = False
-    """There was more than could be searched: say where to look."""
+    """True if there was more than could be searched: say where to look."""

@@ -67,7 +67,7 @@ R = TypeVar("R")
 
 
 class App:
-    """See the top of this module."""
+    """An application: worker functions, periodic tasks and the queues they use."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class App:
 
     @property
     def url(self) -> str:
-        """Where the broker is. Assign another address before the application is run or used."""
+        """The address of the broker. Assign another one before the application is run or used."""
         if self._url is None:
             self._url = default_url()
         return self._url
@@ -147,7 +147,7 @@ class App:
         group: str = "queue",
         create: QueueOptions | None = None,
     ) -> Callable[[F], Task[F]]:
-        """Declare a function that works off a queue, or several of falling urgency.
+        """Declare a function that processes a queue, or several of decreasing priority.
 
         concurrency   messages worked on at once: tasks of an async function, threads of another
         codec         what a body is; as the function's parameter is annotated, if not said
@@ -197,7 +197,7 @@ class App:
         retry: Retry | None = None,
         queue: str | None = None,
     ) -> Callable[[F], Task[F]]:
-        """Declare a function that is called every so many seconds, by one process at a time.
+        """Declare a function that is called every `seconds`, by one process at a time.
 
         Ticks are at multiples of the period since 1970, in every process the same. The function
         takes nothing, or the tick's time as a `datetime`."""
@@ -320,9 +320,9 @@ class App:
         concurrency: int | None = None,
         waits_for_broker: bool = False,
     ) -> None:
-        """Work until `stop`, then finish what is in hand. `only` names queues to work off; a
-        concurrency counts for tasks that have neither pools nor scaling. If no broker answers at
-        the start, it raises, or waits for one."""
+        """Run the workers until `stop`, then finish the messages in hand. `only` selects queues;
+        `concurrency` applies to tasks that have neither pools nor scaling. If no broker answers at
+        the start, raise an error, or wait for one."""
         if self._running is not None:
             raise InvalidRequest("the application is running already")
         self._stopped_early = False
@@ -375,8 +375,8 @@ class App:
         return chosen
 
     def stop(self, grace: Seconds | None = None) -> None:
-        """Let `run` end: take nothing more, finish what is in hand within so many seconds, and give
-        back the rest. Said a second time, with less, it counts anew."""
+        """End `run`: receive no more, finish the messages in hand within `grace`, and release the
+        rest. A second call with a smaller value shortens the time."""
         if self._running is None:
             self._stopped_early = True
             return
@@ -420,7 +420,7 @@ class App:
             await connecting.result().close()
 
     def statistics(self) -> AppStatistics:
-        """What the workers have done since `run` was called, also after it has ended."""
+        """Return the statistics of the workers since `run` was called, also after it has ended."""
         return self._last if self._running is None else self._running.statistics()
 
 
@@ -433,7 +433,8 @@ def _usual(store: ProcessedStore[Connection] | None) -> Guarantee:
 
 
 def _function(function: F) -> F:
-    """What was declared before may be declared again, for another queue or group."""
+    """Unwrap a task, so that a declared function can be declared again for another queue or
+    group."""
     return cast("F", function.__call__) if isinstance(function, Task) else function
 
 

@@ -53,9 +53,9 @@ class Outcome(Enum):
     SETTLED = "settled"
     """Done or dead: the next one of its group may begin."""
     BACK = "back"
-    """It will be delivered again: the rest of its group must wait behind it."""
+    """It will be delivered again, and the rest of its group must wait behind it."""
     CIRCUIT_OPEN = "circuit open"
-    """The same, and its dependency does not want to be asked now."""
+    """It will be delivered again, and the circuit of its dependency is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ BACK = AttemptResult(Outcome.BACK)
 
 
 class Attempt:
-    """How messages of one task are worked on, here."""
+    """Processes the messages of one task in this process."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Attempt:
         self._watch = PoisonWatch(task.options.poison_after)
 
     def poison_verdict(self, message: Message[Any], source: Source) -> PoisonVerdict:
-        """How a message is to be treated that was just received."""
+        """Decide on the treatment of a message that was just received."""
         if message.deliveries == 1:
             return PoisonVerdict.NONE
         age = self._clock.wall_ms() / 1_000 - message.first_received_at.timestamp()
@@ -204,7 +204,7 @@ class Attempt:
         return await asyncio.shield(running)
 
     def _call_sync(self, message: Message[Any]) -> bool:
-        """In a thread."""
+        """Call a synchronous function in a thread."""
         function = self._task.__call__
         store = self._task.options.processed
         if store is None:

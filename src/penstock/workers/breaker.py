@@ -40,18 +40,18 @@ FAILURES_MAX = 10_000
 
 
 class State(StrEnum):
-    """What a breaker lets through."""
+    """The state of a circuit breaker."""
 
     CLOSED = "closed"
-    """Everything."""
+    """All calls pass."""
     OPEN = "open"
-    """Nothing."""
+    """No call passes."""
     HALF_OPEN = "half open"
-    """A few, to see how it goes."""
+    """A few calls pass, as probes."""
 
 
 class Event(StrEnum):
-    """What moves a breaker."""
+    """An event that changes the state of a circuit breaker."""
 
     FAILED_OFTEN = "failed often"
     COOLED = "cooled"
@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     (State.HALF_OPEN, Event.PROBE_SUCCEEDED): State.CLOSED,
     (State.HALF_OPEN, Event.PROBE_FAILED): State.OPEN,
 }
-"""What is not here cannot happen."""
+"""The transitions; all others are errors."""
 
 
 class CircuitOpen(Exception):
@@ -112,7 +112,7 @@ class CircuitBreaker:
         self._opened_ms = 0
         self._probing = 0
         self.opened = 0
-        """How often it has opened."""
+        """The number of times it has opened."""
 
     @property
     def state(self) -> State:
@@ -142,7 +142,7 @@ class CircuitBreaker:
                     return Permit(self, is_probe=False)
 
     def counts(self, error: BaseException) -> bool:
-        """Whether this error counts against the dependency."""
+        """True if this error counts against the dependency."""
         return isinstance(error, self.on) and not isinstance(error, CircuitOpen)
 
     def __enter__(self) -> None:
@@ -204,7 +204,8 @@ class Permit:
         self._over = False
 
     def ended(self, error: BaseException | None = None) -> None:
-        """How it went: without an error well; an error that does not count says nothing."""
+        """Record the outcome: a success without an error; an error that does not count is neither
+        success nor failure."""
         failed = error is not None and self._breaker.counts(error)
         self._end(None if error is not None and not failed else failed)
 

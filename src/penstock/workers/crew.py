@@ -53,9 +53,9 @@ from penstock.workers.task import Task
 _log = logging.getLogger(__name__)
 
 FULL_POOL = PauseBounds(CALL_PAUSE_SECONDS, 1.0)
-"""How often it looks for messages of a pool that has capacity while another has none."""
+"""The pause between receives for a pool that has capacity while another one is full."""
 HALF_OPEN_SECONDS = 0.1
-"""How soon a crew looks again at a half-open circuit whose probes others have."""
+"""The pause before a crew checks a half-open circuit again whose probes are taken."""
 
 
 class _Worker:
@@ -66,7 +66,7 @@ class _Worker:
         self.wake = asyncio.Event()
         self.retires = False
         self.held: Item | None = None
-        """What is in its hand."""
+        """The message it is processing."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -99,7 +99,7 @@ class Crew:
         self._retired: list[WorkerStatistics] = []
         self._numbers = count(1)
         self.ready = asyncio.Event()
-        """All workers are there."""
+        """Set once all workers have started."""
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -156,8 +156,8 @@ class Crew:
             raise self._failure
 
     def stop(self, grace: float) -> None:
-        """Take nothing more, and finish what is in hand within so many seconds. Said again, with
-        less, it counts anew."""
+        """Receive no more, and finish the messages in hand within `grace`. A second call with a
+        smaller value shortens the time."""
         if self._stopping.is_set():
             self._stop_now.set()
         self._grace = grace
@@ -186,7 +186,7 @@ class Crew:
                 )  # fmt: skip
 
     def _retry(self) -> Retry:
-        """As declared; else as the queues are set; else with jitter, which is never wrong."""
+        """The retry rules: as declared; else as the queues are configured; else with jitter."""
         if self._options.retry is not None:
             return self._options.retry
         if all(source.retries for source in self._sources):
@@ -284,7 +284,7 @@ class Crew:
             await looks.pause()
 
     async def _wanted(self, index: int) -> tuple[int, list[str]]:
-        """How many messages of a queue there is room for, and in which pools there is none."""
+        """The number of messages of a queue that fit, and the pools without capacity."""
         breaker = self._options.breaker
         if breaker is not None and breaker.state is State.OPEN:
             await self._pauses.pause(breaker.retry_after())
@@ -297,8 +297,8 @@ class Crew:
         return most, [pool for pool, room in rooms.items() if room <= 0]
 
     def _room_in(self, pool: str) -> int:
-        """How many messages a pool has room for; none at all unless it is half empty, so that one
-        request brings many."""
+        """The number of messages that fit a pool; 0 unless it is half empty, so that one request
+        brings many."""
         count = sum(worker.pool == pool for worker in self._workers.values())
         most = count * PREFETCH_PER_WORKER
         if self._options.prefetch is not None:
@@ -309,7 +309,7 @@ class Crew:
     def _place(
         self, index: int, source: Source, messages: list[Message[Any]], full: list[str]
     ) -> list[Item]:
-        """Lay messages into shares; returns those whose pool is full."""
+        """Put messages into shares; return those whose pool is full."""
         surplus: list[Item] = []
         barred: set[object] = set()
         for message in messages:
@@ -373,7 +373,7 @@ class Crew:
                 surplus -= 1
 
     def statistics(self) -> list[WorkerStatistics]:
-        """Of every worker, and of those that have retired together."""
+        """Return the statistics of each worker, and the sum of those that have retired."""
         return [*(one.tally.statistics() for one in self._workers.values()), *self._retired]
 
 

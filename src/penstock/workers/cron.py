@@ -59,7 +59,7 @@ _FIELDS = (
 
 
 class Cron:
-    """One expression in one time zone: see the top of this module."""
+    """A cron expression in a time zone."""
 
     def __init__(self, expression: str, zone: str | tzinfo = UTC) -> None:
         self.expression = expression

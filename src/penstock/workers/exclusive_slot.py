@@ -22,11 +22,11 @@ FINISH_SECONDS = 30.0
 
 
 class ExclusiveSlot:
-    """One for all crews of a process."""
+    """The exclusive slot that all crews of a process share."""
 
     def __init__(self) -> None:
         self._others = 0
-        """How many have a message in hand, but for the one that is alone."""
+        """The number of other workers that hold a message."""
         self._is_wanted = False
         self._empty = asyncio.Event()
         self._empty.set()

@@ -1,4 +1,4 @@
-"""How one worker function is run: everything that can be said where it is declared."""
+"""The options of a worker function."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +86,7 @@ class WorkerOptions:
 
     @property
     def workers_max(self) -> int:
-        """How many there can be at once."""
+        """The largest number of workers."""
         if self.pools:
             return sum(pool.workers for pool in self.pools.values())
         return self.concurrency if self.scaling is None else self.scaling.maximum

@@ -1,4 +1,4 @@
-"""When a crew receives nothing, and how the messages it holds are released.
+"""The pauses of a crew: while it receives nothing, the messages it holds are released.
 
 There are two reasons: a dependency must not be called until some time (`pause`), and another worker
 of this process needs the exclusive slot (`clear`). In both cases messages in the steal queues are
@@ -26,7 +26,7 @@ class Item(NamedTuple):
 
 
 class Pauses:
-    """Of one crew; `on_resume` is called whenever there may be something to do again."""
+    """The pauses of one crew; `on_resume` is called whenever it may receive again."""
 
     def __init__(
         self, sources: Sequence[Source], shares: StealQueues[Item], on_resume: Callable[[], None]
@@ -38,16 +38,16 @@ class Pauses:
         self._is_cleared = False
         self._is_over = False
         self._returning = 0
-        """How many requests that give messages back are under way."""
+        """The number of releases in flight."""
         self._returned = asyncio.Event()
 
     @property
     def holds(self) -> bool:
-        """Nothing is to be taken now."""
+        """True while nothing may be received."""
         return self._is_cleared or self._is_over or asyncio.get_running_loop().time() < self._until
 
     async def pause(self, seconds: float) -> None:
-        """Take nothing for so long."""
+        """Receive nothing for this time."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         if until > self._until:
@@ -56,7 +56,7 @@ class Pauses:
         await self.give_back(self._shares.take_all())
 
     async def clear(self) -> None:
-        """Take nothing until `end_clearing`; returns when nothing is here but what is in hand."""
+        """Receive nothing until `end_clearing`; return when only the messages in hand are left."""
         self._is_cleared = True
         await self._let_go()
 
@@ -69,7 +69,7 @@ class Pauses:
             self._on_resume()
 
     async def end(self) -> None:
-        """Take nothing any more; returns when nothing is here but what is in hand."""
+        """Receive no more; return when only the messages in hand are left."""
         self._is_over = True
         await self._let_go()
 

@@ -33,13 +33,13 @@ from enum import Enum
 from penstock.core.errors import InvalidRequest
 
 REPORTED_MAX = 10_000
-"""So many failed messages are remembered; the one that failed longest ago is forgotten."""
+"""The number of failed messages that are remembered; above it the oldest failure is forgotten."""
 INNOCENT_ENOUGH = 5
-"""After so many innocent suspects a process trusts the next ones."""
+"""The number of innocent suspects after which a process trusts the next ones."""
 
 
 class PoisonVerdict(Enum):
-    """How a message is to be treated."""
+    """The treatment of a message."""
 
     NONE = "ordinary"
     ALONE = "alone"
@@ -48,7 +48,7 @@ class PoisonVerdict(Enum):
 
 @dataclass(slots=True)
 class PoisonWatch:
-    """Remembers what was reported and judges what comes. One per task and process."""
+    """Remembers reported failures and judges messages. One per task and process."""
 
     after: int | None = 3
     """None: nothing is ever suspected."""
@@ -67,7 +67,7 @@ class PoisonWatch:
             self._reported.popitem(last=False)
 
     def forget(self, message_id: str) -> None:
-        """The message is dealt with."""
+        """Forget a message that was settled."""
         self._reported.pop(message_id, None)
 
     def survived(self) -> None:
@@ -75,7 +75,8 @@ class PoisonWatch:
         self._innocent += 1
 
     def judge(self, message_id: str, deliveries: int, *, age: float, lease: float) -> PoisonVerdict:
-        """How to treat a message that was just received. `age` is the time since it was first."""
+        """Decide on the treatment of a message that was just received. `age` is the time since it
+        was first."""
         if self.after is None or deliveries == 1 or message_id in self._reported:
             return PoisonVerdict.NONE
         silent = deliveries - 1
@@ -90,7 +91,7 @@ class PoisonWatch:
 
 
 def poison_reason(deliveries: int) -> str:
-    """What the dead-letter queue shows."""
+    """The reason shown in the dead-letter queue."""
     return (
         f"poison: {deliveries - 1} earlier deliveries, too many of them without a word, as if the"
         " worker had died of it"

@@ -36,7 +36,7 @@ from penstock.workers.scale import WORKERS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """So many workers for these priorities of these queues; what is not said is everything."""
+    """A number of workers reserved for some priorities or queues; by default for all of them."""
 
     workers: int
     priorities: Container[int] | None = None
@@ -48,12 +48,12 @@ SUSPECTS = -1
 
 
 def level_of(queue_index: int, priority: int) -> int:
-    """One number for both, the lower the sooner."""
+    """Combine queue and priority into one number; lower is sooner."""
     return queue_index * PRIORITIES + (PRIORITIES - 1 - priority)
 
 
 class Layout:
-    """Which pool takes which level."""
+    """The assignment of levels to pools."""
 
     def __init__(self, queues: Sequence[str], pools: Mapping[str, Pool]) -> None:
         self.pools = dict(pools)
@@ -81,11 +81,11 @@ class Layout:
                 self._homes[level] = home
 
     def accepts(self, pool: str, level: int) -> bool:
-        """Whether workers of a pool may work on this level."""
+        """True if workers of a pool may process this level."""
         return level == SUSPECTS or level in self._taken[pool]
 
     def home_of(self, level: int) -> str:
-        """The pool in whose room messages of this level wait; suspects need no room."""
+        """The pool whose capacity messages of this level use; suspects use none."""
         return self._homes.get(level, "")
 
     def homes_of(self, queue_index: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""When a message that failed is tried again, by what went wrong.
+"""The delay before a failed message is tried again, by the kind of failure.
 
 A policy is a table from exception types to rules. The most derived type that is in the table
 counts, as with `except` clauses that are in the right order:
@@ -44,7 +44,7 @@ _DOUBLINGS_MAX = 64
 
 
 class Rule(Enum):
-    """Rules that are no delay."""
+    """Rules other than a delay."""
 
     DEAD = "dead"
     BROKER = "broker"
@@ -74,7 +74,7 @@ Decision = Again | Refused
 
 
 def fixed(seconds: float = 5.0) -> Delay:
-    """The same wait every time."""
+    """Return the same delay every time."""
     return lambda _deliveries, _chance: seconds
 
 
@@ -113,10 +113,11 @@ class Retry:
     on: Mapping[type[Exception], Delay | Rule] = field(default_factory=dict)
     default: Delay | Rule = field(default_factory=jittered)
     deliveries_max: int | None = None
-    """Give up after so many, below the queue's own bound. None: leave it to the queue."""
+    """The number of deliveries after which to give up, if it is lower than the queue's own. None:
+    only the queue's counts."""
 
     def decide(self, error: BaseException, deliveries: int, chance: random.Random) -> Decision:
-        """What becomes of a message whose n-th delivery ended with this error."""
+        """Decide on a message whose delivery ended with this error."""
         if isinstance(error, RetryLater):
             return Again(error.delay)
         if isinstance(error, Reject):
@@ -142,7 +143,7 @@ class Retry:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error as the dead-letter queue shows it: its type and the first line of what it says."""
+    """An error as the dead-letter queue shows it: its type and the first line of its text."""
     lines = str(error).strip().splitlines()
     return _short(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__)
 

@@ -34,12 +34,12 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class AppStatistics:
-    """What the workers of an application have done, at one moment."""
+    """The statistics of an application's workers at one moment."""
 
     workers: tuple[WorkerStatistics, ...] = ()
-    """One row for each worker."""
+    """A row for each worker."""
     tasks: tuple[WorkerStatistics, ...] = ()
-    """One row for each task: its workers added up, under the task's name."""
+    """A row for each task: the sum of its workers, under the task's name."""
 
 
 class Running:
@@ -119,7 +119,7 @@ class Running:
         await ticker.run()
 
     def stop(self, grace: float) -> None:
-        """Finish what is in hand within so many seconds."""
+        """Stop, and finish the messages in hand within `grace`."""
         self._grace = grace
         if self._stopping.is_set():
             for crew in self._crews:
@@ -132,7 +132,7 @@ class Running:
         return sum(crew.abandoned for crew in self._crews)
 
     def statistics(self) -> AppStatistics:
-        """Of every worker, and of every task."""
+        """Return the statistics of each worker, and of each task."""
         rows = [(crew.task.name, crew.statistics()) for crew in self._crews]
         return AppStatistics(
             tuple(row for _, workers in rows for row in workers),
@@ -141,7 +141,7 @@ class Running:
 
 
 def tick_queue(schedule: Schedule, now: datetime) -> QueueOptions:
-    """How the queue of a periodic task is made: one partition that remembers ids."""
+    """The options of a periodic task's queue: one partition, with deduplication by id."""
     window_ms = int(window_seconds(schedule, now) * 1_000)
     return QueueOptions(
         partitions=1,

@@ -1,4 +1,4 @@
-"""How many workers a queue needs, by Little's law.
+"""The number of workers that a queue needs, by Little's law.
 
 L = λ·W: messages that arrive at a rate λ and take W seconds each keep λ·W workers busy. That holds
 the queue as long as it is. To work off what has piled up within `target_seconds`, as many more are
@@ -28,11 +28,11 @@ class Load:
     """A reading of a queue and of its workers."""
 
     arrival_rate: float
-    """Messages each second."""
+    """Messages per second."""
     service_seconds: float
-    """What one message takes one worker; 0: not known yet."""
+    """The time that a worker needs for one message; 0 if it is not known yet."""
     backlog: int
-    """Messages that wait."""
+    """The number of waiting messages."""
     oldest_seconds: float | None = None
     """The age of the oldest that waits."""
 
@@ -50,7 +50,7 @@ class Scaling:
     cool_down: float = 30.0
     """Seconds for which fewer must have been enough."""
     interval: float = 5.0
-    """How often the load is looked at."""
+    """The interval between measurements of the load."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.minimum <= self.maximum <= WORKERS_MAX:
@@ -60,12 +60,12 @@ class Scaling:
         positive = self.target_seconds > 0 and self.interval > 0
         if not positive or not 0 <= self.hysteresis < 1 or self.cool_down < 0:
             raise InvalidRequest(
-                f"{self} cannot be: target_seconds is more than 0, hysteresis from 0 to below 1,"
+                f"{self} is invalid: target_seconds is more than 0, hysteresis from 0 to below 1,"
                 " interval more than 0, and cool_down not negative"
             )
 
     def wanted(self, load: Load, current: int) -> int:
-        """How many workers this load needs, whatever was before."""
+        """The number of workers for this load, regardless of the current number."""
         steady = load.arrival_rate * load.service_seconds
         catching_up = load.backlog * load.service_seconds / self.target_seconds
         count = math.ceil(round(steady + catching_up, 6))
@@ -112,7 +112,7 @@ class Scaler:
     _most_wanted: int = 0
 
     def next_count(self, load: Load, current: int) -> int:
-        """How many workers there should be now."""
+        """The new number of workers."""
         wanted = self.scaling.wanted(load, current)
         clearly_less = wanted < current and wanted <= current * (1 - self.scaling.hysteresis)
         if wanted >= current or not clearly_less:

@@ -1,4 +1,4 @@
-"""When periodic tasks are due, as pure arithmetic.
+"""Schedules of periodic tasks, as pure arithmetic.
 
 A schedule answers one question: the first tick after a time. Ticks belong to the calendar and not
 to a process: `Every(30)` ticks at every full half minute, in every process. So all
@@ -26,17 +26,17 @@ class Schedule(Protocol):
 
 
 class Missed(StrEnum):
-    """What becomes of ticks that were missed while no worker ran."""
+    """The treatment of ticks that were missed while no worker ran."""
 
     SKIP = "skip"
-    """They are over. For what is of use only in its time."""
+    """Skip them. For tasks that are useful only at their time."""
     RUN_ONCE = "run once"
-    """The latest of them is made up for, the others are not. For what has to be done at all."""
+    """Run the latest of them late and skip the others. For tasks that must run in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """A tick every so many seconds, counted from the beginning of 1970, plus `offset` seconds."""
+    """A tick every `seconds`, counted from the beginning of 1970, plus `offset` seconds."""
 
     seconds: float
     offset: float = 0.0

@@ -1,4 +1,4 @@
-"""What a worker function is called with.
+"""The arguments of a worker function.
 
 One rule, by the names of its parameters: `message` gets the `Message`, `transaction` gets the open
 transaction of exactly-once processing (see `penstock.client.processed_ids`), and the one other
@@ -33,14 +33,14 @@ TRANSACTION = "transaction"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What to call a function with."""
+    """The arguments that a function takes."""
 
     body: str | None
     """The parameter that gets the body; None: it asks for the message only, or for nothing."""
     message: bool
     transaction: bool
     body_type: object | None
-    """What its author says a body is; None: nothing."""
+    """The annotated type of the body; None if there is no annotation."""
 
     @property
     def takes_nothing(self) -> bool:

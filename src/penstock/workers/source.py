@@ -1,4 +1,4 @@
-"""One queue as a crew sees it: messages come when they are asked for, and their leases last.
+"""One queue as a crew uses it: it receives on request, and extends the leases of what it received.
 
 Nothing is prefetched. A consumer that fetches ahead would hold messages the crew does not know of,
 and work that runs alone, or in order, must know of every message this process has (see
@@ -28,9 +28,9 @@ from penstock.core.retries import LEADER, Retrier
 from penstock.workers.task import Task
 
 LEASE_SECONDS = 30.0
-"""Of a queue that says nothing else."""
+"""The default lease of a queue."""
 WAIT_SECONDS = 10.0
-"""How long one request waits for messages."""
+"""The duration of one long poll."""
 OPEN_SECONDS_MAX = 2.5
 """A queue that is being made has its name before it has its partitions."""
 
@@ -53,7 +53,7 @@ class Source:
         """No request for messages is under way."""
         self._quiet.set()
         self._open = asyncio.Event()
-        """Messages may be asked for."""
+        """Set while messages may be received."""
         self._open.set()
         self.is_fifo = False
         self.retries = False
@@ -88,8 +88,8 @@ class Source:
                 return await self._queue.describe()
 
     async def take(self, most: int) -> list[Message[Any]]:
-        """Up to so many messages, and perhaps none; their leases are kept until they are settled.
-        Waits while it is held."""
+        """Receive up to `most` messages, perhaps none, and extend their leases until they are
+        settled. Wait while receiving is paused."""
         await self._open.wait()
         self._quiet.clear()
         self._receive = asyncio.ensure_future(
@@ -131,7 +131,7 @@ class Source:
         await self._quiet.wait()
 
     def resume(self) -> None:
-        """Ask for messages again."""
+        """Continue after a pause."""
         self._open.set()
 
     async def close(self) -> None:
@@ -140,11 +140,11 @@ class Source:
             await self._keeper.close()
 
     async def stats(self) -> QueueStats:
-        """How much there is to do."""
+        """Return the state counts of the queue."""
         return await self._queue.stats()
 
     def message_group_of(self, message: Message[Any]) -> object | None:
-        """What the message has to stay in order with; None: nothing."""
+        """The message group that the message must keep its order in; None if there is none."""
         if not self.is_fifo:
             return None
         group = message.message_group

@@ -1,4 +1,4 @@
-"""What workers have done so far, in numbers.
+"""The counters of workers.
 
 Counters are plain integers, changed by the loop's own thread only. The mean is a moving one (each
 new value counts for a tenth), because what a worker took last week says little about now; the 95th
@@ -15,12 +15,12 @@ DURATIONS_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatistics:
-    """One worker's work, or, added up, that of many."""
+    """The counters of one worker, or the sum of many."""
 
     queue: str
     worker: str
     processed: int = 0
-    """Done and acknowledged."""
+    """Processed and acknowledged."""
     failed: int = 0
     """Deliveries that ended with an error; each was retried or rejected."""
     retried: int = 0
@@ -39,7 +39,7 @@ class WorkerStatistics:
     mean_seconds: float = 0.0
     p95_seconds: float = 0.0
     workers: int = 1
-    """How many there are behind these numbers."""
+    """The number of workers in the sum."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Tally:
     _durations: deque[float] = field(default_factory=lambda: deque(maxlen=DURATIONS_KEPT))
 
     def took(self, seconds: float) -> None:
-        """One message's processing, however it ended."""
+        """Record the duration of one message's processing, whatever its outcome."""
         self.busy_seconds += seconds
         if self._durations:
             self.mean_seconds += MEAN_WEIGHT * (seconds - self.mean_seconds)
@@ -71,7 +71,7 @@ class Tally:
         self._durations.append(seconds)
 
     def statistics(self) -> WorkerStatistics:
-        """A snapshot."""
+        """Return a frozen copy."""
         return WorkerStatistics(
             queue=self.queue,
             worker=self.worker,

@@ -31,7 +31,7 @@ Accepts = Callable[[int], bool]
 
 
 class Stolen(NamedTuple, Generic[T]):
-    """What a worker has got in its hand."""
+    """An item that a worker holds."""
 
     item: T
     level: int
@@ -40,7 +40,7 @@ class Stolen(NamedTuple, Generic[T]):
 
 
 class _Parcel(Generic[T]):
-    """One message, or those of a group."""
+    """One message, or the messages of one group."""
 
     __slots__ = ("items", "level", "message_group")
 
@@ -51,7 +51,7 @@ class _Parcel(Generic[T]):
 
 
 class _WorkerQueue(Generic[T]):
-    """What lies ready for one worker, by level."""
+    """The items ready for one worker, by level."""
 
     __slots__ = ("accepts", "held", "levels", "size")
 
@@ -60,7 +60,7 @@ class _WorkerQueue(Generic[T]):
         self.levels: dict[int, deque[_Parcel[T]]] = {}
         self.size = 0
         self.held: _Parcel[T] | None = None
-        """The group's parcel whose first message is in this worker's hand."""
+        """The parcel of the group whose first message this worker holds."""
 
     def add(self, parcel: _Parcel[T]) -> None:
         self.levels.setdefault(parcel.level, deque()).append(parcel)
@@ -91,7 +91,7 @@ class StealQueues(Generic[T]):
         """The workers that accept a level; worked out when it is first asked for."""
 
     def join(self, worker: int, accepts: Accepts = lambda _level: True) -> None:
-        """A worker begins, idle."""
+        """Add a worker, which is idle."""
         assert worker not in self._shares, f"worker {worker} is here already"
         self._shares[worker] = _WorkerQueue(accepts)
         self._idle[worker] = None
@@ -204,12 +204,12 @@ class StealQueues(Generic[T]):
         return items
 
     def waiting(self, accepts: Accepts = lambda _level: True) -> int:
-        """How many messages lie ready, on these levels."""
+        """The number of items that are ready on these levels."""
         return sum(count for level, count in self._waiting.items() if count and accepts(level))
 
     @property
     def idle(self) -> int:
-        """How many workers have nothing to do."""
+        """The number of idle workers."""
         return len(self._idle)
 
     def _add(self, worker: int, parcel: _Parcel[T]) -> None:

@@ -41,7 +41,7 @@ LINE_BYTES_MAX = 4 << 20
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One line of a process: its workers, added up by task."""
+    """A report of one process: its workers, summed up by task."""
 
     tasks: tuple[WorkerStatistics, ...]
     pid: int = 0
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What a task's queues hold."""
+    """The load of a task's queues."""
 
     sent: int
     backlog: int
@@ -62,7 +62,7 @@ DepthProbe = Callable[[], Awaitable[Mapping[str, Depth]]]
 
 @dataclass(slots=True)
 class Restarts:
-    """How long to wait before a process is started again."""
+    """The pauses before a process is restarted."""
 
     failures: int = 0
 
@@ -87,14 +87,14 @@ class _Place:
     wanted: bool = True
     report: Report | None = None
     before: dict[str, WorkerStatistics] = field(default_factory=dict)
-    """What its earlier processes had done, by task."""
+    """The counters of its earlier processes, by task."""
 
     def is_wanted(self) -> bool:
-        """Whether it still is: that changes while one waits."""
+        """True if the place is still wanted; this may change during a wait."""
         return self.wanted
 
     def close_books(self) -> None:
-        """The process has ended; what it did is added to what was done before."""
+        """Add the counters of a process that has ended to those of its predecessors."""
         for row in self.report.tasks if self.report is not None else ():
             known = self.before.get(row.worker)
             done = replace(row, workers=0)
@@ -124,7 +124,7 @@ class Supervisor:
         self._gauges: dict[str, Gauge] = {}
         self._scalers: dict[str, Scaler] = {}
         self.restarted = 0
-        """How often a process was started again."""
+        """The number of restarts."""
 
     async def run(self) -> None:
         """Run processes until `stop`, and return when all have ended."""
@@ -145,7 +145,7 @@ class Supervisor:
         self._stopping.set()
 
     def kill(self) -> None:
-        """End them at once."""
+        """Kill the processes at once."""
         self._stopping.set()
         for place in self._places.values():
             place.wanted = False
@@ -153,7 +153,7 @@ class Supervisor:
 
     @property
     def running(self) -> int:
-        """How many processes there should be."""
+        """The number of processes that should run."""
         return sum(place.wanted for place in self._places.values())
 
     def statistics(self) -> list[WorkerStatistics]:
@@ -165,7 +165,7 @@ class Supervisor:
         return [add_up(found, worker) for worker, found in rows.items()]
 
     def pids(self) -> list[int]:
-        """Of the processes that run."""
+        """The process ids of running processes."""
         return [
             place.process.pid
             for place in self._places.values()
@@ -257,7 +257,7 @@ class Supervisor:
                 self._resize(wanted)
 
     def _wanted(self, depths: Mapping[str, Depth], at: float) -> int:
-        """As many as the task needs that needs most."""
+        """The number that the busiest task needs."""
         counts = [self._scaling.minimum]
         reports = [place.report for place in self._places.values() if place.report is not None]
         for name, depth in depths.items():

@@ -67,7 +67,7 @@ class Task(Generic[F_co]):
 
     @property
     def codec(self) -> object | None:
-        """How bodies are written and read: as declared, or as the body's parameter is annotated."""
+        """The codec of bodies: as declared, or as the body's parameter is annotated."""
         declared = self.options.codec
         return self.signature.body_type if declared is None else declared
 
@@ -76,7 +76,8 @@ class Task(Generic[F_co]):
         return self._function
 
     def with_concurrency(self, concurrency: int) -> "Task[F_co]":
-        """The same with so many workers; one that has pools or scaling stays as it is."""
+        """Return a copy with another number of workers; a task with pools or scaling is
+        unchanged."""
         if self.options.pools or self.options.scaling is not None:
             return self
         options = dataclasses.replace(self.options, concurrency=concurrency)

@@ -33,9 +33,10 @@ LATE_SECONDS = 60.0
 """A tick that may be skipped and was noticed later than this is over."""
 WINDOW_SECONDS_MIN = 3_600.0
 WINDOW_SECONDS_MAX = 7 * 24 * 3_600.0
-"""What a queue can remember."""
+"""The longest time for which a queue can remember ids."""
 PAUSES_LOOKED_AT = 50
-"""So many pauses between ticks are looked at to find the longest: a week of working days."""
+"""The number of pauses between ticks that are examined to find the longest: a week of working
+days."""
 RETRY_SECONDS = 5.0
 
 
@@ -49,7 +50,7 @@ class Tick:
 
     @property
     def id(self) -> str:
-        """The same in every process."""
+        """An id that is the same in every process."""
         return f"{self.name}@{self.at.astimezone(UTC).isoformat()}"
 
 
@@ -92,7 +93,7 @@ class Ticker:
         return Tick(name=self.name, at=at, expires=self._schedule.next_after(at))
 
     def sent(self, tick: Tick) -> None:
-        """It is stored, or was."""
+        """Record that a tick is stored."""
         self._sent_up_to = tick.at
 
     async def run(self) -> None:
@@ -113,7 +114,7 @@ class Ticker:
 
 
 def window_seconds(schedule: Schedule, now: datetime) -> float:
-    """How long the ids of a schedule must be remembered: twice its longest pause."""
+    """The time for which the ids of a schedule must be remembered: twice its longest pause."""
     longest, tick = timedelta(), schedule.next_after(now)
     for _ in range(PAUSES_LOOKED_AT):
         following = schedule.next_after(tick)

@@ -1,4 +1,4 @@
-"""What a worker function can say about its message by raising.
+"""The exceptions by which a worker function gives a verdict on its message.
 
 A function that returns says "done". Everything else is said with an exception, so that a function
 needs to know nothing about leases: three of them have a meaning of their own, and what all others
@@ -11,7 +11,7 @@ mean is the retry policy's business (see `penstock.workers.retry`).
 
 
 class RetryLater(Exception):
-    """Deliver the message again after a delay; without one, as the queue itself is set.
+    """Deliver the message again after a delay; by default that of the queue's retry policy.
 
     It counts as a delivery: a message that is put off for ever would never be noticed, so the
     queue's own bound (`deliveries_max`) goes on counting."""

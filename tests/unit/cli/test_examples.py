@@ -95,7 +95,7 @@ def test_where_examples_are_found() -> None:
 def test_cheat(capsys: Captured) -> None:
     assert run(["cheat", "queue"]) == 0
     printed = capsys.readouterr().out
-    assert "# Move messages out of a dead-letter queue" in printed
+    assert "# Move dead letters back to the queue they died in" in printed
     assert "\npenstock queue redrive jobs-dead --dry-run\n" in printed
     assert "penstock topic" not in printed
     assert run(["cheat"]) == 0

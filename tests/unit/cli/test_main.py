@@ -57,7 +57,7 @@ def test_help_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         assert command_line.run(arguments) == 0
         output = capsys.readouterr()
-        assert "Print the version and end." in output.out
+        assert "Print the version and exit." in output.out
         assert output.err == ""
 
 

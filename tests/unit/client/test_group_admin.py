@@ -88,7 +88,7 @@ def test_a_group_goes_on_from_elsewhere() -> None:
 def test_a_group_can_be_placed_before_it_has_read_anything() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await prepare(client, clock)
-        with pytest.raises(InvalidRequest, match="say which topics"):
+        with pytest.raises(InvalidRequest, match="name the topics"):
             await client.reset_group("new")
         changes = await client.reset_group("new", "latest", topics="orders")
         assert changes == [change(None, 0, partition=0), change(None, 10)]

@@ -57,6 +57,35 @@ def filled(budget: MemoryBudget, size: int, address: str = "host-9") -> MemoryAc
     return account
 
 
+def test_a_large_request_is_alone_although_nodes_hold_something() -> None:
+    budget = MemoryBudget(BUDGET)
+    _, member = opened(budget, "node 2", reserved=True)
+    member.take(REQUESTS, LARGE)
+    _, client = opened(budget)
+    client.take(REQUESTS, BUDGET)
+    assert client.admits(2 * BUDGET)
+    _, other = opened(budget)
+    other.take(REQUESTS, SMALL)
+    assert not client.admits(2 * BUDGET)
+    other.close()
+    member.set_reserved(False)
+    assert not client.admits(2 * BUDGET)
+
+
+def test_a_node_reads_and_is_admitted_when_clients_have_taken_all_the_rest() -> None:
+    budget = MemoryBudget(BUDGET)
+    _, member = opened(budget, "node 2", reserved=True)
+    _, client = opened(budget)
+    filled(budget, budget.fetch_max)
+    assert member.admits(LARGE)
+    assert member.room(LARGE) == LARGE
+    assert client.room(LARGE) == 0
+    assert not client.admits(LARGE)
+    filled(budget, BUDGET - budget.held)
+    assert not member.admits(LARGE)
+    assert member.room(LARGE) == 0
+
+
 def test_what_is_taken_is_given_back_by_kind() -> None:
     budget = MemoryBudget(BUDGET)
     _, account = opened(budget)

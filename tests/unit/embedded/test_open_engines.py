@@ -248,7 +248,7 @@ def test_one_engine_has_one_clock() -> None:
         first = await EmbeddedChannel.open(Memory("timed"), clock=clock, engines=engines)
         second = await EmbeddedChannel.open(Memory("timed"), engines=engines)
         third = await EmbeddedChannel.open(Memory("timed"), clock=clock, engines=engines)
-        with pytest.raises(InvalidRequest, match="by another clock"):
+        with pytest.raises(InvalidRequest, match="with another clock"):
             await EmbeddedChannel.open(Memory("timed"), clock=ManualClock(), engines=engines)
         for channel in (first, second, third):
             await channel.close()

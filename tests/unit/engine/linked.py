@@ -11,6 +11,7 @@ import uvloop
 from penstock.core.append_payload import Slice, encode_append
 from penstock.core.clock import Clock
 from penstock.core.entries import Entry, EntryKind
+from penstock.core.memory_budget import MemoryBudget
 from penstock.core.types import Index, NodeId, Offset, PartitionId, ShardId, Term
 from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Caller, Serve
@@ -105,6 +106,7 @@ class Node:
         required: bool | None = None,
         is_member: Callable[[LinkIdentity], bool] = lambda _identity: True,
         complain: Callable[[str], None] | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.node = NodeId(node)
         self.received: list[tuple[ShardId, PeerMessage]] = []
@@ -124,6 +126,7 @@ class Node:
             security=LinkSecurity(
                 keys=ClusterKeys(keys), required=bool(keys) if required is None else required
             ),
+            memory=memory,
             settings=settings,
             clock=clock,
             random=Random(node),

@@ -100,7 +100,7 @@ def test_what_was_released_or_lost_is_delivered_in_its_order() -> None:
     worked = Worked()
     worked.claim(3, 4)
     worked.settle(4, Verdict.RELEASE)
-    assert worked.work.turn(LEASE_MS)
+    assert worked.work.turn(LEASE_MS) == (1, True)
     assert worked.acquire(6, now_ms=LEASE_MS) == [0, 1, 2, 3, 4, 5]
 
 

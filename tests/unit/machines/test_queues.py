@@ -46,6 +46,7 @@ from penstock.machines.queue_commands import (
     Settle,
     Settlement,
     TurnClock,
+    UseQueuesVersion,
 )
 from penstock.machines.queues import Acquired, QueueChanged
 from penstock.machines.shard_machine import ShardMachine
@@ -400,6 +401,35 @@ def test_when_the_clock_is_turned_does_not_depend_on_what_was_settled_before() -
         if number:
             shard.restart()
         shard.wait(200)
+    assert shards[0].machine.snapshot() == shards[1].machine.snapshot()
+
+
+@pytest.mark.parametrize(("version", "left"), [(1, [0]), (2, [3, 1, 0])])
+def test_a_turn_of_the_clock_is_bounded_over_all_groups(
+    version: int, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "TURN_STEPS_MAX", 6)
+    monkeypatch.setattr(queues, "GROUP_TURN_STEPS", 3)
+    shards = [QueueShard(CARDS, None) for _ in range(2)]
+    for shard in shards:
+        shard.do(UseQueuesVersion(version=version))
+        for number in (5, 2, 4, 1, 3):
+            shard.open(WorkRules(), f"group {number}")
+        shard.send_plain(1)
+        for number in (4, 5, 1, 2, 3):
+            shard.acquire(group=f"group {number}", lease_ms=10)
+    shards[1].restart()
+    seen: list[list[int]] = [[], []]
+    for shard, leased in zip(shards, seen, strict=True):
+        shard.now_ms += 10
+        while not leased or leased[-1]:
+            shard.do(TurnClock())
+            groups = shard.machine.queues.groups(ONE)
+            leased.append(sum(work.leased for work in groups.values()))
+            if leased[-1]:
+                assert shard.machine.queues.due_ms() == shard.now_ms, "the clock is turned again"
+                assert groups["group 1"].leased == 0, "the first by name"
+    assert seen == [left, left]
     assert shards[0].machine.snapshot() == shards[1].machine.snapshot()
 
 

@@ -280,7 +280,7 @@ def test_a_backlog_of_what_is_due_ends_no_worker_and_gives_nobody_what_is_over()
     work.add(
         [Run(Offset(one), 1, State.READY, message_group=b"g", expire_ms=20) for one in tenant], ()
     )
-    work.turn(30, steps=1)
+    work.turn(30, 1)
     assert work.leased == 10, "the second lease is over, and nobody has ended it"
     late = Settlement(Offset(15), Offset(16), epoch, Verdict.ACK)
     assert work.settle(late, 30) is STALE

@@ -4,6 +4,7 @@ import shutil
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.core.entries import Entry, EntryKind, HardState, Membership, SnapshotMark
@@ -53,7 +54,7 @@ class BusyLog:
         first = self._log.last_index + 1
         self._log.stage(
             entries=[
-                Entry(Index(index), Term(3), EntryKind.COMMAND, b"entry %06d " % index * 40)
+                Entry(Index(index), Term(3), EntryKind.COMMAND, command(index))
                 for index in range(first, first + EACH)
             ]
         )
@@ -76,6 +77,11 @@ class BusyLog:
 
     def close(self) -> None:
         self._log.close()
+
+
+def command(index: int) -> bytes:
+    """A command that no machine knows."""
+    return msgspec.msgpack.encode(["entry", index, bytes(400)])
 
 
 @pytest.mark.slow

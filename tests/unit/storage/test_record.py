@@ -3,6 +3,7 @@
 import pytest
 from crc32c import crc32c
 
+from penstock.core.entries import EntryKind
 from penstock.core.types import Index, Term
 from penstock.storage.disk import File
 from penstock.storage.record import (
@@ -18,13 +19,15 @@ from penstock.storage.record import (
 from penstock.testing.disk import FaultyDisk
 
 SALT = 77
+NOOP = int(EntryKind.NOOP)
+"""Its payload is not looked at."""
 
 
 def record(
     index: int, payload: bytes, chain: int = 0, promised: int = 1, salt: int = SALT
 ) -> tuple[bytes, int]:
     header, after = encode_header(
-        3, len(payload), Term(3), Index(index), chain, crc32c(payload), promised, salt
+        NOOP, len(payload), Term(3), Index(index), chain, crc32c(payload), promised, salt
     )
     return header + payload, after
 
@@ -62,7 +65,7 @@ def test_a_header_says_what_was_put_in() -> None:
     encoded, chain = record(9, b"hello", chain=5, promised=4)
     header = decode_header(encoded, 0, SALT)
     assert header is not None
-    assert (header.index, header.term, header.kind, header.length) == (9, 3, 3, 5)
+    assert (header.index, header.term, header.kind, header.length) == (9, 3, NOOP, 5)
     assert (header.previous_chain, header.chain) == (5, chain)
     assert header.durable == 5
     assert header.size == len(encoded) == RECORD_HEADER_BYTES + 5

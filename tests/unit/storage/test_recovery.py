@@ -4,8 +4,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
+import msgspec
 import pytest
 
+from penstock.core.append_payload import Slice, encode_append
 from penstock.core.entries import Entry, EntryKind, HardState
 from penstock.core.errors import DamagedFile
 from penstock.core.types import Index, NodeId, Offset, PartitionId, Term
@@ -15,6 +17,7 @@ from penstock.storage.record import RECORD_HEADER_BYTES
 from penstock.storage.segment import SEGMENT_HEADER_BYTES
 from penstock.storage.settings import LogSettings
 from penstock.testing.disk import FaultyDisk, PowerCut
+from tests.batches import build_batch
 from tests.unit.storage.logs import (
     DIRECTORY,
     EVERYTHING,
@@ -66,18 +69,38 @@ def test_a_tail_that_nobody_was_promised_is_cut(place: Place) -> None:
     assert everything(place.open(settings=ONE_SEGMENT)) == [*entries[:12], noop(13)]
 
 
-FORGED = Entry(Index(11), Term(1), EntryKind.APPEND, b"garbage")
+def forged_append(batches: bytes, batch_count: int = 1) -> bytes:
+    part = Slice(PartitionId(1), len(batches), Offset(0), batch_count, batch_count, 0)
+    return encode_append(1, [(part, [batches])])
+
+
+BATCH = bytes(build_batch(1))
+FORGED = [
+    (EntryKind.APPEND, b"garbage"),
+    (EntryKind.APPEND, forged_append(b"no batch")),
+    (EntryKind.APPEND, forged_append(BATCH[:-1])),
+    (EntryKind.APPEND, forged_append(BATCH + b"x")),
+    (EntryKind.APPEND, forged_append(BATCH, batch_count=2)),
+    (EntryKind.APPEND, forged_append(BATCH + BATCH, batch_count=2)),
+    (EntryKind.COMMAND, b""),
+    (EntryKind.COMMAND, b"garbage"),
+    (EntryKind.COMMAND, msgspec.msgpack.encode([])),
+    (EntryKind.COMMAND, msgspec.msgpack.encode([1, "tag"])),
+    (EntryKind.COMMAND, b"\x91" * 100_000),
+    (EntryKind.MEMBERSHIP, b"\xc1"),
+]
 
 
 @pytest.mark.parametrize("promised", [True, False])
+@pytest.mark.parametrize(("kind", "payload"), FORGED)
 def test_an_entry_that_cannot_be_read_is_damage_if_it_was_promised(
-    place: Place, promised: bool
+    place: Place, kind: EntryKind, payload: bytes, promised: bool
 ) -> None:
     """It is what was written, and its checksums are right: a peer has sent it."""
     log = place.open(settings=ONE_SEGMENT)
     entries = EntryMaker().run(1, 10)
     write(log, entries)
-    log.stage(entries=[FORGED])
+    log.stage(entries=[Entry(Index(11), Term(1), kind, payload)])
     job = log.take_job()
     assert job is not None
     for step in job.steps if promised else job.steps[:1]:
@@ -90,6 +113,15 @@ def test_an_entry_that_cannot_be_read_is_damage_if_it_was_promised(
         log = place.open(settings=ONE_SEGMENT)
         assert everything(log) == entries
         write(log, [noop(11)])
+
+
+def test_a_command_of_a_later_release_is_no_damage(place: Place) -> None:
+    """Only its machine can say so: see `command_codec`."""
+    log = place.open(settings=ONE_SEGMENT)
+    later = msgspec.msgpack.encode(["a later command", 1, {"with": b"anything"}])
+    entries = [noop(1), Entry(Index(2), Term(1), EntryKind.COMMAND, later)]
+    write(log, entries)
+    assert everything(place.open(settings=ONE_SEGMENT)) == entries
 
 
 def test_a_later_sector_of_a_lost_write_is_no_damage(place: Place) -> None:

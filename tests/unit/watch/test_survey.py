@@ -96,6 +96,33 @@ async def test_partitions_led_by_two_nodes_are_one_queue(monkeypatch: pytest.Mon
 
 
 @on_a_loop
+async def test_dead_letters_count_for_the_work_groups_that_lost_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with said(monkeypatch) as one:
+        topics = one.node.engine.topics
+        letters = await topics.create_topic("jobs-dead", 1, {})
+        jobs = await topics.create_topic("jobs", 1, {"queue.dead.letter.topic": "jobs-dead"})
+
+        def of(group: str, topic: Topic, **counts: int) -> QueueSample:
+            return QueueSample(topic.topic_id, group, topic.partitions, WorkCounts(**counts))
+
+        async def dead(**moved: int) -> dict[str, tuple[int, int]]:
+            groups = [of(name, jobs, moved_ever=count) for name, count in moved.items()]
+            held = of("queue", letters, ready=3)
+            readings = await one.after(2, sample(1, held, *groups))
+            assert (readings.totals.dead, readings.totals.dead_letters) == (3, 3)
+            rows = [row for row in readings.queues if row.queue == "jobs"]
+            assert all(row.dead_letters == row.dead for row in rows)
+            return {row.group: (row.dead, row.dead_lettered) for row in rows}
+
+        assert await dead(queue=7, audit=0) == {"queue": (3, 3), "audit": (0, 0)}
+        assert await dead(queue=0, audit=1) == {"queue": (0, 0), "audit": (3, 3)}
+        assert await dead(queue=2, audit=5) == {"queue": (2, 2), "audit": (3, 3)}
+        assert await dead(queue=0) == {"queue": (3, 3)}
+
+
+@on_a_loop
 async def test_a_change_of_leaders_is_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
     async with said(monkeypatch) as one:
         topic = await one.node.engine.topics.create_topic("jobs", 1, {})

@@ -235,7 +235,7 @@ async def test_dead_letters_are_counted_where_they_lie() -> None:
         await one.after(0)
         jobs, dead = one.watch.readings.queues if one.watch.readings else ()
         assert dead.dead_letters_of == ("jobs",)
-        assert (jobs.dead, jobs.dead_letters) == (0, 2)
+        assert (jobs.dead, jobs.dead_letters, jobs.dead_lettered) == (2, 2, 2)
         assert one.firing == []
         await one.send(letters, 1)
         await one.after(2)

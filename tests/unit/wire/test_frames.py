@@ -25,7 +25,7 @@ def test_a_greeting_tells_the_version() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (GREETING.pack(b"GET / HT", 1), "no greeting"),
+        (GREETING.pack(b"GET / HT", 1), "not the greeting"),
         (GREETING.pack(MAGIC, 0), "version 0"),
         (GREETING.pack(MAGIC, VERSION + 1), f"version {VERSION + 1}"),
     ],

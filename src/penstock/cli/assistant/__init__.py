@@ -1,1 +1,1 @@
-"""`penstock mcp`: what an assistant may look at, and what it may do if it is allowed to."""
+"""`penstock mcp`: the tools of an assistant, and the further ones if changes are allowed."""

@@ -21,7 +21,7 @@ def mcp(
         Parameter(
             negative="",
             show_default=False,
-            help="Also offer redrive, pause and resume; without it nothing can be changed.",
+            help="Also offer redrive, pause and resume; by default the tools only read.",
         ),
     ] = False,
     broker: BrokerAddress = HERE,

@@ -1,4 +1,4 @@
-"""What an assistant can ask of a broker: one method for each tool, one document for each answer.
+"""The tools that an assistant can call: one method for each, with one document as its answer.
 
 The docstring of a tool is what the assistant reads about it. Answers are bounded: a list ends after
 so many lines and a body after so many characters, because an assistant reads every word.
@@ -31,7 +31,7 @@ MESSAGES_MAX = 50
 LETTERS_MAX = 500
 """Dead letters that are counted by reason."""
 TEXT_CHARACTERS_MAX = 2 * KIB
-"""Of a body, a key or a header that an assistant is shown."""
+"""The length of a body, a key or a header that an assistant is shown."""
 
 
 class _Queues(msgspec.Struct):
@@ -125,8 +125,8 @@ class BrokerTools:
         return self._look(f"/v1/trace/{quote(message)}{query}")
 
     def list_alerts(self, state: AlertState | None = None) -> Document:
-        """List what is wrong: alerts that fire or are pending, each with what to do first; or those
-        that are resolved."""
+        """List alerts that fire or are pending, each with the first thing to do; or those that are
+        resolved."""
         query = f"?state={state}" if state else ""
         found = self._ask("GET", f"/v1/alerts{query}")
         return {"alerts": found["resolved"] if state == "resolved" else found["alerts"]}
@@ -196,11 +196,11 @@ class BrokerTools:
         return self._ask("POST", f"{_path(dead_letter_queue)}/redrive", body)
 
     def stop_redrive(self, dead_letter_queue: str, move: str) -> Document:
-        """Stop a redrive by its id; what was moved stays moved."""
+        """Cancel a redrive by its id; messages already moved stay moved."""
         return self._ask("DELETE", f"{_path(dead_letter_queue)}/moves/{quote(move, safe='')}")
 
     def pause_queue(self, queue: str) -> Document:
-        """Deliver nothing from a queue until it is resumed; sending goes on."""
+        """Pause delivery of a queue until it is resumed; messages can still be sent."""
         return _switched(self._ask("POST", f"{_path(queue)}/pause"))
 
     def resume_queue(self, queue: str) -> Document:
@@ -254,7 +254,7 @@ def _reason(message: Mapping[str, Any]) -> str:
 
 
 def _cut(value: Any) -> Any:
-    """The same with long texts cut, wherever they are."""
+    """Return a copy of the value in which long texts are cut, at every level."""
     match value:
         case str() if len(value) > TEXT_CHARACTERS_MAX:
             return f"{value[:TEXT_CHARACTERS_MAX]}… ({len(value)} characters)"

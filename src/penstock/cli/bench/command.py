@@ -54,7 +54,7 @@ from penstock.client.client import Client
 
 MESSAGES = 100_000
 LATENCY_SECONDS = 5.0
-"""If nothing else is said."""
+"""The default duration of `penstock bench latency`."""
 
 app = App(name="bench", help="Load test a broker, and find the bottleneck.")
 
@@ -78,7 +78,7 @@ def produce(
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:
-    """Send messages in batches, each waited for: 100,000, if nothing else is said.
+    """Send messages in batches and wait for each batch; 100,000 messages by default.
 
     Examples
     --------
@@ -123,9 +123,9 @@ def consume(
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:
-    """Receive and acknowledge messages in batches; they are sent beforehand, which does not count.
+    """Receive and acknowledge messages in batches; they are sent beforehand, which is not measured.
 
-    With --queue nothing is sent: what is in that queue is received and acknowledged, and is gone.
+    With --queue nothing is sent: the messages in that queue are received and acknowledged.
 
     Examples
     --------
@@ -155,7 +155,9 @@ def latency(
     *,
     messages: Annotated[
         int | None,
-        Parameter(metavar="N", show_default=False, help="How many, in place of --seconds."),
+        Parameter(
+            metavar="N", show_default=False, help="The number of messages, instead of --seconds."
+        ),
     ] = None,
     seconds: Duration = None,
     rate: Annotated[float, Parameter(metavar="N", help="Messages a second.")] = 500.0,
@@ -170,8 +172,8 @@ def latency(
 ) -> int:
     """Send messages one by one at a fixed rate and receive them at the same time, for 5 seconds.
 
-    It counts from when a message was due, and none waits for the one before, so that no wait is
-    hidden.
+    Latency counts from when a message was due, and no message waits for the one before, so no
+    wait is hidden.
 
     Examples
     --------
@@ -203,17 +205,19 @@ def queue(
     messages: Messages = None,
     seconds: Duration = None,
     size: Size = "100",
-    batch: Annotated[int, Parameter(metavar="N", help="Messages a call takes at most.")] = 100,
+    batch: Annotated[
+        int, Parameter(metavar="N", help="The largest number of messages in a call.")
+    ] = 100,
     producers: Annotated[int, Parameter(metavar="N", help="In each process.")] = 1,
     consumers: Annotated[int, Parameter(metavar="N", help="In each process.")] = 1,
     processes: Processes = 1,
     rate: Rate = None,
     work_time: Annotated[
-        str, Parameter(metavar="TIME", help="That a consumer works on each message, in pretence.")
+        str, Parameter(metavar="TIME", help="The simulated processing time of each message.")
     ] = "0",
     fail_share: Annotated[
         float,
-        Parameter(metavar="SHARE", help="Of messages that fail at first and are delivered again."),
+        Parameter(metavar="SHARE", help="The share of messages whose first delivery fails."),
     ] = 0.0,
     warm_up: WarmUp = "0",
     name: Name = None,

@@ -1,4 +1,4 @@
-"""The flags of `penstock bench`, and what they may be."""
+"""The flags of `penstock bench`, and their allowed values."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from penstock.client.connection.urls import Remote, parse_url
 
 MESSAGES_MAX = 1_000_000_000
 LIVES_MAX = 100_000_000
-"""Of which each is accounted for, a byte of memory each."""
+"""The number of messages that can be tracked, at a byte of memory each."""
 BATCH_MAX = 100_000
 CLIENTS_MAX = 1_000
 PROCESSES_MAX = 64
@@ -25,28 +25,34 @@ Messages = Annotated[
     Parameter(
         metavar="N",
         show_default=False,
-        help="How many messages count, of all processes together; with --seconds as well, whichever"
-        " is over first.",
+        help="The number of messages, of all processes together; with --seconds as well, whichever"
+        " ends first.",
     ),
 ]
 Duration = Annotated[
     str | None,
-    Parameter(metavar="TIME", show_default=False, help="For how long: 30, 30s, 5m."),
+    Parameter(metavar="TIME", show_default=False, help="The duration: 30, 30s, 5m."),
 ]
 WarmUp = Annotated[
-    str, Parameter(metavar="TIME", help="Before it counts; comes in addition to the rest.")
+    str,
+    Parameter(
+        metavar="TIME", help="The warm-up, which precedes the measurement and is not counted."
+    ),
 ]
-Size = Annotated[str, Parameter(metavar="SIZE", help="Of a message.")]
-Batch = Annotated[int, Parameter(metavar="N", help="How many messages a call takes.")]
+Size = Annotated[str, Parameter(metavar="SIZE", help="The size of a message.")]
+Batch = Annotated[int, Parameter(metavar="N", help="The number of messages in a call.")]
 Clients = Annotated[
     int,
-    Parameter(metavar="N", help="How many work at a time in each process, each with a connection."),
+    Parameter(
+        metavar="N",
+        help="The number of concurrent clients in each process, each with a connection.",
+    ),
 ]
 Processes = Annotated[
     int,
     Parameter(
         metavar="N",
-        help="How many client processes: one is often the limit. Messages and rate are shared.",
+        help="The number of client processes, which share the messages and the rate.",
     ),
 ]
 Rate = Annotated[
@@ -54,7 +60,7 @@ Rate = Annotated[
     Parameter(
         metavar="N",
         show_default=False,
-        help="Messages a second, by a fixed schedule; then it counts from when a call is due.",
+        help="Messages per second on a fixed schedule; latency counts from when a call is due.",
     ),
 ]
 Name = Annotated[
@@ -62,15 +68,15 @@ Name = Annotated[
     Parameter(
         name="--queue",
         metavar="NAME",
-        help="Use this queue, or topic, which is kept, in place of one that is made and deleted.",
+        help="Use this queue or topic and keep it, instead of a temporary one.",
     ),
 ]
-Partitions = Annotated[int, Parameter(metavar="N", help="Of the queue that is made.")]
+Partitions = Annotated[int, Parameter(metavar="N", help="The partitions of the temporary queue.")]
 Hdr = Annotated[
     str | None,
     Parameter(
         metavar="FILE",
-        help="Write the percentiles to this file, as HdrHistogram does and plotters read it.",
+        help="Write the percentiles to this file, in the format of HdrHistogram.",
     ),
 ]
 NoProgress = Annotated[
@@ -79,7 +85,7 @@ NoProgress = Annotated[
         name="--no-progress",
         negative="",
         show_default=False,
-        help="Neither a bar nor a line a second.",
+        help="Do not show progress.",
     ),
 ]
 
@@ -101,7 +107,7 @@ def check_counts(**counts: int | None) -> None:
 
 
 def check_size(size: str, least: int = 1) -> int:
-    """In bytes."""
+    """Parse a message size, in bytes; raise CycloptsError if it is out of range."""
     size_bytes = parse_bytes("--size", size)
     if least > 1 and size_bytes < least:
         raise CycloptsError(msg=f"--size must be at least {least}, for a stamp.")
@@ -111,13 +117,13 @@ def check_size(size: str, least: int = 1) -> int:
 
 
 def check_rate(rate: float | None) -> None:
-    """A rate that can be meant."""
+    """Raise CycloptsError if the rate is out of range."""
     if rate is not None and not 0 < rate <= RATE_MAX:
         raise CycloptsError(msg=f"--rate must be above 0 and at most {RATE_MAX:,.0f}.")
 
 
 def check_seconds(flag: str, written: str | None) -> float | None:
-    """A time that can be meant."""
+    """Parse a duration, in seconds; raise CycloptsError if it is out of range."""
     if written is None:
         return None
     seconds = parse_seconds(flag, written)
@@ -127,7 +133,7 @@ def check_seconds(flag: str, written: str | None) -> float | None:
 
 
 def check_wait(flag: str, written: str, seconds_max: float) -> float:
-    """A time that may be none."""
+    """Parse a wait, in seconds, which may be 0; raise CycloptsError if it is too long."""
     seconds = parse_seconds(flag, written)
     if seconds > seconds_max:
         raise CycloptsError(msg=f"{flag} must be at most {seconds_max:g} s, not {written}.")
@@ -135,7 +141,7 @@ def check_wait(flag: str, written: str, seconds_max: float) -> float:
 
 
 def check_share(flag: str, share: float) -> None:
-    """A share of messages."""
+    """Raise CycloptsError unless a share of messages is at least 0 and below 1."""
     if not 0 <= share < 1:
         raise CycloptsError(msg=f"{flag} must be from 0 to below 1, such as 0.05; not {share:g}.")
 
@@ -152,8 +158,8 @@ def check_processes(processes: int, url: str) -> None:
 def check_length(
     messages: int | None, seconds: float | None, rate: float | None, default: int
 ) -> int | None:
-    """How many messages count; None for as many as the time allows. With a rate it is not clear how
-    long it is to last."""
+    """Return the number of messages that count; None if only the time limits the run. Raise
+    CycloptsError if a rate is given without an end."""
     if messages is None and seconds is None:
         if rate is not None:
             raise CycloptsError(msg="--rate needs an end: add --seconds or --messages.")

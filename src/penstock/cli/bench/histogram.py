@@ -1,4 +1,5 @@
-"""Latencies counted in drawers whose width grows with the value: HdrHistogram's idea, in ints.
+"""A histogram of latencies with buckets whose width grows with the value, as HdrHistogram has them,
+in integers.
 
     nanoseconds   0 1 2 … 255 | 256 258 260 … 510 | 512 516 520 … | … up to 73 minutes
     width                   1 |                 2 |             4 | … doubling
@@ -18,15 +19,15 @@ from typing import NamedTuple
 
 _BITS = 8
 _HALF = 1 << (_BITS - 1)
-"""Drawers of each doubling."""
+"""Buckets of each doubling."""
 NANOS_MAX = (1 << 42) - 1
 _DRAWERS = ((42 - _BITS) << (_BITS - 1)) + (1 << _BITS)
 _TICKS = 5
-"""Rows of a distribution from one halving of what is left to the next."""
+"""Rows of a distribution for each halving of the remaining share."""
 
 
 class Row(NamedTuple):
-    """A row of a percentile distribution: so many values are at most this."""
+    """A row of a percentile distribution: `passed` values are at most `seconds`."""
 
     seconds: float
     share: float
@@ -42,11 +43,11 @@ class LatencyHistogram:
         self.sum_of_squares = 0.0
         self.count = 0
         self.most = 0.0
-        """The longest, in seconds."""
+        """The largest value, in seconds."""
         self.least = math.inf
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """So many took so long; less than nothing counts as nothing."""
+        """Add `count` values of `seconds` each; a negative value counts as 0."""
         seconds = max(0.0, seconds)
         self.counts[_drawer(min(NANOS_MAX, int(seconds * 1e9)))] += count
         self.sum += seconds * count
@@ -124,6 +125,6 @@ def _drawer(nanos: int) -> int:
 
 
 def _upper_end(drawer: int) -> float:
-    """In seconds."""
+    """The upper end of a bucket, in seconds."""
     shift = max(0, (drawer >> (_BITS - 1)) - 1)
     return (((drawer - shift * _HALF) + 1 << shift) - 1) / 1e9

@@ -33,14 +33,14 @@ _OFTEN = 255
 
 @dataclass(slots=True)
 class Book:
-    """What became of the messages of some senders; processes' books are added up."""
+    """The outcome of the messages of some senders. The books of several processes can be merged."""
 
     stored: dict[int, int] = field(default_factory=dict)
-    """By sender, how many were acknowledged to it: the first so many."""
+    """For each sender, the number of messages acknowledged: always its first ones."""
     doubtful: int = 0
-    """Sent, and no answer came."""
+    """Messages that were sent without an answer."""
     done: dict[int, bytearray] = field(default_factory=dict)
-    """By sender and number, how often it was acknowledged by a receiver."""
+    """For each sender and message number, the number of acks by receivers."""
     redelivered: int = 0
     failed: int = 0
     """Released by a receiver on purpose."""
@@ -53,7 +53,7 @@ class Book:
         times[number] = min(_OFTEN, times[number] + 1)
 
     def merge(self, other: "Book") -> None:
-        """Take in another process's."""
+        """Add the numbers of another process."""
         self.stored |= other.stored
         self.doubtful += other.doubtful
         self.redelivered += other.redelivered
@@ -67,7 +67,7 @@ class Book:
 
     @property
     def stored_all(self) -> int:
-        """Acknowledged to senders."""
+        """The number of messages acknowledged to all senders."""
         return sum(self.stored.values())
 
     @property
@@ -81,7 +81,7 @@ class Book:
 
     @property
     def twice(self) -> int:
-        """Done more than once."""
+        """The number of messages that were processed more than once."""
         return sum(len(times) - times.count(0) - times.count(1) for times in self.done.values())
 
 
@@ -131,7 +131,8 @@ async def live(
 
 
 def fails(sender: int, number: int, share: float) -> bool:
-    """Whether a message is one of those that fail at first: spread evenly, the same every time."""
+    """True if the first delivery of a message is made to fail: spread evenly, the same at every
+    run."""
     return ((sender + number) * 2_654_435_761 & 0xFFFF_FFFF) < share * 2**32
 
 

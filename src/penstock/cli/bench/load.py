@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from penstock.cli.bench.histogram import LatencyHistogram
 
 MAIN = {"produce": "call", "consume": "call", "latency": "receive", "queue": "done"}
-"""What the latency of a load is, of all that is timed; the rest is reported separately."""
+"""For each kind of load, the timed operation that is reported as its latency; other operations are
+reported separately."""
 FINE_SECONDS = 0.002
-"""A loop's timers count in milliseconds; what is left of a wait below this, a thread sleeps."""
+"""The last part of a wait, which a thread sleeps, because a loop's timers count in milliseconds."""
 
 Now = Callable[[], float]
 """Seconds, by a clock that is finer than a loop's, which may count in milliseconds."""
@@ -24,22 +25,22 @@ Now = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What to do; with `split`, what one of several processes is to do."""
+    """A load to run. `split` divides it between processes."""
 
     kind: str
     """`produce`, `consume`, `latency` or `queue`."""
     url: str = ""
     queue: str = ""
     is_made: bool = False
-    """The queue was made for this."""
+    """True if the queue was created for this load."""
     messages: int | None = None
-    """That count; None for as many as the time allows."""
+    """The number of messages that count; None if only the time limits the load."""
     seconds: float | None = None
-    """That count; None for as long as it takes."""
+    """The duration that counts; None if only the number of messages limits the load."""
     size_bytes: int = 100
     batch: int = 1_000
     clients: int = 1
-    """Of each process. Those that send, where others receive."""
+    """The number of clients of each process; in a load with receivers, the number of senders."""
     consumers: int = 0
     rate: float | None = None
     """Messages a second, of all clients together."""
@@ -47,14 +48,15 @@ class Load:
     work_seconds: float = 0.0
     fail_share: float = 0.0
     offset_seconds: float = 0.0
-    """So much later than the start of the load the first message is due."""
+    """The delay from the start of the load to the first message."""
     first_sender: int = 0
     """The number of the first sender, among those of all processes."""
     token: int = 0
     """By which a load knows its own messages."""
 
     def split(self, processes: int) -> "list[Load]":
-        """One load for each process: messages and rate are shared, clients are each one's own."""
+        """Return one load for each process. Messages and rate are divided; each process has the
+        full number of clients."""
         total = self.messages
         shares = []
         for number in range(processes):
@@ -76,7 +78,7 @@ class Load:
 
 @dataclass(slots=True)
 class Pulse:
-    """What happened since the last one, for the display; and how far it is altogether."""
+    """Progress since the previous pulse, and the totals, for the display."""
 
     done: int = 0
     latencies: LatencyHistogram = field(default_factory=LatencyHistogram)
@@ -86,7 +88,7 @@ class Pulse:
 
 
 class Tally:
-    """What one process has done of a load."""
+    """The counters and histograms of one process during a load."""
 
     def __init__(self, load: Load, *, start: float, now: Now = time.perf_counter) -> None:
         self.now = now
@@ -95,13 +97,13 @@ class Tally:
         self.counts_from = start + load.warm_up_seconds
         self.deadline = math.inf if load.seconds is None else self.counts_from + load.seconds
         self.stopping = asyncio.Event()
-        """It is to end now."""
+        """Set when the load is to end early."""
         self.is_finished = False
         """All is done: who still waits for messages waits for nothing."""
         self.histograms: dict[str, LatencyHistogram] = {}
         self.counted = 0
         self.ended = self.counts_from
-        """When the last thing that counts was done."""
+        """The time when the last operation that counts ended."""
         self.worked_seconds = 0.0
         self.foreign = 0
         """Messages that came and that this load has not sent."""
@@ -109,25 +111,25 @@ class Tally:
         """Messages that the broker has acknowledged, where others receive them."""
         self.sending = False
         self.done_all = 0
-        """Warm-up included."""
+        """Messages done, including those of the warm-up."""
         self._pulse = Pulse()
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is to be begun."""
+        """True if no further operation may begin."""
         return self.stopping.is_set() or self.now() >= self.deadline
 
     def finish(self) -> None:
-        """All is done."""
+        """End the load: all messages are done."""
         self.is_finished = True
         self.stopping.set()
 
     def counts(self, began: float) -> bool:
-        """What was due or begun then counts."""
+        """True if an operation that began, or was due, at this time is past the warm-up."""
         return began >= self.counts_from
 
     def time(self, name: str, began: float, ended: float, count: int = 1) -> None:
-        """So many things of a kind took from one moment to another."""
+        """Record an operation on `count` messages, from when it began to when it ended."""
         if name == self._main:
             self._pulse.latencies.add(ended - began, count)
         if self.counts(began):
@@ -136,7 +138,7 @@ class Tally:
             self.histograms[name].add(ended - began, count)
 
     def done(self, began: float, ended: float, count: int) -> None:
-        """So many messages are done."""
+        """Count messages as done."""
         self.done_all += count
         self._pulse.done += count
         if self.counts(began):
@@ -144,7 +146,7 @@ class Tally:
             self.ended = max(self.ended, ended)
 
     def pulse(self) -> Pulse:
-        """What happened since this was last asked."""
+        """Return the progress since the previous call."""
         pulse, self._pulse = self._pulse, Pulse()
         pulse.sent_all, pulse.done_all = self.sent_all, self.done_all
         pulse.sending = self.sending
@@ -152,7 +154,7 @@ class Tally:
 
 
 class Schedule:
-    """When a client makes its next call, and from when on that call counts.
+    """The times at which a client makes its calls, and from which their latency is measured.
 
     Without a rate a call follows the one before. With a rate every call has a time at which it is
     due, fixed beforehand: the clients take turns, and one who is late counts the delay, since a
@@ -167,7 +169,8 @@ class Schedule:
         self._spacing = load.batch / load.rate if load.rate else 0.0
 
     async def next(self) -> float | None:
-        """From when on the next call counts; None if there is to be none."""
+        """Wait until the next call is due and return the time from which its latency is measured;
+        None when the load is over."""
         tally = self._tally
         if tally.is_over:
             return None

@@ -15,7 +15,7 @@ from penstock.client.message import Message
 from penstock.client.queue import Queue
 
 BODIES_MAX = 1_000
-"""So many different bodies are made; further ones repeat them."""
+"""The number of different bodies; further messages repeat them."""
 RECEIVE_WAIT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
 """For calls in progress when a load is stopped."""
@@ -65,8 +65,8 @@ async def produce(queues: Queues, load: Load, tally: Tally) -> None:
 
 
 async def consume(queues: Queues, load: Load, tally: Tally) -> None:
-    """Each client receives up to a batch and acknowledges it, until so many are done together or
-    nothing comes any more. A call is noted from asking for messages to their acknowledgement."""
+    """Receive batches and acknowledge them, in each client, until enough messages are done or no
+    more arrive. The latency of a call includes the acknowledgement."""
 
     def wanted() -> int:
         return load.batch if load.messages is None else load.messages - tally.counted
@@ -143,7 +143,7 @@ async def latency(queues: Queues, load: Load, tally: Tally) -> None:
 
 
 def own_stamp(message: Message[bytes], token: int) -> bool:
-    """It is of this load: others may use the queue as well."""
+    """True if the message belongs to this load; other programs may use the queue, too."""
     raw = message.raw
     return len(raw) >= STAMP_BYTES and _STAMP.unpack_from(raw)[0] == token
 
@@ -183,7 +183,7 @@ async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
 
 
 class _ManyClients:
-    """Tasks that do not wait for each other, so many at a time; the first that fails ends all."""
+    """A bounded number of concurrent tasks; the first failure cancels all of them."""
 
     def __init__(self, most: int) -> None:
         self._room = asyncio.Semaphore(most)

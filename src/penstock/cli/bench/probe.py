@@ -41,10 +41,10 @@ _SUMMED = {_CPU, _UP, _PAGES, f"{_SYNC}_count", f"{_COMMIT}_sum", f"{_COMMIT}_co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReading:
-    """One node at a moment."""
+    """The metrics of one node at one moment."""
 
     at: float
-    """When it was asked for, by this process's clock."""
+    """The time of the request, by this process's clock."""
     cluster: str = ""
     cpu_seconds: float = 0.0
     up_seconds: float = 0.0
@@ -60,18 +60,18 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerWork:
-    """What the busiest of the nodes did meanwhile."""
+    """The work of the busiest node between two readings."""
 
     cpu_share: float
-    """Of one core."""
+    """The share of one core."""
     sync_share: float
-    """Of the time, in the shard that synced longest."""
+    """The share of time spent in syncs, in the shard that synced longest."""
     syncs: int = 0
     sync_seconds: float = 0.0
-    """Each, on average."""
+    """The average duration of an fsync."""
     commit_seconds: float = 0.0
     nodes: int = 1
-    """That were asked."""
+    """The number of nodes that were read."""
 
 
 def read_page(text: str, at: float) -> NodeReading:
@@ -101,7 +101,7 @@ def read_page(text: str, at: float) -> NodeReading:
 
 
 def work_between(before: NodeReading, after: NodeReading, idle_seconds: float = 0.0) -> BrokerWork:
-    """What a node did from one reading to the next, of which it was idle for so long in the end.
+    """Return the work of a node between two readings; `idle_seconds` at the end are not counted.
 
     The longer of the two clocks counts: the node's shows if the first page was an old one, and ours
     if the node has looked at its own only once."""
@@ -122,7 +122,7 @@ def work_between(before: NodeReading, after: NodeReading, idle_seconds: float = 
 
 
 def busiest(nodes: Sequence[BrokerWork]) -> BrokerWork:
-    """Of several nodes, the one that is nearest to its limits."""
+    """Return the work of the node that is nearest to its limits."""
     most = max(nodes, key=lambda one: max(one.cpu_share, one.sync_share))
     return replace(most, nodes=len(nodes))
 
@@ -157,7 +157,7 @@ class Probe:
             self.problem += self._hint
 
     async def end(self) -> BrokerWork | None:
-        """What the broker did since then; nothing if it could not be asked."""
+        """Return the work of the broker since the start; None if it could not be read."""
         if not self._before:
             return None
         asked = time.perf_counter()

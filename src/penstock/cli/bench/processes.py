@@ -46,13 +46,17 @@ class ChildShare:
         self._pulse = Pulse(sending=True)
 
     async def ready(self) -> None:
-        """It is connected; an error if it could not be."""
+        """Wait until the child process is connected; raise Unavailable if it failed to connect."""
         said = await asyncio.to_thread(self._receive)
         if said != _READY:
-            raise Unavailable(said.problem if isinstance(said, LoadResult) else "it said nothing")
+            raise Unavailable(
+                said.problem
+                if isinstance(said, LoadResult)
+                else "it did not report that it is ready"
+            )
 
     async def run(self, start: float) -> LoadResult:
-        """Begin at that moment; what it found."""
+        """Start at this time, and return the result."""
         self._send(start)
         while True:
             said = await asyncio.to_thread(self._receive)
@@ -65,25 +69,25 @@ class ChildShare:
             self._pulse.sending = said.sending
 
     def pulse(self) -> Pulse:
-        """What happened since this was last asked."""
+        """Return the progress since the previous call."""
         pulse = self._pulse
         self._pulse = Pulse(sent_all=pulse.sent_all, done_all=pulse.done_all, sending=pulse.sending)
         return pulse
 
     def peek(self) -> Pulse:
-        """How far it is."""
+        """Return the progress without resetting it."""
         return self._pulse
 
     def stop(self) -> None:
-        """End soon."""
+        """Ask the child process to end early."""
         self._send(_STOP)
 
     def finish(self) -> None:
-        """All is done: end now."""
+        """End the child process: all messages are done."""
         self._send(_FINISH)
 
     def close(self) -> None:
-        """It has ended, or is ended."""
+        """Wait for the child process to exit, and kill it if it does not."""
         self._pipe.close()
         self._process.join(ENDED_WITHIN_SECONDS)
         if self._process.is_alive():
@@ -104,7 +108,7 @@ class ChildShare:
 
 
 def _child(pipe: Connection, load: Load) -> None:
-    """What runs in the process."""
+    """The main function of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if sys.platform == "linux":
@@ -140,7 +144,7 @@ async def _run(pipe: Connection, load: Load) -> None:
 
 
 def _listen(pipe: Connection, loop: asyncio.AbstractEventLoop, tally: Tally) -> None:
-    """Whatever the parent says now, and also if it is gone, the end has come."""
+    """Stop on any message of the parent, or when the parent is gone."""
     said = _STOP
     with contextlib.suppress(EOFError, OSError):
         said = pipe.recv()

@@ -1,4 +1,4 @@
-"""How a load goes, while it goes: a bar on a terminal, elsewhere a line a second.
+"""The progress display of a load: a bar on a terminal, elsewhere a line a second.
 
 Both go to stderr and tell the rate now, the total, and the 99th percentile of the last second. What
 is over within a second has no progress.
@@ -23,14 +23,14 @@ class Show(Protocol):
     """Called once a second, and at every change of the load."""
 
     def tell(self, pulse: Pulse, seconds: float, passed: float) -> None:
-        """What happened in the last so many seconds; the load has run for `passed`."""
+        """Show the progress of the last `seconds`; the load has run for `passed`."""
 
     def say(self, sentence: str) -> None:
         """A line for the user, printed at once."""
 
 
 class Silence:
-    """No display."""
+    """A progress display that shows nothing."""
 
     def tell(self, pulse: Pulse, seconds: float, passed: float) -> None:
         pass
@@ -40,7 +40,7 @@ class Silence:
 
 
 class Lines:
-    """A line a second."""
+    """A progress display that prints a line a second."""
 
     def __init__(self, title: str, stream: TextIO) -> None:
         self._title = title

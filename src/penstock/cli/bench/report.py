@@ -25,7 +25,7 @@ NAMES = {
 
 
 def report_lines(outcome: Outcome) -> list[str]:
-    """For people."""
+    """The report as lines of text."""
     found, load = outcome.found, outcome.load
     lines = []
     if outcome.interrupted:
@@ -83,7 +83,7 @@ def _died(stats: QueueStats) -> int:
 
 
 def document(outcome: Outcome) -> dict[str, object]:
-    """For programs."""
+    """The report as a JSON document."""
     found, load, verdict = outcome.found, outcome.load, outcome.verdict
     result: dict[str, object] = {
         "load": load.kind,
@@ -138,13 +138,13 @@ def quantiles(times: LatencyHistogram) -> dict[str, float]:
 
 
 def sentence(times: LatencyHistogram) -> str:
-    """For people."""
+    """The percentiles of a histogram as text."""
     found = [f"{name} {show_time(times.quantile(share))}" for name, share in QUANTILES]
     return ", ".join([*found, f"max {show_time(times.most)}"])
 
 
 def check_writable(path: str) -> None:
-    """Before anything is measured; what is measured for nothing is measured twice."""
+    """Check that the file can be written before the measurement begins."""
     try:
         with open(path, "a", encoding="utf-8"):
             pass
@@ -159,7 +159,7 @@ def write_distribution(path: str, outcome: Outcome) -> None:
 
 
 def exit_code(outcome: Outcome) -> int:
-    """Not 0 if something went wrong, or messages are lost."""
+    """The exit code of the command; not 0 after an error, an interruption or a loss of messages."""
     if outcome.found.problem or outcome.lost:
         return EXIT_FAILED
     return EXIT_INTERRUPTED if outcome.interrupted else EXIT_DONE

@@ -1,4 +1,4 @@
-"""From a load to its outcome: the queue, the processes, the watching, the end.
+"""Run a load and return its outcome: make the queue, start the processes, watch them, clean up.
 
 A queue that is made for a load is deleted afterwards, whatever happens. The first Ctrl-C ends a
 load early and its outcome so far is reported, the second ends everything at once. What goes
@@ -37,7 +37,7 @@ TITLES = {
 
 @dataclass(slots=True)
 class Outcome:
-    """What a load did, and what is to be said about it."""
+    """The result of a load, ready to be reported."""
 
     load: Load
     found: LoadResult
@@ -46,19 +46,19 @@ class Outcome:
     processes: int = 1
     interrupted: bool = False
     stats: QueueStats | None = None
-    """Of the queue in the end, where it matters."""
+    """The statistics of the queue at the end, if the load needs them."""
     stats_before: QueueStats = field(default_factory=QueueStats)
     remarks: list[str] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         seconds = self.found.seconds
         return self.found.counted / seconds if seconds > 0 else 0.0
 
     @property
     def main(self) -> str:
-        """The name of its latency."""
+        """The name of the operation that is reported as the latency."""
         return MAIN[self.load.kind]
 
     @property
@@ -80,7 +80,6 @@ def _ended(stats: QueueStats) -> int:
 async def run_load(
     client: Client, wanted: Load, *, partitions: int, processes: int, http: str | None, hidden: bool
 ) -> Outcome:
-    """All of it; see the top of this module."""
     nodes = (await client.cluster()).nodes
     named = ",".join(one.http for one in nodes if one.alive and one.http)
     probe = Probe(wanted.url, http or named)
@@ -134,7 +133,7 @@ async def _queue(
 
 
 async def _check_queue(client: Client, load: Load) -> None:
-    """It is there; and where messages are recognised, nothing else is in it."""
+    """Check that the queue exists and, if the load recognises its messages, that it is empty."""
     stats = await client.queue(load.queue).stats()
     if load.kind in ("latency", "queue") and stats.depth:
         raise LocalError(
@@ -159,7 +158,7 @@ async def _fill(client: Client, load: Load, stopping: asyncio.Event, *, hidden: 
 
 @asynccontextmanager
 async def _shares(client: Client, load: Load, processes: int) -> AsyncIterator[Sequence[Share]]:
-    """All participants, connected."""
+    """Start and connect the client processes."""
     if processes == 1:
         async with clients_of(load, client) as clients:
             yield [LocalShare(load, clients)]
@@ -193,7 +192,7 @@ def _interruptible(stopping: asyncio.Event) -> Iterator[None]:
 
 
 async def _final_stats(client: Client, load: Load) -> QueueStats | None:
-    """How the queue is left; None if unknown."""
+    """Return the statistics of the queue at the end; None if they are unknown."""
     if load.kind != "queue":
         return None
     try:

@@ -1,4 +1,4 @@
-"""One process's share of a load: its clients, its tally, and what it took of its processor.
+"""One process's share of a load: its clients, its tally, and the processor time it used.
 
 The processor time is that of the whole process, from the end of the warm-up to the last message. A
 loop that is kept busy comes late to everything; how late is measured by a timer that goes off
@@ -26,7 +26,7 @@ LAG_LOOK_SECONDS = 0.05
 
 @dataclass(slots=True)
 class LoadResult:
-    """What a process did; those of several are added up."""
+    """The result of one process. The results of several processes can be merged."""
 
     counted: int = 0
     counts_from: float = 0.0
@@ -37,7 +37,7 @@ class LoadResult:
     worked_seconds: float = 0.0
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
-    """Of all processes together, as is the processor time."""
+    """The duration in all processes together, as is the processor time."""
     lags: LatencyHistogram = field(default_factory=LatencyHistogram)
     problem: str = ""
     """Why it ended early, in a sentence."""
@@ -48,7 +48,7 @@ class LoadResult:
         return max(0.0, self.ended - self.counts_from)
 
     def merge(self, other: "LoadResult") -> None:
-        """Take in another process's."""
+        """Add the numbers of another process."""
         self.counted += other.counted
         self.counts_from = min(self.counts_from, other.counts_from)
         self.ended = max(self.ended, other.ended)
@@ -65,8 +65,8 @@ class LoadResult:
 
 @asynccontextmanager
 async def clients_of(load: Load, first: Client | None = None) -> AsyncIterator[list[Client]]:
-    """As many clients as the load has, each with a connection. An engine inside this process has no
-    connections, so there all share one client."""
+    """Open the clients of a load, each with its own connection. With an engine in this process
+    there are no connections, so all tasks share one client."""
     from penstock import connect
 
     count = 2 if load.kind == "latency" else load.clients + load.consumers
@@ -83,7 +83,7 @@ async def clients_of(load: Load, first: Client | None = None) -> AsyncIterator[l
 
 
 async def run_share(load: Load, clients: list[Client], tally: Tally) -> LoadResult:
-    """Do it, whatever comes: what was done before something went wrong counts, too."""
+    """Run the load. If it fails, the result has what was done before, and the problem."""
     queues: list[Queue[bytes]] = [one.queue(load.queue, codec=bytes) for one in clients]
     book = Book()
     meter = _Meter(tally)
@@ -125,28 +125,28 @@ class LocalShare:
         self._tally: Tally | None = None
 
     async def run(self, start: float) -> LoadResult:
-        """Begin at that moment; what was found."""
+        """Start at this time, and return the result."""
         self._tally = Tally(self._load, start=start)
         return await run_share(self._load, self._clients, self._tally)
 
     def pulse(self) -> Pulse:
-        """What happened since this was last asked."""
+        """Return the progress since the previous call."""
         return self._tally.pulse() if self._tally is not None else Pulse()
 
     def peek(self) -> Pulse:
-        """How far it is."""
+        """Return the progress without resetting it."""
         tally = self._tally
         if tally is None:
             return Pulse(sending=True)
         return Pulse(sent_all=tally.sent_all, done_all=tally.done_all, sending=tally.sending)
 
     def stop(self) -> None:
-        """End soon."""
+        """End the load early."""
         if self._tally is not None:
             self._tally.stopping.set()
 
     def finish(self) -> None:
-        """All is done: end now."""
+        """End the load: all messages are done."""
         if self._tally is not None:
             self._tally.finish()
 

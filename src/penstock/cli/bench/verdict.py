@@ -1,4 +1,4 @@
-"""Who was the limit of a load: a few rules over a few numbers, in this order, the first that fits.
+"""The bottleneck of a load, by a few rules over a few numbers; the first rule that applies decides.
 
 1. A rate was asked for, and at least 95 % of it was reached: *the rate*.
 2. The receivers spent 85 % of their time in the work they pretend to do: *the work*.
@@ -27,20 +27,20 @@ SHORT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was measured, from the end of the warm-up to the end."""
+    """The measurements between the end of the warm-up and the end of the load."""
 
     seconds: float
     client_share: float
-    """Of one core, on average over the client processes."""
+    """The share of one core, on average over the client processes."""
     processes: int = 1
     loop_lag_seconds: float = 0.0
-    """How late the clients' loops were, at the 99th percentile."""
+    """The delay of the clients' event loops, at the 99th percentile."""
     embedded: bool = False
     """Client and broker are one process."""
     broker_share: float | None = None
-    """Of one core; None if the broker could not be asked."""
+    """The share of one core; None if the broker could not be read."""
     nodes: int = 1
-    """That were asked; the numbers are of the busiest."""
+    """The number of nodes that were read; the numbers are those of the busiest."""
     disk_share: float | None = None
     syncs: int = 0
     sync_seconds: float = 0.0
@@ -53,7 +53,7 @@ class Evidence:
     rate_asked: float | None = None
     rate_reached: float = 0.0
     work_share: float = 0.0
-    """Of the receivers' time, that passed in the work they pretend to do."""
+    """The share of the receivers' time spent in simulated work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def judge(found: Evidence) -> Verdict:
-    """What limited a measured load: the client, the broker, the disk or nothing."""
+    """Return the bottleneck of a load: the client, the broker, the disk or nothing."""
     limit, sentence = _limit(found)
     return Verdict(limit=limit, sentence=sentence, evidence=_lines(found))
 

@@ -1,4 +1,4 @@
-"""Watching a load from beginning to end: its progress, its end, and what it cost meanwhile.
+"""The observation of a load: its progress, its end, and its cost.
 
 The processes of a load are started together, and watched ten times a second. They are stopped
 when the user wants that, when one of them fails, and, where messages go through a whole life, when
@@ -24,7 +24,7 @@ STALLED_LOOKS = 3
 START_SECONDS = 0.05
 """From telling the processes until they begin."""
 SILENCE_SECONDS_MAX = 30.0
-"""Without any message done, what is missing is not waited for any more."""
+"""The time without a finished message after which the missing ones are given up."""
 CURES = {
     "produce": "raise --batch, --clients or --processes",
     "consume": "raise --batch, --clients or --processes",
@@ -60,7 +60,7 @@ class Watch:
         self._shares = shares
         self._show = show
         self._stopping = stopping
-        """The user ends it early."""
+        """Called when the user ends the load early."""
         self._probe = probe
         self._machine: tuple[int, int] | None = None
         self._machine_share: float | None = None
@@ -169,7 +169,7 @@ class Watch:
             self._work = await self._probe.end()
 
     def evidence(self, found: LoadResult) -> Evidence:
-        """The numbers for a verdict."""
+        """Return the measurements for a verdict."""
         load, work, probe = self._load, self._work, self._probe
         wall = found.wall_seconds
         receivers_time = load.consumers * wall
@@ -195,8 +195,8 @@ class Watch:
 
 
 def read_processors(path: str = _PROCESSORS) -> tuple[int, int] | None:
-    """How long the processors of this machine were busy, of how long altogether, in ticks; None
-    unless a flag says otherwise."""
+    """Return the busy time and the total time of this machine's processors, in ticks; None if the
+    file does not exist."""
     if not os.path.exists(path):
         return None
     with open(path, encoding="ascii", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""What `penstock dev` and `penstock cluster dev` print once the broker serves.
+"""The text that `penstock dev` and `penstock cluster dev` print once the broker serves.
 
 They say where it is and what to do next, in few and short lines, so that no terminal scrolls them
 away; programs to paste are in `penstock cheat`.
@@ -20,7 +20,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 def broker_lines(*, kafka: str, http: str, data: str, sqs: bool) -> list[str]:
-    """Of one broker: its address, its pages, its data, and what comes next."""
+    """The lines about one broker: its address, its pages, its data, and the next steps."""
     pages = "Dashboard, HTTP and SQS" if sqs else "Dashboard and HTTP"
     url = f"penstock://{kafka}"
     more = "kafka, sqs, cli" if sqs else "kafka, cli"

@@ -37,8 +37,8 @@ def run_broker(
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """What is made while modules are loaded stays: the collector would look through it again and
-    again in vain, and need not look at it later."""
+    """Suspend garbage collection while modules are loaded, and exempt the loaded objects from it
+    afterwards: they stay until the process ends."""
     gc.disable()
     try:
         yield

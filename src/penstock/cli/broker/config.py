@@ -1,4 +1,4 @@
-"""`penstock config …`: what is set, where, and what may be set.
+"""`penstock config …`: the settings, their sources and their allowed values.
 
 `show` and `check` take every flag of `penstock serve`, so that a command line can be tried without
 starting anything.
@@ -25,7 +25,7 @@ app = App(name="config", help="Show, check and explain the broker's settings.")
 def show(given: Given, *, json: Json = False) -> None:
     """Print every setting with the source it comes from.
 
-    A flag counts more than a variable, a variable more than the file, the file more than the
+    A flag takes precedence over a variable, a variable over the file, the file over the
     default. Every flag of `penstock serve` may be given.
 
     Examples
@@ -59,7 +59,7 @@ def check(
     *,
     json: Json = False,
 ) -> None:
-    """Say whether the settings are sound; the exit code is 1 if not.
+    """Check the settings; the exit code is 1 if one is invalid.
 
     Every flag of `penstock serve` may be given.
 

@@ -24,7 +24,7 @@ from penstock.storage.repair import (
 
 EXIT_DAMAGED = 1
 
-app = App(name="log", help="Look into the log of a shard on this machine, and repair it.")
+app = App(name="log", help="Inspect and repair the log of a shard on this machine.")
 
 Directory = Annotated[str, Parameter(help="The directory of one shard's log.")]
 Json = Annotated[
@@ -62,7 +62,7 @@ def describe(directory: Directory, /, *, json: Json = False) -> None:
 def verify(directory: Directory, /, *, json: Json = False) -> int:
     """Read every byte of a log and check it. The node must be stopped.
 
-    The exit code is 0 if all is as promised, and 1 if anything is damaged.
+    The exit code is 0 if nothing is damaged, and 1 otherwise.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def repair(
     ] = (),
     drop_groups_above: Annotated[
         str | None,
-        Parameter(metavar="SIZE", help="Delete consumer groups that take more, such as `16MiB`."),
+        Parameter(metavar="SIZE", help="Delete consumer groups larger than this, such as `16MiB`."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -160,7 +160,7 @@ def _ask(directory: str, lost: str = "what cannot be read") -> None:
         flush=True,
     )
     if sys.stdin.readline().strip() != directory:
-        raise LocalError(f"that was not its name; {directory} is as it was")
+        raise LocalError(f"the name does not match; {directory} is as it was")
 
 
 def _print_findings(findings: list[Finding], *, to_stderr: bool = False) -> None:

@@ -22,7 +22,7 @@ CONFIG_FLAG = "--config"
 
 
 def read_plainly(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """What a plain `serve` does; None for everything else."""
+    """Return the function that runs a plain `serve` command; None for all other commands."""
     typed = plain_flags(arguments[1:]) if list(arguments[:1]) == [COMMAND] else None
     loaded = None if typed is None else _load(typed)
     if loaded is None:

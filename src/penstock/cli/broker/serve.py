@@ -39,8 +39,8 @@ def serve(given: Given, *, json: Json = False) -> int:
     """Run a broker.
 
     It needs a directory for its data and listens on this machine only, by default.
-    SIGTERM and SIGINT stop it in good order, a second one at once. What it has to say goes to
-    stderr, as log lines; the line that begins with "ready" has the addresses. With --json they go
+    SIGTERM and SIGINT stop it gracefully, a second one at once. The log goes to
+    stderr; the line that begins with "ready" has the addresses. With --json they go
     to stdout as well, as one document, once it serves.
 
     Examples
@@ -73,7 +73,7 @@ def dev(
 ) -> int:
     """Run a broker on this machine, for trying and developing.
 
-    It prints where it is. The data is kept in ./penstock-data, and found again
+    It prints its addresses. The data is kept in ./penstock-data, and used again
     at the next start. Where a usual port is taken, a free one is used instead.
 
     Examples
@@ -120,7 +120,8 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False, json: bool = Fals
 
 
 def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:
-    """Replace usual ports that are taken by free ones, and say so. What was asked for stays."""
+    """Replace usual ports that are taken by free ones, and report it. Ports given explicitly
+    stay."""
     remarks = []
     changes: dict[str, object] = {}
     for name, address in (

@@ -1,5 +1,4 @@
-"""`penstock alert …`: what is wrong with the cluster, what of it is acknowledged or silenced, and
-whether the webhook hears of it."""
+"""`penstock alert …`: the alerts of the cluster, acknowledgements, silences and the webhook."""
 
 import getpass
 import time
@@ -39,9 +38,12 @@ class _Silences(msgspec.Struct):
     silences: list[AlertSilence]
 
 
-Comment = Annotated[str, Parameter(help="Why; shown with it.")]
+Comment = Annotated[str, Parameter(help="The reason, shown with it.")]
 Person = Annotated[
-    str | None, Parameter(name="--by", show_default=False, help="Who; your user name if not given.")
+    str | None,
+    Parameter(
+        name="--by", show_default=False, help="The operator's name; by default your user name."
+    ),
 ]
 
 
@@ -53,7 +55,8 @@ class _Tested(msgspec.Struct):
 def list_alerts(
     *,
     state: Annotated[
-        States | None, Parameter(help="Only those; without it, those that fire or are pending.")
+        States | None,
+        Parameter(help="Only alerts in this state; by default those that are firing or pending."),
     ] = None,
     broker: BrokerAddress = HERE,
     json: Json = False,
@@ -93,16 +96,16 @@ def list_alerts(
 
 @app.command
 def ack(
-    key: Annotated[str, Parameter(help="The alert's key: `penstock alert list --json`.")],
+    key: Annotated[str, Parameter(help="The key of the alert, from `penstock alert list --json`.")],
     /,
     *,
-    lasting: Annotated[str, Parameter(name="--for", help="For how long at most.")] = "1d",
+    lasting: Annotated[str, Parameter(name="--for", help="The longest duration.")] = "1d",
     comment: Comment = "",
     by: Person = None,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Acknowledge an alert: it is not announced again until it is over or gets worse.
+    """Acknowledge an alert: it is not announced again until it ends or gets worse.
 
     Examples
     --------
@@ -116,7 +119,7 @@ def ack(
 @app.command
 def silence(
     *,
-    lasting: Annotated[str, Parameter(name="--for", help="For how long, such as 2h.")],
+    lasting: Annotated[str, Parameter(name="--for", help="The duration, such as 2h.")],
     rule: Annotated[str, Parameter(help="Only this rule, such as no_consumers.")] = "",
     subject: Annotated[
         str, Parameter(help='A pattern for queues, groups, topics or nodes: "shop-*", "*".')
@@ -126,7 +129,7 @@ def silence(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Announce no alerts of a rule, about a subject, or both, for a while.
+    """Silence alerts of a rule, about a subject, or both, for some time.
 
     Examples
     --------
@@ -141,7 +144,7 @@ def silence(
 
 @app.command
 def silences(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
-    """List the acknowledgements and silences that are in force.
+    """List the active acknowledgements and silences.
 
     Examples
     --------
@@ -166,13 +169,13 @@ def silences(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
 
 @app.command
 def unsilence(
-    name: Annotated[str, Parameter(help="Its id: `penstock alert silences`.")],
+    name: Annotated[str, Parameter(help="The id, from `penstock alert silences`.")],
     /,
     *,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """End an acknowledgement or a silence before its time.
+    """End an acknowledgement or a silence early.
 
     Examples
     --------
@@ -192,7 +195,7 @@ def print_runbook(
     *,
     json: Json = False,
 ) -> None:
-    """Print what to do about an alert. No broker is asked.
+    """Print the runbook of an alert. This does not connect to a broker.
 
     Examples
     --------
@@ -210,7 +213,7 @@ def print_runbook(
 
 @app.command(name="test")
 def try_webhook(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
-    """Let the broker send a test to its webhook (alerts.webhook), and say how that went.
+    """Make the broker send a test to its webhook (alerts.webhook), and report the result.
 
     Examples
     --------
@@ -247,7 +250,7 @@ def _rows(
 
 
 def _runbook(alert: Alert, base: str) -> str:
-    """Where to read on: as the broker says, or at its own pages."""
+    """The address of the alert's runbook; a path is completed with the broker's address."""
     if "://" in alert.runbook or rule_of(alert.rule) is None:
         return alert.runbook
     return f"{base}{runbook_path(alert.rule)}"

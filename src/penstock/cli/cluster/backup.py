@@ -35,12 +35,12 @@ EXIT_DAMAGED = 1
 MOMENTS_MAX = 5
 DAY_MS = 86_400_000
 DataDirectory = Annotated[
-    str, Parameter(metavar="PATH", help="Where the node on this machine keeps its data.")
+    str, Parameter(metavar="PATH", help="The data directory of the node on this machine.")
 ]
 
 
 def backup(
-    target: Annotated[str, Parameter(help="A directory that is not there yet.")],
+    target: Annotated[str, Parameter(help="The directory to create.")],
     /,
     *,
     data: DataDirectory = "./penstock-data",
@@ -50,14 +50,14 @@ def backup(
         Parameter(
             negative="",
             show_default=False,
-            help="Do not ask the running node for one moment: each shard stops where it is.",
+            help="Copy each shard by itself, without a consistent cut of the running cluster.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
     """Copy a node's data to another directory, whether the node runs or not, and verify the copy.
 
-    A running node is asked, over HTTP, for one moment of the whole cluster: requests wait for some
+    A running node makes, over HTTP, a consistent cut of the whole cluster: requests wait for some
     milliseconds, then everything goes on while the files are copied. What was acknowledged before
     the command was started is in the backup. A stopped node's files are taken as they are.
 
@@ -90,12 +90,12 @@ def backup(
 
 def restore(
     backups: Annotated[
-        tuple[str, ...], Parameter(help="A backup, or those of several nodes of one cluster.")
+        tuple[str, ...], Parameter(help="A backup, or the backups of several nodes of one cluster.")
     ],
     /,
     *,
     data: Annotated[
-        str, Parameter(metavar="PATH", help="The data directory to make; must not be there yet.")
+        str, Parameter(metavar="PATH", help="The data directory to create; it must not exist.")
     ],
     nodes: Annotated[
         str,
@@ -107,7 +107,7 @@ def restore(
     ] = "1",
     json: Json = False,
 ) -> None:
-    """Make a new cluster from a backup: its data directories, to be started like any others.
+    """Create the data directories of a new cluster from a backup.
 
     Topics, messages, queues, groups and their offsets are as they were when the backup was made.
     The cluster has a new id, so the old one can neither disturb it nor be disturbed. The backup is

@@ -17,13 +17,13 @@ from penstock.core.errors import LocalError
 from penstock.engine.cluster.status import ClusterStatus, NodeStatus
 from penstock.server.notation import MEMBERS
 
-app = App(name="cluster", help="Look at a running cluster, and change it.")
+app = App(name="cluster", help="Show and change a running cluster.")
 app.command(key.app)
 
 
 @app.command
 def status(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
-    """Show the nodes and shards of the cluster, and a sentence on how it is.
+    """Show the nodes and shards of the cluster, and its health.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def add(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Let a node join the cluster; it comes in when it is started with an empty directory.
+    """Add a node to the cluster; it joins when it is started with an empty directory.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def remove(
 @app.command
 def transfer(
     shard: Annotated[int, Parameter(help="The shard.")],
-    node: Annotated[int, Parameter(help="The node that shall lead it.")],
+    node: Annotated[int, Parameter(help="The new leader.")],
     /,
     *,
     broker: BrokerAddress = HERE,
@@ -165,9 +165,9 @@ def transfer(
 @app.command
 def dev(
     *,
-    nodes: Annotated[int, Parameter(help="How many.")] = 3,
+    nodes: Annotated[int, Parameter(help="The number of nodes.")] = 3,
     data: Annotated[
-        str, Parameter(metavar="PATH", help="Where each node has a directory.")
+        str, Parameter(metavar="PATH", help="The parent of the nodes' data directories.")
     ] = "penstock-cluster",
     temporary: Annotated[
         bool,

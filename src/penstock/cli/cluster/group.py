@@ -21,7 +21,7 @@ from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.start_position import Start
 from penstock.core.log_place import ALLOWED, Anchor, Place, parse_place
 
-app = App(name="group", help="Look at groups of readers, move them and delete them.")
+app = App(name="group", help="Show, reset and delete consumer groups.")
 
 Name = Annotated[str, Parameter(help="The name of the group.")]
 
@@ -33,7 +33,7 @@ def list_groups(
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """List the consumer groups, with the node that looks after each.
+    """List the consumer groups and their coordinators.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def list_groups(
 
 @app.command
 def describe(name: Name, /, *, url: Url = DEFAULT_URL, json: Json = False) -> None:
-    """Show the members of a group, how far it has got, and how many messages it is behind.
+    """Show the members of a group, its committed offsets and its lag.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def reset(
             metavar="NAME",
             negative="",
             show_default=False,
-            help="Only in this topic, otherwise in all it has read; may be repeated.",
+            help="Only this topic, by default all that the group has read; may be repeated.",
         ),
     ] = (),
     dry_run: Annotated[
@@ -148,7 +148,7 @@ def reset(
 ) -> None:
     """Reset the offsets of a group, which must have no members while that happens.
 
-    What would change is shown before it does, and you are asked; programs say --yes.
+    The changes are shown first and need a confirmation; scripts use --yes.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def delete(name: Name, /, *, yes: Yes = False, url: Url = DEFAULT_URL, json: Jso
         ask_back(
             name,
             warning=f"This would delete group {name} and its offsets.",
-            kept=f"that was not its name; {name} stays",
+            kept=f"the name does not match; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )
     with_client(url, lambda client: client.delete_group(name))

@@ -11,17 +11,20 @@ from penstock.cli.admin import Json, print_json
 from penstock.engine.cluster.keys.key_store import KEY_FILE, create_key_file, read_key_file
 from penstock.engine.peers.cluster_key import fingerprint
 
-app = App(name="key", help="The secret by which the nodes of a cluster know each other.")
+app = App(
+    name="key",
+    help="Create and show the secret with which the nodes of a cluster authenticate each other.",
+)
 
 
 @app.command
 def create(
-    path: Annotated[str, Parameter(help="The file to make.")],
+    path: Annotated[str, Parameter(help="The file to create.")],
     /,
     *,
     json: Json = False,
 ) -> None:
-    """Make a file with a new key, for nodes that are to found a cluster together.
+    """Create a file with a new key, for nodes that found a cluster together.
 
     Copy it to every node, and start each with --cluster-key-file. Nobody but the nodes should be
     able to read it.
@@ -61,7 +64,7 @@ def show_fingerprint(
 
 @app.command
 def rotate(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
-    """Replace the key on all nodes while they work; all must be up.
+    """Replace the key on all running nodes; all must be up.
 
     For keys in the data directories. Where nodes are started with --cluster-key-file, change the
     files: see the guide on running a cluster.

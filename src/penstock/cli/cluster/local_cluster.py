@@ -43,7 +43,7 @@ _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95)
 
 
 class DevNode(NodeProcess):
-    """A node of such a cluster."""
+    """A node of a local development cluster."""
 
     def __init__(self, number: int, ports: tuple[int, int, int], directory: str) -> None:
         kafka, http, self.peer = (f"127.0.0.1:{port}" for port in ports)
@@ -51,7 +51,7 @@ class DevNode(NodeProcess):
         self.directory = directory
 
     def arguments(self, cluster: str) -> list[str]:
-        """How it is started, after `penstock`."""
+        """The arguments of `penstock` that start the node."""
         return [
             "serve",
             f"--node-id={self.number}",
@@ -67,7 +67,7 @@ class DevNode(NodeProcess):
         ]
 
     def document(self) -> dict[str, object]:
-        """Where it is, for programs."""
+        """The node's addresses and directory as a JSON document."""
         return {
             "node": self.number,
             "pid": self.pid,
@@ -129,7 +129,7 @@ def ports_from(base_port: int, nodes: int) -> tuple[int, ...]:
 
 
 def plan_nodes(data: str, ports: Sequence[int]) -> list[DevNode]:
-    """Which node goes where; each takes the next three ports."""
+    """Assign directories and ports to nodes; each takes the next three ports."""
     triples = zip(ports[::PORTS_USED], ports[1::PORTS_USED], ports[2::PORTS_USED], strict=True)
     return [
         DevNode(number, triple, os.path.join(data, f"node-{number}"))
@@ -253,7 +253,7 @@ class _LocalCluster:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What a child does before it becomes a broker: ask for SIGTERM when its parent dies."""
+    """Return a function that makes a child process receive SIGTERM when its parent dies."""
     if sys.platform != "linux":
         return None
     library = ctypes.CDLL(None, use_errno=True)

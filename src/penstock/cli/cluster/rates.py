@@ -1,4 +1,4 @@
-"""What `penstock top` shows, from two looks at a broker: counts, and rates by their differences.
+"""The figures of `penstock top`: counts, and rates from the difference of two samples.
 
 A look is a `ClusterSample`: the counts of every queue, how far every group of readers is, which
 nodes are there. Counts come from the broker; rates are reckoned here, by the broker's own counters,
@@ -23,7 +23,7 @@ QueueKey = tuple[str, str]
 
 
 class Level(IntEnum):
-    """How bad it is."""
+    """The severity of a row."""
 
     FINE = 0
     ATTENTION = 1
@@ -38,8 +38,8 @@ DEAD_WARNING, DEAD_CRITICAL = 100, 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLook:
-    """How far a group of readers was, and how far it had been when last looked at: of many groups,
-    only some are looked at each time."""
+    """The lag of a consumer group now and at its previous sample. With many groups only some are
+    sampled each time."""
 
     at_ms: int
     lag: GroupLag
@@ -48,15 +48,15 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSample:
-    """What was there at a moment."""
+    """The state of the cluster at one moment."""
 
     at_ms: int
-    """By a clock that never jumps."""
+    """Milliseconds of a monotonic clock."""
     queues: tuple[QueueLine, ...]
     groups: tuple[GroupLook, ...] = ()
     cluster: ClusterStatus | None = None
     more_queues: bool = False
-    """There are more than one request answers."""
+    """True if there are more queues than one request returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,23 +73,23 @@ class QueueRow:
     """Here or in the dead-letter queue."""
     oldest_age_ms: int | None
     dead_lettered: int = 0
-    """Of these, what the dead-letter queue holds."""
+    """The dead messages that the dead-letter queue holds."""
     dead_letter_topic: str = ""
     dead_letters_of: tuple[str, ...] = ()
-    """The queues whose dead letters come here."""
+    """The queues whose dead letters this queue receives."""
     in_rate: float | None = None
     out_rate: float | None = None
-    """Taken by workers, less what they gave back."""
+    """The rate of deliveries, minus released messages."""
     ack_rate: float | None = None
 
     @property
     def lag(self) -> int:
-        """What workers could be done with by now."""
+        """The messages that workers have not finished: ready or leased."""
         return self.ready + self.leased
 
     @property
     def depth(self) -> int:
-        """What is in the queue and not dead."""
+        """The messages in the queue that are not dead."""
         return self.lag + self.delayed
 
     @property
@@ -116,13 +116,13 @@ class GroupRow:
     members: int
     lag: int
     in_rate: float | None = None
-    """Appended to what it reads."""
+    """The rate at which messages are appended to the topics of the group."""
     out_rate: float | None = None
-    """Committed by it."""
+    """The rate at which the group commits messages."""
 
     @property
     def level(self) -> Level:
-        """As for queues."""
+        """The severity of the group's lag."""
         if self.lag > LAG_CRITICAL:
             return Level.CRITICAL
         return Level.ATTENTION if self.lag > LAG_ATTENTION else Level.FINE
@@ -130,7 +130,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node of the cluster."""
+    """A row of the table of nodes."""
 
     node: int
     alive: bool
@@ -141,7 +141,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """All queues together."""
+    """The sums over all queues."""
 
     ready: int = 0
     leased: int = 0
@@ -154,10 +154,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """All that is shown of one moment."""
+    """The data of one screen."""
 
     seconds: float | None
-    """Over which rates were taken."""
+    """The interval between the two samples; None for the first."""
     health: str
     totals: Totals
     queues: tuple[QueueRow, ...]
@@ -266,7 +266,8 @@ def _committed(group: GroupLag) -> int:
 
 
 def _place(row: QueueRow, sorting: Sorting) -> tuple[float | str, ...]:
-    """Where a row belongs: worst first, and dead letters before anything."""
+    """The sort key of a queue. By trouble, the worst comes first, and queues with dead letters
+    before others."""
     match sorting:
         case "trouble":
             return (-row.level, -(row.dead > 0), -row.lag, row.queue, row.group)

@@ -54,7 +54,7 @@ class _Groups(msgspec.Struct):
 
 
 class Watched(Protocol):
-    """What can be looked at."""
+    """A source of samples."""
 
     def look(self) -> ClusterSample:
         """Ask once; raises if no node answers."""
@@ -62,7 +62,7 @@ class Watched(Protocol):
 
 
 class Broker:
-    """A broker, by its HTTP port."""
+    """A source that asks a broker's HTTP port."""
 
     def __init__(self, http: str, *, prefix: str = "", clock: Clock | None = None) -> None:
         self._http = http
@@ -72,7 +72,7 @@ class Broker:
         self._turn = 0
 
     def look(self) -> ClusterSample:
-        """Ask for everything."""
+        """Request the queues, the groups and the nodes."""
         path = with_query("/v1/queues", prefix=self._prefix)
         queues = ask_for(self._http, "GET", path, _Queues)
         at_ms = self._clock.monotonic_ms()
@@ -108,15 +108,17 @@ class Broker:
 
 def top(
     *,
-    interval: Annotated[float, Parameter(metavar="SECONDS", help="Between two looks.")] = 1.0,
+    interval: Annotated[
+        float, Parameter(metavar="SECONDS", help="The seconds between two samples.")
+    ] = 1.0,
     once: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Show one frame and end."),
+        Parameter(negative="", show_default=False, help="Show one frame and exit."),
     ] = False,
     prefix: Annotated[
         str, Parameter(show_default=False, help="Only queues with this prefix.")
     ] = "",
-    sort: Annotated[Sorting, Parameter(help="Which queues come first.")] = "trouble",
+    sort: Annotated[Sorting, Parameter(help="The order of the queues.")] = "trouble",
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
@@ -200,8 +202,8 @@ def _document(frame: Frame, note: str) -> object:
 
 @contextmanager
 def _keys() -> Iterator[Wait]:
-    """How to wait: a key ends it, where there is a terminal. Without one only a signal does, so the
-    wait is for a pipe that is never written to."""
+    """Return a wait that a key press ends. Without a terminal the wait is on a pipe that is never
+    written to, so only a signal ends it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield _wait_blindly
         return

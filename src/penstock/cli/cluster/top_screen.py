@@ -1,4 +1,4 @@
-"""How `penstock top` looks: a line about the cluster, then tables, worst first, cut to the screen.
+"""The screen of `penstock top`: a line about the cluster, then tables, worst first, cut to fit.
 
 Rules: what is printed comes from a `Frame` and nothing else, and control characters in names do
 not reach the terminal.
@@ -20,11 +20,11 @@ STYLES = {
     Level.CRITICAL: "bold red",
 }
 OVERHEAD_LINES = 6
-"""Lines that are always there: two about the whole, heads, and what was left out."""
+"""The number of fixed lines: two about the cluster, heads, and the number of rows left out."""
 WIDE_COLUMNS = 100
 """On a narrower screen, colours alone say how a queue is."""
 SMALL_ROWS = 5
-"""So many groups at least, if there are as many, however small the screen."""
+"""The minimal number of groups shown, however small the screen is."""
 
 
 def draw(
@@ -42,7 +42,7 @@ def draw(
 
 
 def _shares(frame: Frame, lines: int | None) -> tuple[int, int]:
-    """How many groups and queues fit."""
+    """The numbers of groups and of queues that fit on the screen."""
     if lines is None:
         return len(frame.groups), len(frame.queues)
     room = max(1, lines - OVERHEAD_LINES)
@@ -138,5 +138,5 @@ def _rate(value: float | None) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name may hold anything; what is no character is shown as its number."""
+    """Escape characters of a name that are not printable."""
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in name)

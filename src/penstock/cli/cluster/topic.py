@@ -18,7 +18,7 @@ from penstock.client.descriptions import TopicDescription
 from penstock.core.internal_topics import is_internal
 from penstock.core.topic_configs import TOPIC_CONFIGS
 
-app = App(name="topic", help="Make, look at, change and delete topics.")
+app = App(name="topic", help="Create, show, change and delete topics.")
 
 Name = Annotated[str, Parameter(help="The name of the topic.")]
 Given = Annotated[
@@ -39,16 +39,19 @@ def create(
     /,
     *,
     partitions: Annotated[
-        int | None, Parameter(name=["--partitions", "-p"], help="The broker's default without it.")
+        int | None,
+        Parameter(
+            name=["--partitions", "-p"], help="The number of partitions; by default the broker's."
+        ),
     ] = None,
     given: Given = (),
     exist_ok: Annotated[
-        bool, Parameter(negative="", show_default=False, help="It may be there already.")
+        bool, Parameter(negative="", show_default=False, help="Do not fail if the topic exists.")
     ] = False,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Make a topic.
+    """Create a topic.
 
     Examples
     --------
@@ -79,13 +82,13 @@ def list_topics(
         Parameter(
             negative="",
             show_default=False,
-            help="Also those that the cluster keeps for itself; their names begin with __.",
+            help="Include internal topics of the cluster, whose names begin with __.",
         ),
     ] = False,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """List the topics; those that are queues say so.
+    """List the topics and queues.
 
     Examples
     --------
@@ -161,7 +164,7 @@ def config(
             metavar="NAME",
             negative="",
             show_default=False,
-            help="Take a config back to its default; may be repeated.",
+            help="Reset a config to its default; may be repeated.",
         ),
     ] = (),
     partitions: Annotated[
@@ -171,7 +174,7 @@ def config(
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Show every config of a topic and whether it was set, or change some.
+    """Show every config of a topic and its source, or change configs.
 
     Examples
     --------
@@ -214,7 +217,7 @@ def delete(name: Name, /, *, yes: Yes = False, url: Url = DEFAULT_URL, json: Jso
         ask_back(
             name,
             warning=f"This would delete topic {name} and all its messages.",
-            kept=f"that was not its name; {name} stays",
+            kept=f"the name does not match; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )
 
@@ -229,7 +232,7 @@ def delete(name: Name, /, *, yes: Yes = False, url: Url = DEFAULT_URL, json: Jso
 
 
 def document(found: TopicDescription) -> dict[str, object]:
-    """A topic as JSON."""
+    """The topic as a JSON document."""
     return {
         "name": found.name,
         "id": str(found.id),

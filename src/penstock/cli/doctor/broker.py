@@ -1,5 +1,5 @@
-"""What `penstock doctor` asks a running broker: whether it answers, how it is, and how far its
-clock and its version are from ours."""
+"""The checks of `penstock doctor` on a running broker: that it answers, its health, its clock and
+its version."""
 
 import email.utils
 import http.client

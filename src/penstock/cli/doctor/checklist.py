@@ -1,4 +1,4 @@
-"""The production checklist, item by item: what was found in a running cluster, and what to do.
+"""The production checklist, item by item: the finding in a running cluster, and advice.
 
 One table, in the order of `docs/guides/production-checklist.md`, which has a chapter for each item.
 What a broker can see is checked; "ask" is for what only the people can answer who wrote the
@@ -25,7 +25,7 @@ Check = Callable[[Facts], tuple[Verdict, str, str]]
 
 
 def check_production(facts: Facts) -> Iterator[Finding]:
-    """Every item of the list."""
+    """Run every check of the list."""
     for name, check in CHECKLIST:
         verdict, found, advice = check(facts)
         yield Finding(name, verdict, found, "" if verdict == "ok" else advice)

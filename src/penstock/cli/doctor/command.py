@@ -29,13 +29,17 @@ ROUND_TRIPS = 10
 CONNECT_SECONDS_MAX = 5.0
 
 Data = Annotated[
-    str, Parameter(metavar="PATH", help="Where a broker on this machine keeps its data, or will.")
+    str,
+    Parameter(
+        metavar="PATH",
+        help="The data directory of a broker on this machine; it need not exist yet.",
+    ),
 ]
 Checklist = Annotated[
     bool,
     Parameter(
         show_default=False,
-        help="Go through the production checklist, which is usual if a broker answers, or do not.",
+        help="Check the production checklist, or do not; by default if a broker answers.",
     ),
 ]
 
@@ -47,9 +51,9 @@ def doctor(
     checklist: Checklist = True,
     json: Json = False,
 ) -> int | None:
-    """Check this machine and a broker: what is well, what is not, and what to do about it.
+    """Check this machine and a broker for problems, with advice on each.
 
-    A running cluster is also held against the production checklist, item by item. "ask" marks what
+    A running cluster is also checked against the production checklist. "ask" marks items that
     only you can answer; docs/guides/production-checklist.md has a chapter for each.
 
     The exit code is 1 if anything fails. A broker that does not answer counts as a failure only if

@@ -1,5 +1,5 @@
-"""What `penstock doctor` learns of a running cluster before it goes through the checklist: asked
-once, over HTTP, of any node."""
+"""The facts about a running cluster that the production checklist of `penstock doctor` needs, read
+once over HTTP from any node."""
 
 import re
 
@@ -10,7 +10,7 @@ from penstock.engine.cluster.status import ClusterStatus
 from penstock.watch.readings import Readings
 
 QUEUES_MAX = 100
-"""So many queues are asked for their settings; of more, the first."""
+"""The number of queues whose settings are read; further queues are not checked."""
 PRODUCE_APIS = {
     ("kafka", "Produce"),
     ("native", "Append"),
@@ -18,7 +18,7 @@ PRODUCE_APIS = {
     ("sqs", "SendMessageBatch"),
 }
 REQUESTS_MIN = 100
-"""Of fewer, an average says nothing."""
+"""The number of requests below which an average is not meaningful."""
 
 _SAMPLE = re.compile(
     r"^(penstock_messages_produced_total|penstock_request_duration_seconds_count)"
@@ -29,7 +29,7 @@ _LABEL = re.compile(r'(\w+)="([^"\\]*)"')
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
-    """What the checklist looks at of a queue."""
+    """The settings of a queue that the checklist needs."""
 
     dead_letter_topic: str = ""
     dead_letter_policy: str = "move"
@@ -56,7 +56,7 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 class FiringAlert(msgspec.Struct, frozen=True):
-    """An alert as in `/v1/alerts`."""
+    """An alert as `/v1/alerts` returns it."""
 
     rule: str = ""
     state: str = ""
@@ -74,7 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterStatus
     readings: Readings
     settings: dict[str, str]
-    """Of the node that was asked, as text."""
+    """The settings of the node that was asked, as text."""
     queues: dict[str, QueueSettings]
     alerts_enabled: bool
     webhook: str
@@ -90,7 +90,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ask_facts(http: str) -> Facts:
-    """Ask a running broker."""
+    """Read the facts from a running broker."""
     readings = ask_for(http, "GET", "/v1/readings", Readings)
     names = sorted({one.queue for one in readings.queues})[:QUEUES_MAX]
     settings = ask_for(http, "GET", "/v1/config", _Settings).settings

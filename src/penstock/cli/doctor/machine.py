@@ -1,4 +1,4 @@
-"""What `penstock doctor` looks at on this machine: things that make a broker slow, or end it.
+"""The checks of `penstock doctor` on this machine: settings that make a broker slow or stop it.
 
 A check says what it found in one sentence, and what to do if that is not good. "fail" is for what
 keeps a broker from working or from keeping its promises, "warn" for what will hurt one day. A check
@@ -40,11 +40,11 @@ MOUNTS = "/proc/self/mounts"
 TIMEX_BYTES = 512
 """More than the kernel's `struct timex` has on any platform."""
 CLOCK_UNSYNCHRONISED = 5
-"""TIME_ERROR of adjtimex(2)."""
+"""The state TIME_ERROR of adjtimex(2)."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One check's outcome."""
+    """The outcome of one check."""
 
     check: str
     verdict: Verdict
@@ -77,7 +77,7 @@ def check_python() -> Finding:
 
 
 def check_open_files() -> Finding:
-    """How many files and sockets a process may have open."""
+    """Check the limit of open files and sockets of a process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (resource.RLIM_INFINITY, -1) or soft >= OPEN_FILES_WANTED:
         return Finding("open files", "ok", f"{_limit(soft)} may be open")
@@ -108,7 +108,7 @@ def check_disk(data: str) -> Iterator[Finding]:
 
 
 def check_clock() -> Finding:
-    """Whether the clock is synchronised; times of messages and of nodes depend on it."""
+    """Check that the clock is synchronised; times of messages and of nodes depend on it."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     except (AttributeError, OSError):
@@ -122,7 +122,8 @@ def check_clock() -> Finding:
 
 
 def check_port(name: str, address: Address) -> Finding:
-    """Whether a broker could listen there. A port that is taken may be our own broker's."""
+    """Check that a broker could listen on a port. A port that is taken may be that of the broker
+    itself."""
     try:
         free = is_free(address)
     except OSError as error:
@@ -133,7 +134,7 @@ def check_port(name: str, address: Address) -> Finding:
 
 
 def file_system(place: str) -> str:
-    """What kind a directory is on; empty if unknown."""
+    """The type of the file system a directory is on; empty if unknown."""
     try:
         with open(MOUNTS, encoding="utf-8", errors="replace") as file:
             mounts = [line.split()[1:3] for line in file]
@@ -149,7 +150,7 @@ def file_system(place: str) -> str:
 
 
 def time_syncs(place: str, count: int = SYNCS) -> list[float]:
-    """How long each of a few small synced writes took, in milliseconds."""
+    """Measure a few small synced writes, in milliseconds each."""
     took = []
     with tempfile.TemporaryFile(dir=place, prefix=".penstock-doctor-") as file:
         for _ in range(count):

@@ -12,11 +12,14 @@ from cyclopts import App, CycloptsError, Parameter
 from penstock.cli.admin import Json, print_text
 from penstock.core.version import __version__
 
-app = App(name="generate", help="Write files that other programs want.")
+app = App(
+    name="generate",
+    help="Generate files for other programs: shells, Prometheus, Grafana, Kubernetes.",
+)
 app.command(
     "penstock.cli.generate.completion:completion",
     name="completion",
-    help="Print a script by which a shell completes commands, flags, and the names of queues.",
+    help="Print a completion script for a shell: commands, flags and the names of queues.",
 )
 app.command(
     "penstock.cli.generate.completion:names",
@@ -31,7 +34,7 @@ app.command(
 app.command(
     "penstock.cli.generate.grafana:grafana",
     name="grafana",
-    help="Print a board for Grafana: queues, lag, requests, agreement, disks.",
+    help="Print a Grafana dashboard: queues, lag, requests, Raft, disks.",
 )
 app.command(
     "penstock.cli.generate.compose:compose",
@@ -41,7 +44,7 @@ app.command(
 app.command(
     "penstock.cli.generate.kubernetes:kubernetes",
     name="kubernetes",
-    help="Print a cluster for Kubernetes.",
+    help="Print the manifests of a cluster for Kubernetes.",
 )
 
 UNIT = """\
@@ -83,16 +86,16 @@ STATE_DIRECTORY = "/var/lib/"
 def systemd(
     *,
     data: Annotated[
-        str, Parameter(metavar="PATH", help="Where the broker keeps its data.")
+        str, Parameter(metavar="PATH", help="The data directory of the broker.")
     ] = "/var/lib/penstock",
     config: Annotated[
-        str | None, Parameter(metavar="FILE", help="A file of settings for it to read.")
+        str | None, Parameter(metavar="FILE", help="The file of the broker's settings.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Print a systemd unit that runs a broker on this machine, with this installation.
 
-    It runs as a user of its own that can write nothing but the data.
+    It runs as a separate user that can write only to the data directory.
 
     Examples
     --------

@@ -23,9 +23,9 @@ from penstock.core.internal_topics import is_internal
 
 SECONDS_MAX = 2.0
 NAMED = ("The name of the queue.", "The name of the topic.", "The topic or queue.")
-"""How the help of a first argument begins that is such a name."""
+"""The beginnings of help texts of first arguments that name a queue or a topic."""
 NEW = ("create", "add")
-"""They want a name that is not there yet."""
+"""Commands whose first argument is a new name, which is not completed."""
 QUEUE, PRIORITY = "queue", "--priority"
 ASK = "penstock generate names 2>/dev/null"
 
@@ -52,12 +52,12 @@ _penstock_names() {{
 
 
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Which shell it is for.")],
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell.")],
     /,
     *,
     json: Json = False,
 ) -> None:
-    """Print a script by which a shell completes commands, flags, and the names of queues.
+    """Print a completion script for a shell: commands, flags and the names of queues.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _leaves(command: App, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def _takes(command: App) -> bool:
-    """Whether its first argument is the name of a queue or topic that is there."""
+    """True if the first argument of a command is the name of an existing queue or topic."""
     if command.name[0] in NEW:
         return False
     arguments = command.assemble_argument_collection(parse_docstring=False)

@@ -121,7 +121,7 @@ providers:
 def compose(
     *,
     image: Annotated[
-        str, Parameter(metavar="NAME", help="The image of the broker; built if it is not there.")
+        str, Parameter(metavar="NAME", help="The image of the broker; built if it does not exist.")
     ] = f"penstock:{__version__}",
     json: Json = False,
 ) -> None:

@@ -14,24 +14,24 @@ from penstock.cli.admin import Json
 from penstock.core.version import __version__
 
 WIDTH = 24
-"""Grafana's grid."""
+"""The number of columns of Grafana's grid."""
 HEIGHT = 8
 BOARD_ID = "penstock"
 SCHEMA = 39
-"""Of Grafana 10 and later."""
+"""The schema version of Grafana 10 and later."""
 _BY = "$__rate_interval"
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """A chart, or a number."""
+    """A chart, or a single number."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
-    """An expression, and the legend of what it gives."""
+    """An expression, and its legend."""
     unit: str = "short"
     width: int = 8
     single: bool = False
-    """One number instead of a chart."""
+    """True for a single number instead of a chart."""
     stacked: bool = False
     limits: tuple[float, float] | None = None
     """From where on it is yellow, and red."""
@@ -386,7 +386,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 
 
 def grafana(*, json: Json = False) -> None:
-    """Print a board for Grafana: queues, lag, requests, agreement, disks.
+    """Print a Grafana dashboard: queues, lag, requests, Raft, disks.
 
     Import it in Grafana under Dashboards, New, Import, or put it where Grafana looks for boards.
     It reads the metrics that Prometheus collects with `penstock generate prometheus --scrape`.

@@ -1,4 +1,4 @@
-"""`penstock generate kubernetes`: a cluster as a StatefulSet, with what it takes to run it well.
+"""`penstock generate kubernetes`: a cluster as a StatefulSet, with the resources around it.
 
     Service penstock-peers       headless: a name for each node, also while it is not ready, since
                                  the nodes found the cluster before any of them is
@@ -184,17 +184,23 @@ spec:
 
 def kubernetes(
     *,
-    nodes: Annotated[int, Parameter(metavar="COUNT", help="How many nodes found the cluster.")] = 3,
+    nodes: Annotated[
+        int, Parameter(metavar="COUNT", help="The number of nodes that found the cluster.")
+    ] = 3,
     name: Annotated[str, Parameter(metavar="NAME", help="Name of all resources.")] = "penstock",
     storage: Annotated[
-        str, Parameter(metavar="SIZE", help="The disk of each node, as Kubernetes writes it.")
+        str,
+        Parameter(
+            metavar="SIZE", help="The size of each node's disk, in the notation of Kubernetes."
+        ),
     ] = "20Gi",
     image: Annotated[
         str, Parameter(metavar="NAME", help="The image of the broker.")
     ] = f"penstock:{__version__}",
     json: Json = False,
 ) -> None:
-    """Print a cluster for Kubernetes: StatefulSet, Services, PodDisruptionBudget, NetworkPolicy.
+    """Print the manifests of a cluster for Kubernetes: StatefulSet, Services,
+    PodDisruptionBudget, NetworkPolicy.
 
     Examples
     --------
@@ -208,7 +214,7 @@ def kubernetes(
     if not SIZE.fullmatch(storage):
         raise CycloptsError(msg=f'--storage = "{storage}" must be a size such as 20Gi.')
     if not image.isprintable() or set(image) & set(" \"'#{}[]"):
-        raise CycloptsError(msg=f'--image = "{image}" is no name of an image.')
+        raise CycloptsError(msg=f'--image = "{image}" is not the name of an image.')
     print_text(kubernetes_text(nodes, name=name, storage=storage, image=image), json=json)
 
 

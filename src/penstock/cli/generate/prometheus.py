@@ -30,7 +30,10 @@ def prometheus(
     ] = (),
     config: Annotated[
         str | None,
-        Parameter(metavar="FILE", help="The broker's settings, for the numbers of [alerts]."),
+        Parameter(
+            metavar="FILE",
+            help="The file of the broker's settings, for the thresholds in [alerts].",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -73,9 +73,11 @@ def consume(
     kind = "topic" if fate is None else "queue"
     output = open_output(name, written=written, json=json, limit=limit, kind=kind)
     if partition and (fate is not None or group is not None):
-        raise CycloptsError(msg="--partition is for reading a log; a group shares all of them.")
+        raise CycloptsError(
+            msg="--partition cannot be combined with --group, whose members share all partitions."
+        )
     if offset != "start" and fate is not None:
-        raise CycloptsError(msg="--offset is for reading a log; a queue says itself what is next.")
+        raise CycloptsError(msg="--offset is for topics; a queue chooses the next message itself.")
 
     async def work(client: Client) -> None:
         found = await client.describe_topic(name)
@@ -88,7 +90,7 @@ def consume(
             await print_log(client, found, output, place=place, partitions=partition, follow=follow)
             return
         if not found.is_queue:
-            raise LocalError(f"{name} is a topic and no queue: its messages cannot be leased")
+            raise LocalError(f"{name} is a topic, not a queue: its messages cannot be leased")
         queue = client.queue(name, codec=bytes, group=group or DEFAULT_WORK_GROUP)
         await print_leased(queue, output, fate=fate, lease=lease_seconds, follow=follow)
 
@@ -103,7 +105,7 @@ def _place(written: str) -> Place:
 
 
 def _fate(lease: str | None, *, ack: bool, release: bool) -> Fate | None:
-    """What becomes of messages that are leased; None if they are not to be."""
+    """The fate of leased messages, by the flags; None if messages are not leased."""
     if ack and release:
         raise CycloptsError(msg="--ack and --release exclude each other.")
     if ack:

@@ -10,8 +10,8 @@ Offset = Annotated[
         name=["--offset", "-o"],
         metavar="PLACE",
         allow_leading_hyphen=True,
-        help="Where to begin: start, end, -10 for the last ten of each partition, +5, an offset, or"
-        " a time such as @2026-01-31T09:30:00Z or @-1h.",
+        help="The start position: start, end, -10 for the last ten of each partition, +5, an"
+        " offset, or a time such as @2026-01-31T09:30:00Z or @-1h.",
     ),
 ]
 Partitions = Annotated[
@@ -21,7 +21,7 @@ Partitions = Annotated[
         metavar="N",
         negative="",
         show_default=False,
-        help="Only this one; may be repeated.",
+        help="Only this partition; may be repeated.",
     ),
 ]
 Limit = Annotated[
@@ -34,7 +34,7 @@ Follow = Annotated[
         name="--follow",
         negative=["--exit", "-e"],
         show_default=False,
-        help="Wait for more at the end, which is usual, or end there.",
+        help="At the end, wait for more messages (the default) or exit.",
     ),
 ]
 Format = Annotated[
@@ -42,7 +42,7 @@ Format = Annotated[
     Parameter(
         name=["--format", "-f"],
         metavar="TEXT",
-        help="How to print a message: %t topic, %p partition, %o offset, %k key, %v body, %h"
+        help="The format of a message: %t topic, %p partition, %o offset, %k key, %v body, %h"
         " headers, %T time, %S size, %i id, %d deliveries, \\n, \\t. [default: %v\\n]",
     ),
 ]
@@ -51,15 +51,23 @@ Group = Annotated[
     Parameter(name=["--group", "-g"], metavar="NAME", help="Read as a member of this group."),
 ]
 Lease = Annotated[
-    str | None, Parameter(metavar="DURATION", help="Of a queue: lease the messages for so long.")
+    str | None, Parameter(metavar="DURATION", help="For a queue: the duration of the lease.")
 ]
 Ack = Annotated[
     bool,
-    Parameter(negative="", show_default=False, help="Of a queue: lease them, print them, done."),
+    Parameter(
+        negative="",
+        show_default=False,
+        help="For a queue: acknowledge the messages after printing them.",
+    ),
 ]
 Release = Annotated[
     bool,
-    Parameter(negative="", show_default=False, help="Of a queue: lease them, and give them back."),
+    Parameter(
+        negative="",
+        show_default=False,
+        help="For a queue: release the messages after printing them.",
+    ),
 ]
 JsonLines = Annotated[
     bool,

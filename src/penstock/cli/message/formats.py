@@ -1,4 +1,5 @@
-r"""How `penstock consume -f` prints a message: the letters of kcat, with rpk's `%v` beside `%s`.
+r"""The format strings of `penstock consume -f`: the letters of kcat, and rpk's `%v` as a synonym of
+`%s`.
 
     %t topic      %p partition   %o offset   %T time sent, milliseconds since 1970
     %k key        %K its bytes, counted; -1 for none
@@ -22,7 +23,7 @@ _TOKEN = re.compile(r"%(?P<letter>.)|\\x(?P<hex>[0-9A-Fa-f]{2})|\\(?P<escape>.)"
 
 
 class Printable(Protocol):
-    """What can be printed: a record of a log, or a message of a queue."""
+    """A message that can be printed: a record of a log, or a message of a queue."""
 
     @property
     def partition(self) -> int:
@@ -30,23 +31,23 @@ class Printable(Protocol):
 
     @property
     def offset(self) -> int:
-        """Where it stands in that partition, counted from its first message."""
+        """The offset in that partition, counted from its first message."""
 
     @property
     def key(self) -> bytes | None:
-        """What keeps related messages in one partition; None for a message without."""
+        """The key, which keeps related messages in one partition; None if there is none."""
 
     @property
     def raw(self) -> bytes:
-        """Its body's bytes; none if it has no body."""
+        """The bytes of the body; empty if there is no body."""
 
     @property
     def headers(self) -> Mapping[str, bytes | None]:
-        """Its headers, but for those that are Penstock's own."""
+        """The headers, without those that are Penstock's own."""
 
     @property
     def timestamp_ms(self) -> int:
-        """When it was sent."""
+        """The time when the message was sent."""
 
     @property
     def id(self) -> str:
@@ -58,7 +59,8 @@ Render = Callable[[Printable], bytes]
 
 
 def compile_format(written: str, *, topic: str, terminal: bool) -> Render:
-    """A function from a message to what is printed; raises ValueError, with a reason."""
+    """Compile a format to a function that renders a message; raise ValueError, with a reason, if it
+    is wrong."""
     pieces = _pieces(written, topic=topic, shown=_plain if terminal else _same)
     if len(pieces) == 2 and callable(pieces[0]) and isinstance(pieces[1], bytes):
         first, last = pieces[0], pieces[1]
@@ -101,17 +103,17 @@ def _pieces(written: str, *, topic: str, shown: Callable[[bytes], bytes]) -> lis
             _add(pieces, bytes.fromhex(code))
         elif escape is not None:
             if escape not in _ESCAPES:
-                raise ValueError(f"\\{escape} is no escape")
+                raise ValueError(f"\\{escape} is not an escape")
             _add(pieces, _ESCAPES[escape])
         elif letter == "%":
             _add(pieces, b"%")
         elif letter in letters:
             pieces.append(letters[letter])
         else:
-            raise ValueError(f"%{letter} stands for nothing; these do: %{' %'.join(letters)} %%")
+            raise ValueError(f"%{letter} is unknown; the known ones are %{' %'.join(letters)} %%")
     rest = written[position:]
     if rest.endswith(("%", "\\")):
-        raise ValueError("it ends in the middle of something")
+        raise ValueError("it ends in the middle of an escape or a % letter")
     _add(pieces, rest.encode())
     return pieces
 

@@ -27,7 +27,7 @@ Duration = str | float
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """A line of input. What is `object` is read and not used: it says where a message was."""
+    """A line of input. Fields of type `object` are ignored: they hold the place of the message."""
 
     body: object = None
     key: Text = None
@@ -68,11 +68,11 @@ def outgoing_of(line: bytes, number: int) -> Outgoing[bytes | None]:
             dedup_id=said.dedup_id,
         )
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise LocalError(f"line {number} is no message in JSON: {error}") from error
+        raise LocalError(f"line {number} is not a message in JSON: {error}") from error
 
 
 def json_line(message: Printable, place: Mapping[str, object]) -> bytes:
-    """One line about a message; `place` says what it belongs to."""
+    """Return a message as one line of JSON; the fields of `place` come first."""
     said: dict[str, object] = {
         **place,
         "partition": message.partition,
@@ -102,7 +102,7 @@ def _seconds(duration: Duration | None) -> float | None:
         try:
             return parse_duration_ms(duration) / 1_000
         except ValueError as error:
-            raise ValueError(f'"{duration}" is no duration such as "30s"') from error
+            raise ValueError(f'"{duration}" is not a duration such as "30s"') from error
     return duration
 
 

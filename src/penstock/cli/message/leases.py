@@ -16,12 +16,12 @@ from penstock.client.message import Message
 from penstock.client.queue import Queue
 
 WAIT_SECONDS = 10.0
-"""How long one request waits for messages when the command follows a queue."""
+"""The duration of one long poll when the command follows a queue."""
 RELEASE_MAX = 10_000
 
 
 class Fate(Enum):
-    """What becomes of messages that were printed."""
+    """The treatment of messages after they are printed."""
 
     ACK = auto()
     RELEASE = auto()

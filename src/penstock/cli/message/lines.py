@@ -22,7 +22,7 @@ from penstock.core.limits import MIB
 BLOCK_BYTES = MIB
 BLOCKS_AHEAD = 2
 LOOK_SECONDS = 0.5
-"""How often the thread looks whether there is still a loop."""
+"""The interval at which the thread checks that the loop still runs."""
 LINE_BYTES_MAX = 64 * MIB
 """No message is as long; it bounds what an input without any line end can take."""
 

@@ -13,9 +13,10 @@ from penstock.core.errors import UnknownPartition
 from penstock.core.log_place import Anchor, Place
 
 WAIT_SECONDS = 10.0
-"""How long one look waits for messages at the end of a log."""
+"""The duration of one long poll at the end of a log."""
 GROUP_WAIT_SECONDS = 0.5
-"""The same for a member of a group that is to end there and is not there yet."""
+"""The duration of one long poll of a group member that ends at the end of the log, until it gets
+there."""
 
 
 async def print_log(

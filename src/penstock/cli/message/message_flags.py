@@ -1,4 +1,4 @@
-"""What the flags of `penstock produce` say about every message: key, headers, delay and so on."""
+"""The flags of `penstock produce` that hold for every message: key, headers, delay and so on."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -20,7 +20,9 @@ OF_QUEUES_ONLY = ("priority", "delay", "at", "ttl", "message_group", "dedup_id")
 class Handling:
     """The flags, as they were typed."""
 
-    key: Annotated[str | None, Parameter(name=["--key", "-k"], help="The key of each.")] = None
+    key: Annotated[str | None, Parameter(name=["--key", "-k"], help="The key of each message.")] = (
+        None
+    )
     header: Annotated[
         tuple[str, ...],
         Parameter(
@@ -33,19 +35,19 @@ class Handling:
     ] = ()
     partition: Annotated[
         int | None,
-        Parameter(name=["--partition", "-p"], help="Send to this one; otherwise the key decides."),
+        Parameter(name=["--partition", "-p"], help="The partition; by default the key decides."),
     ] = None
-    priority: Annotated[int | None, Parameter(help="0 to 9, the higher the sooner.")] = None
+    priority: Annotated[
+        int | None, Parameter(help="The priority, 0 to 9; higher is delivered sooner.")
+    ] = None
     delay: Annotated[
-        str | None, Parameter(metavar="DURATION", help="Deliver no sooner than after this.")
+        str | None, Parameter(metavar="DURATION", help="Deliver after this delay.")
     ] = None
     at: Annotated[
         str | None,
-        Parameter(metavar="TIME", help="Deliver no sooner than 2030-01-31T09:30:00Z, or +5m."),
+        Parameter(metavar="TIME", help="Deliver after this time: 2030-01-31T09:30:00Z, or +5m."),
     ] = None
-    ttl: Annotated[str | None, Parameter(metavar="DURATION", help="Do not deliver after this.")] = (
-        None
-    )
+    ttl: Annotated[str | None, Parameter(metavar="DURATION", help="Expire after this time.")] = None
     message_group: Annotated[
         str | None,
         Parameter(metavar="NAME", help="Message group: messages of one group keep their order."),
@@ -65,8 +67,8 @@ class Handling:
         return [f"--{name.replace('_', '-')}" for name in used]
 
     def outgoing(self) -> Outgoing[bytes | None]:
-        """A message without a body of which all that is said; a value that cannot be one counts as
-        typed wrongly."""
+        """Return a message without a body and with everything the flags say. Raise CycloptsError
+        for a wrong value."""
         at_ms = parse_flag_time_ms("--at", self.at)
         return Outgoing(
             None,
@@ -83,7 +85,7 @@ class Handling:
 
 
 PLAIN = Handling()
-"""Nothing was said."""
+"""No flags."""
 
 
 def seconds(flag: str, written: str | None) -> float | None:

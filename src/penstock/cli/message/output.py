@@ -14,11 +14,11 @@ from penstock.cli.message.formats import DEFAULT_FORMAT, Printable, compile_form
 from penstock.cli.message.json_lines import json_line
 
 BATCH_MESSAGES = 5_000
-"""How many are asked for at a time."""
+"""The number of messages per request."""
 
 
 class Output:
-    """Where messages are printed to, until there are enough of them."""
+    """A printer of messages with a limit on their number."""
 
     def __init__(self, render: Callable[[Printable], bytes], limit: int | None) -> None:
         self._render = render
@@ -27,18 +27,18 @@ class Output:
 
     @property
     def is_done(self) -> bool:
-        """As many as wanted have been printed."""
+        """True once the limit is reached."""
         return self._limit is not None and self.printed >= self._limit
 
     @property
     def wanted(self) -> int:
-        """How many to ask for next."""
+        """The number of messages to request next."""
         if self._limit is None:
             return BATCH_MESSAGES
         return min(BATCH_MESSAGES, self._limit - self.printed)
 
     def print(self, messages: Sequence[Printable]) -> None:
-        """Print them all and flush."""
+        """Print the messages and flush."""
         stream = sys.stdout.buffer
         stream.write(b"".join(map(self._render, messages)))
         stream.flush()

@@ -41,7 +41,7 @@ Files = Annotated[
         metavar="PATH",
         negative="",
         show_default=False,
-        help="Send the lines of this file and not of stdin; may be repeated.",
+        help="Read this file instead of stdin; may be repeated.",
     ),
 ]
 NullDelimited = Annotated[
@@ -50,7 +50,7 @@ NullDelimited = Annotated[
         name=["--null-delimited", "-0"],
         negative="",
         show_default=False,
-        help="Messages end with a zero byte, as those of `find -print0`, not with the line.",
+        help="Messages end with a zero byte, as from `find -print0`, instead of a newline.",
     ),
 ]
 KeyDelimiter = Annotated[
@@ -74,10 +74,14 @@ JsonLines = Annotated[
 Count = Annotated[int, Parameter(name=["--count", "-n"], help="Send each message this many times.")]
 Rate = Annotated[float | None, Parameter(metavar="N", help="Maximum rate, messages a second.")]
 Create = Annotated[
-    Literal["topic", "queue"] | None, Parameter(help="Make it first if it is not there.")
+    Literal["topic", "queue"] | None,
+    Parameter(help="Create the topic or queue if it does not exist."),
 ]
 Quiet = Annotated[
-    bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No talk.")
+    bool,
+    Parameter(
+        name=["--quiet", "-q"], negative="", show_default=False, help="Do not report progress."
+    ),
 ]
 
 
@@ -98,8 +102,9 @@ def produce(
 ) -> None:
     r"""Send each line of stdin, or of a file, as a message.
 
-    How many were acknowledged is said on stderr at the end. Input of any size is sent as fast as
-    the broker acknowledges it. What `consume --json` prints, `produce --json` takes.
+    The number of acknowledged messages is printed to stderr at the end. Input of any size
+    is sent as fast as the broker acknowledges it. The format of --json is that of
+    `consume --json`.
 
     Examples
     --------
@@ -142,7 +147,9 @@ def _check(*, count: int, rate: float | None, json: bool, alone: bool) -> None:
     if rate is not None and rate <= 0:
         raise CycloptsError(msg=f"--rate = {rate} must be more than 0.")
     if json and not alone:
-        raise CycloptsError(msg="With --json, each line says everything about its message itself.")
+        raise CycloptsError(
+            msg="--json cannot be combined with options of messages: each line has its own."
+        )
 
 
 def _delimiter(written: str | None) -> bytes | None:
@@ -194,8 +201,8 @@ def _portions(lines: list[bytes], count: int) -> Iterator[list[bytes]]:
 
 
 def _maker(handling: Handling, delimiter: bytes | None, *, json: bool) -> Make:
-    """How lines become messages, given the number of the first from 1. Lines that are nothing but
-    bodies stay as they are: that is the fast way."""
+    """Return the function that makes messages of lines, given the number of the first line, from 1.
+    Lines without flags or delimiter are sent as they are, which is the fast path."""
     same = handling.outgoing()
     if json:
         return _from_json
@@ -221,7 +228,8 @@ def _from_json(lines: list[bytes], number: int) -> Batch:
 
 
 async def _target(client: Client, name: str, create: str | None, handling: Handling) -> SendMany:
-    """Where to send to: what is a topic must not be made a queue by a slip, nor the reverse."""
+    """Return the send function of a topic or a queue. A name that is neither is refused unless
+    `create` says which to make, so that a slip does not create the wrong kind."""
     try:
         found = await client.describe_topic(name)
     except UnknownTopic:
@@ -245,12 +253,12 @@ async def _target(client: Client, name: str, create: str | None, handling: Handl
         return client.queue(name).send_many
     flags = handling.of_queues_only()
     if flags:
-        raise LocalError(f"{name} is a topic and no queue: {', '.join(flags)} would not count")
+        raise LocalError(f"{name} is a topic, not a queue: {', '.join(flags)} would not count")
     return client.topic(name).send_many
 
 
 def _total_bytes(files: tuple[str, ...], count: int) -> int | None:
-    """How much there is to send, if known."""
+    """The total size of the input; None if it is unknown."""
     try:
         found = [os.stat(path) for path in files] or [os.fstat(sys.stdin.fileno())]
     except OSError:

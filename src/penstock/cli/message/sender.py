@@ -1,5 +1,5 @@
-"""How `penstock produce` gets messages out: a few batches on their way at a time, in order, no
-faster than asked, and with a bar on a terminal."""
+"""The sender of `penstock produce`: a few batches in flight, in order, with an optional rate limit
+and a progress bar on a terminal."""
 
 import asyncio
 from collections import deque
@@ -24,7 +24,7 @@ SendMany = Callable[[Batch], Awaitable[SentMany]]
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What has been acknowledged so far."""
+    """The totals of acknowledged messages."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -73,7 +73,7 @@ async def send_batches(
 
 
 async def paced(batches: AsyncIterator[Batch], rate: float | None) -> AsyncIterator[Batch]:
-    """The same messages, no more of them each second than that."""
+    """Limit the rate of the messages, in messages per second."""
     if rate is None:
         async for batch in batches:
             yield batch
@@ -93,7 +93,7 @@ async def paced(batches: AsyncIterator[Batch], rate: float | None) -> AsyncItera
 
 
 def size_of(message: bytes | Outgoing[bytes | None]) -> int:
-    """Bytes of its body and key."""
+    """The size of the body and the key, in bytes."""
     if isinstance(message, bytes):
         return len(message)
     return len(message.body or b"") + len(message.key or b"")

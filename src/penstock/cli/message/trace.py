@@ -57,14 +57,14 @@ def trace(
             metavar="QUEUE",
             negative="",
             show_default=False,
-            help="Look for it here, and not everywhere; may be repeated.",
+            help="Search only this topic; may be repeated.",
         ),
     ] = (),
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
     """Show the history of one message: when it was sent, where it is in the log and on which
-    nodes, who had it and what they said, how it died, where it was moved to.
+    nodes, its receivers and their verdicts, how it died, where it was moved to.
 
     The id is the one that senders and workers get; SQS shows the same. A dead letter keeps its id;
     what is moved out of a dead-letter queue gets a new one, and is found by the first one too. What
@@ -108,7 +108,7 @@ def _not_found(found: TraceInfo, within: tuple[str, ...]) -> str:
 
 
 def _rows(seen: Sighting) -> list[Row]:
-    """What is known, for people."""
+    """The facts about a message as rows of text."""
     rows = [("place", f"{'queue' if seen.is_queue else 'topic'} {seen.place}"), ("id", seen.id)]
     if seen.is_there:
         rows.append(("sent", _time(seen.timestamp_ms)))

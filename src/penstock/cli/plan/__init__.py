@@ -1,1 +1,1 @@
-"""`penstock plan`: how many workers, partitions and nodes a load needs, and what it costs."""
+"""`penstock plan`: the workers, partitions and nodes that a load needs, and the cost."""

@@ -1,4 +1,5 @@
-"""What to choose: a guarantee, a kind of queue, a size of cluster, a system, or no queue at all.
+"""Advice on a guarantee, a kind of queue, the size of a cluster, another system, or no queue at
+all.
 
 The tables are what practice has settled on; figures of other systems are the orders of magnitude
 that are usually quoted, not measurements of ours (docs/benchmarks has those). Everything is a pure
@@ -21,7 +22,7 @@ class GuaranteeRow:
     duplication: str
     fits: str
     how: str
-    """What a consumer does for it, in this order."""
+    """The steps of a consumer, in order."""
 
 
 GUARANTEES = {
@@ -60,7 +61,7 @@ GUARANTEES = {
 
 
 def guarantee_advice(name: str, *, service_seconds: float, failures: float) -> list[str]:
-    """What the choice asks for, in sentences."""
+    """Return sentences on the consequences of a guarantee."""
     row = GUARANTEES[name]
     advice = [f"{name.capitalize()} means: {row.how}. It fits {row.fits}."]
     if name == AT_MOST_ONCE:
@@ -90,7 +91,7 @@ def guarantee_advice(name: str, *, service_seconds: float, failures: float) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """How systems of some rate are built."""
+    """The usual architecture up to some rate."""
 
     below: float
     name: str
@@ -133,11 +134,11 @@ class SystemRow:
 
     name: str
     rate: float
-    """Messages a second: of a broker, or of a queue where that is what is limited."""
+    """The rate in messages per second: of a broker, or of a queue where the queue is the limit."""
     rate_note: str
     latency: str
     latency_seconds: float
-    """The lower end of what is quoted."""
+    """The lower end of the usual figures."""
     ordering: str
 
 
@@ -194,13 +195,13 @@ SYSTEMS = (
 
 
 def fits(system: SystemRow, *, rate: float, delay_seconds: float) -> bool:
-    """Whether one broker or queue of it takes the rate, and answers within the delay."""
+    """True if one broker or queue of the system takes the rate, and answers within the delay."""
     return rate <= system.rate and system.latency_seconds <= delay_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonUse:
-    """A reason to have no queue."""
+    """A reason not to use a queue."""
 
     sign: str
     instead: str
@@ -232,7 +233,7 @@ NON_USES = (
 
 
 def objections(*, rate: float, delay_seconds: float, nodes: int) -> list[str]:
-    """What in these numbers speaks against a queue, or against this one."""
+    """Return the reasons in these numbers not to use a queue, or not this one."""
     found = []
     if delay_seconds < 0.01:
         found.append(
@@ -259,7 +260,7 @@ def objections(*, rate: float, delay_seconds: float, nodes: int) -> list[str]:
 
 
 def kind_advice(order: str, *, replay_seconds: float) -> str:
-    """Which kind of queue, by what must be in order and what is read again."""
+    """Advise on the kind of queue, by the required order and by whether messages are read again."""
     kinds = {
         "none": "a standard queue: workers take whatever comes next, and a slow message holds up"
         " no other",

@@ -24,7 +24,7 @@ from penstock.core.errors import LocalError
 
 RATE_MAX = 1e9
 PARTITIONS_MAX = 10_000
-"""Of a cluster, with everything in it."""
+"""The partitions of a cluster, in all topics."""
 PERCENTILE = 0.99
 REPLICAS = 3
 DISK_FULL = 0.8
@@ -33,31 +33,32 @@ LEASE_LEAST_SECONDS = 30.0
 LEASE_FACTOR = 6
 """A lease is to outlast the slowest message, not the usual one."""
 GROWTH = 2
-"""How many times as many partitions as needed now, where adding some later moves keys."""
+"""The factor by which partitions are over-provisioned where adding some later would move keys."""
 CACHED_SECONDS = 30.0
-"""Of traffic that should fit into free memory, so that readers do not wait for the disk."""
+"""The seconds of traffic that should fit into free memory, so that readers do not wait for the
+disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What is wanted."""
+    """The requirements that a plan has to meet."""
 
     rate: float
     """Messages a second, over a day."""
     service_seconds: float
-    """That a worker is busy with one message."""
+    """The time for which one message occupies a worker."""
     guarantee: str
     message_bytes: int = 1_024
     peak: float = 3.0
-    """How many times the rate comes at the worst time."""
+    """The peak rate as a multiple of the average rate."""
     peak_seconds: float = 3_600.0
     target_delay_seconds: float = 10.0
-    """How long a message may wait before a worker starts on it."""
+    """The longest acceptable wait of a message before a worker starts on it."""
     retention_seconds: float = 7 * 86_400.0
     nodes: int = 3
     order: str = "none"
     keys: int | None = None
-    """How many different ones there are, if that is known."""
+    """The number of different keys; None if it is unknown."""
     failures: float = 0.0
     """The share of attempts that fail and are made again."""
     utilisation_max: float = 0.7
@@ -65,7 +66,7 @@ class Demand:
     """Workers in one process: tasks or threads."""
 
     def check(self) -> None:
-        """Refuse what cannot be meant."""
+        """Raise an error if a value is out of range."""
         for name, value, low, high in (
             ("--rate", self.rate, 1e-6, RATE_MAX),
             ("--service-time", self.service_seconds, 1e-9, 30 * 86_400.0),
@@ -103,19 +104,19 @@ class Demand:
 
     @property
     def replicas(self) -> int:
-        """Copies of every message."""
+        """The number of copies of each message."""
         return min(self.nodes, REPLICAS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staffing:
-    """What so many workers mean."""
+    """The expected behaviour with some number of workers."""
 
     name: str
     workers: int
     utilisation: float
     wait_share: float
-    """Of messages that wait for a worker at all, at the usual rate (Erlang C)."""
+    """The share of messages that wait for a worker at all, at the average rate (Erlang C)."""
     wait_mean_seconds: float
     wait_p99_seconds: float
     waiting: float
@@ -123,20 +124,21 @@ class Staffing:
     peak_backlog: float
     """Messages that wait at the end of the peak."""
     peak_delay_seconds: float
-    """How long the last of them waits."""
+    """The wait of the last message of the backlog."""
     drain_seconds: float
-    """How long after the peak the backlog is gone."""
+    """The time from the end of the peak until the backlog is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """How many, and by which reason."""
+    """The advised number of partitions, and the number for each reason."""
 
     advised: int
     for_rate: int
     for_nodes: int
     for_consumers: int
-    """As a topic with a consumer group instead of a queue: a partition has one consumer."""
+    """The number for a topic with a consumer group instead of a queue: one consumer per
+    partition."""
     per_partition_rate: float
     """Messages a second that one is taken to carry."""
     grown: bool
@@ -145,7 +147,7 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a node needs."""
+    """The resources of a node."""
 
     nodes_for_rate: int
     replicas: int
@@ -153,7 +155,7 @@ class Resources:
     disk_bytes: float
     """For a retention, with room to spare."""
     disk_bytes_acked_deleted: float
-    """If messages are deleted when they are done: the peak's backlog."""
+    """The disk space if acknowledged messages are deleted: the backlog of the peak."""
     memory_bytes: float
     cache_bytes: float
     network_bytes_per_second: float
@@ -169,7 +171,7 @@ class Plan:
     in_flight_peak: float
     lease_seconds: float
     waiting_max: float
-    """Little's law the other way round: with more than so many waiting, the target is missed."""
+    """The number of waiting messages above which the target is missed, by Little's law."""
     least: Staffing
     """Barely enough: the queue does not grow, over a day."""
     steady: Staffing
@@ -191,7 +193,7 @@ class Plan:
 
 
 def make_plan(demand: Demand) -> Plan:
-    """Reckon everything."""
+    """Compute a plan."""
     demand.check()
     offered = demand.offered
     steady_workers = max(
@@ -303,7 +305,7 @@ def _resources(demand: Demand, staffing: Staffing) -> Resources:
 
 
 def _problems(demand: Demand) -> list[str]:
-    """What no number of workers mends."""
+    """The problems that adding workers does not solve."""
     found = []
     keys = {"total": 1, "key": demand.keys}.get(demand.order)
     if keys is not None and demand.offered >= keys:

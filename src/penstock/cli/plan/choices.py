@@ -14,23 +14,23 @@ Ask = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Where a chart ends."""
+    """A leaf of a decision chart."""
 
     name: str
     how: str
-    """How it is had here."""
+    """The way to get it in Penstock."""
     create: str = ""
     """The command that makes it, for a queue or topic NAME."""
     guarantee: str = ""
     order: str = ""
-    """As the flag of `penstock plan` has it, where the choice says something about it."""
+    """The matching value of `penstock plan --order`, if there is one."""
     ends: bool = False
-    """There is nothing more to choose."""
+    """True if the remaining charts do not apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A fork."""
+    """A yes-or-no question of a decision chart."""
 
     text: str
     yes: "Question | Choice"
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One of the three."""
+    """A decision chart."""
 
     title: str
     start: Question
@@ -47,7 +47,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A way through a chart."""
+    """A path through a decision chart."""
 
     chart: str
     answers: tuple[tuple[str, bool], ...]
@@ -206,7 +206,7 @@ def choose(ask: Ask) -> list[Chosen]:
 
 
 def walk(chart: Chart, ask: Ask) -> Chosen:
-    """Go through one chart."""
+    """Ask the questions of one chart and return the path."""
     answers: list[tuple[str, bool]] = []
     at: Question | Choice = chart.start
     while isinstance(at, Question):
@@ -217,6 +217,6 @@ def walk(chart: Chart, ask: Ask) -> Chosen:
 
 
 def recommendation(found: list[Chosen]) -> list[str]:
-    """What to have, a sentence for each chart, and the command that makes it."""
+    """Return a sentence for each chart, and the commands that create the result."""
     lines = [f"{one.chart}: {one.choice.name} ({one.choice.how})" for one in found]
     return [*lines, *(f"Make it: {one.choice.create}" for one in found if one.choice.create)]

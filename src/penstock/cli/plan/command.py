@@ -58,18 +58,18 @@ def plan(
         Parameter(
             negative="",
             show_default=False,
-            help="Ask what is needed, and recommend a guarantee and a kind of queue.",
+            help="Ask questions, and recommend a guarantee and a kind of queue.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Advise which queue to take, how many workers, partitions and nodes it needs, and its cost.
+    """Advise on the kind of queue, its workers, partitions and nodes, and its cost.
 
     On a terminal, and with --ask, it asks the questions of three charts (a queue or something else,
     which guarantee, which kind of queue), each to be answered by y or n, and recommends one of
     each. With a load it computes the numbers for it.
 
-    It reckons with Little's law, with Erlang's formula for the wait, and with what Penstock was
+    It uses Little's law, Erlang's formula for the wait, and the measured performance of
     measured to do. A time is in seconds (0.2) or has a unit (200ms, 10s, 7d).
 
     Examples

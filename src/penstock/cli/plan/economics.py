@@ -1,4 +1,4 @@
-"""What a queue costs and what it saves: two small models that people argue about with numbers.
+"""Costs and savings of a queue: two small models.
 
 `queue_economics` is the usual case for having a queue at all: hours of downtime that do not happen,
 engineers who do not mend, customers who stay, against machines and the work of building it. Its
@@ -16,17 +16,17 @@ MONTHS = 12
 SECONDS_A_MONTH = 365.25 / MONTHS * 86_400
 BILLION = 1e9
 CALLS_A_MESSAGE = 3
-"""Sent, received, deleted."""
+"""The number of requests per message: send, receive, delete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
-    """What the case for a queue rests on."""
+    """The assumptions of the business case for a queue."""
 
     downtime_hours: float = 50.0
-    """A year, without a queue."""
+    """The hours of downtime per year without a queue."""
     downtime_cost: float = 10_000.0
-    """An hour."""
+    """The cost of an hour of downtime."""
     downtime_avoided: float = 0.95
     """The share that a queue absorbs."""
     engineering_cost: float = 200_000.0
@@ -35,31 +35,32 @@ class Assumptions:
     satisfaction_value: float = 300_000.0
     """A year, of customers who do not leave."""
     machines_cost: float = 50_000.0
-    """A year, as are the next two."""
+    """The cost of machines per year, as are the next two."""
     monitoring_cost: float = 10_000.0
     operation_cost: float = 100_000.0
     development_cost: float = 200_000.0
-    """Once, as is the next."""
+    """The one-time cost of development, as is the next."""
     training_cost: float = 50_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economics:
-    """What follows from the assumptions."""
+    """The results of the business case."""
 
     annual_savings: float
     annual_cost: float
     first_cost: float
-    """Of building it, once."""
+    """The one-time cost of building it."""
     payback_months: float
-    """How many months of savings pay the running cost of a year; this is the figure usually given,
-    and it leaves out what building the thing cost."""
+    """The months of savings that pay for one year's running cost. This is the figure usually given;
+    it ignores the one-time cost."""
     break_even_months: float
-    """How many months of savings, less running cost, pay for building it: the stricter figure."""
+    """The months of savings, minus running cost, that pay for the one-time cost: the stricter
+    figure."""
     first_year_return: float
-    """What the first year leaves over, for each dollar that building it cost."""
+    """The net gain of the first year for each dollar of one-time cost."""
     five_year_return: float
-    """The same over five years; 13.3 is 1330 %."""
+    """The net gain of five years for each dollar of one-time cost; 13.3 is 1330 %."""
 
 
 def queue_economics(given: Assumptions | None = None) -> Economics:
@@ -96,16 +97,16 @@ def _return(gain: float, cost: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What things cost a month; examples, to be replaced."""
+    """Prices per month. The defaults are examples; replace them."""
 
     node_month: float = 120.0
-    """A machine for one node."""
+    """The price of a machine for one node."""
     gigabyte_month: float = 0.08
-    """Of disk, 10⁹ bytes."""
+    """The price of 10⁹ bytes of disk."""
     million_requests: float = 0.40
-    """Of a service that is paid by request."""
+    """The price of a million requests to a managed service."""
     request_messages: int = 10
-    """How many messages share a request to such a service, at best."""
+    """The largest number of messages in one request to the service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class RunningCosts:
     messages: float
     own: float
     service: float
-    """With full batches."""
+    """The cost of the service with full batches."""
     service_unbatched: float
     """With a request for each message, as most programs begin."""
     even_rate: float
@@ -125,8 +126,8 @@ class RunningCosts:
 def running_costs(
     *, rate: float, nodes: int, disk_bytes: float, prices: Prices | None = None
 ) -> RunningCosts:
-    """A month at a rate; `disk_bytes` is of all nodes together. What people cost is left out: it
-    depends on what they do already."""
+    """The cost per month at a rate; `disk_bytes` is of all nodes together. The cost of staff is not
+    included: it depends on their other work."""
     price = prices or Prices()
     messages = rate * SECONDS_A_MONTH
     own = nodes * price.node_month + disk_bytes / BILLION * price.gigabyte_month

@@ -1,4 +1,4 @@
-"""How long work waits for a free worker: Erlang's formulas for a queue with several servers.
+"""The waiting time in a queue with several servers, by Erlang's formulas.
 
 Little's law (L = λW) says how much work is under way on average, and needs no assumption at all.
 It does not say how long a message waits, since that depends on how unevenly messages come. The
@@ -28,18 +28,18 @@ SERVERS_MAX = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """How messages wait with so many servers."""
+    """The distribution of waiting times with some number of servers."""
 
     servers: int
     offered: float
     """Erlangs: how many servers would be busy on average if there were enough."""
     service_seconds: float
     share: float
-    """Of messages that wait at all (Erlang C)."""
+    """The share of messages that wait at all (Erlang C)."""
 
     @property
     def utilisation(self) -> float:
-        """Which part of the servers' time is work."""
+        """The share of time for which the servers are busy."""
         return self.offered / self.servers
 
     @property
@@ -49,7 +49,7 @@ class Waiting:
 
     @property
     def messages(self) -> float:
-        """How many wait on average, by Little's law."""
+        """The average number of waiting messages, by Little's law."""
         return self.mean_seconds * self.offered / self.service_seconds
 
     def exceeding(self, seconds: float) -> float:
@@ -58,7 +58,7 @@ class Waiting:
         return self.share * math.exp(-spare * seconds)
 
     def quantile_seconds(self, share: float) -> float:
-        """How long all but the unluckiest wait, as 0.99 says all but one in a hundred."""
+        """The waiting time that the given share of messages does not exceed."""
         if self.share <= 1 - share:
             return 0.0
         spare = (self.servers - self.offered) / self.service_seconds
@@ -66,7 +66,8 @@ class Waiting:
 
 
 def waiting(*, offered: float, service_seconds: float, servers: int) -> Waiting:
-    """How messages wait; there must be more servers than offered load, else they wait for ever."""
+    """Return the distribution of waiting times. `servers` must exceed `offered`, or the queue grows
+    without bound."""
     assert 0 <= offered < servers <= SERVERS_MAX, f"{servers} servers for a load of {offered}"
     blocked = 1.0
     for number in range(1, servers + 1):

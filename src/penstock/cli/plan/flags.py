@@ -1,4 +1,4 @@
-"""The flags of `penstock plan`: the load, the wishes and the money, each with what it means."""
+"""The flags of `penstock plan`: the load, the requirements and the costs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ from penstock.cli.quantities import parse_bytes, parse_seconds
 
 _LOAD = Group("Load", sort_key=1)
 _WISHES = Group("Wishes", sort_key=2)
-_MONEY = Group("Money", help="The defaults are examples: put in your own.", sort_key=3)
+_MONEY = Group("Money", help="The defaults are examples: use your own numbers.", sort_key=3)
 
 Guarantee = Literal["at-most-once", "at-least-once", "exactly-once"]
 Order = Literal["none", "key", "total"]
@@ -33,64 +33,63 @@ def _money(metavar: str, text: str) -> Parameter:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LoadFlags:
-    """What comes, and what it takes."""
+    """The flags about the load."""
 
-    rate: Annotated[float | None, _load("N", "Messages a second, on average.")] = None
-    service_time: Annotated[
-        str | None, _load("TIME", "How long a worker is busy with one message.")
-    ] = None
-    size: Annotated[str, _load("SIZE", "Of a message.")] = "1KiB"
-    peak: Annotated[float, _load("TIMES", "How many times the rate comes at worst.")] = 3.0
-    peak_length: Annotated[str, _load("TIME", "How long that lasts.")] = "1h"
+    rate: Annotated[float | None, _load("N", "The average rate in messages per second.")] = None
+    service_time: Annotated[str | None, _load("TIME", "The processing time of one message.")] = None
+    size: Annotated[str, _load("SIZE", "The size of a message.")] = "1KiB"
+    peak: Annotated[float, _load("TIMES", "The peak rate as a multiple of the average.")] = 3.0
+    peak_length: Annotated[str, _load("TIME", "The duration of the peak.")] = "1h"
     failures: Annotated[
-        float, _load("SHARE", "Of attempts, that fail and are made again: 0.01 is one in 100.")
+        float,
+        _load("SHARE", "The share of attempts that fail and are retried: 0.01 is one in 100."),
     ] = 0.0
-    keys: Annotated[int | None, _load("N", "How many keys there are, if they are few.")] = None
+    keys: Annotated[int | None, _load("N", "The number of different keys, if they are few.")] = None
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class WishFlags:
-    """What is to hold."""
+    """The flags about requirements."""
 
-    guarantee: Annotated[
-        Guarantee, _wish(None, "What is promised about a message that is worked on.")
-    ] = AT_LEAST_ONCE  # type: ignore[assignment]
+    guarantee: Annotated[Guarantee, _wish(None, "The delivery guarantee.")] = AT_LEAST_ONCE  # type: ignore[assignment]
     target_delay: Annotated[
-        str, _wish("TIME", "How long a message may wait before a worker starts on it.")
+        str, _wish("TIME", "The longest acceptable wait of a message for a worker.")
     ] = "10s"
     retention: Annotated[
-        str, _wish("TIME", "How long messages are kept to be read again; 0: not at all.")
+        str, _wish("TIME", "The retention of messages for reading them again; 0 for none.")
     ] = "7d"
-    nodes: Annotated[int, _wish("N", "How many the cluster has.")] = 3
-    order: Annotated[Order, _wish(None, "What must be handled in order.")] = "none"
-    utilisation: Annotated[float, _wish("SHARE", "How busy workers may be at the usual rate.")] = (
-        0.7
-    )
-    concurrency: Annotated[int, _wish("N", "How many messages one process works on at a time.")] = (
-        50
-    )
+    nodes: Annotated[int, _wish("N", "The number of nodes in the cluster.")] = 3
+    order: Annotated[Order, _wish(None, "The messages that must be processed in order.")] = "none"
+    utilisation: Annotated[
+        float, _wish("SHARE", "The largest utilisation of workers at the average rate.")
+    ] = 0.7
+    concurrency: Annotated[
+        int, _wish("N", "The number of messages that one process handles concurrently.")
+    ] = 50
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class MoneyFlags:
-    """What things cost."""
+    """The flags about costs."""
 
-    node_cost: Annotated[float, _money("$", "A month of a machine.")] = 120.0
-    gigabyte_cost: Annotated[float, _money("$", "A month of a gigabyte of disk.")] = 0.08
+    node_cost: Annotated[float, _money("$", "The price of a machine per month.")] = 120.0
+    gigabyte_cost: Annotated[float, _money("$", "The price of a gigabyte of disk per month.")] = (
+        0.08
+    )
     million_cost: Annotated[
-        float, _money("$", "A million requests to a service that is paid by request.")
+        float, _money("$", "The price of a million requests to a managed service.")
     ] = 0.40
     downtime_hours: Annotated[
-        float, _money("HOURS", "A year, if services call each other without a queue.")
+        float, _money("HOURS", "The hours of downtime per year without a queue.")
     ] = 50.0
-    downtime_cost: Annotated[float, _money("$", "An hour of downtime.")] = 10_000.0
+    downtime_cost: Annotated[float, _money("$", "The cost of an hour of downtime.")] = 10_000.0
 
 
 def demand_of(load: LoadFlags, wishes: WishFlags) -> Demand | None:
-    """What was typed, as numbers; what is no number counts as typed wrongly. None if there is no
-    load to reckon with."""
+    """Return the demand described by the flags; None if no load is given. Raise CycloptsError for a
+    value that is not a number."""
     if load.rate is None and load.service_time is None:
         return None
     if load.rate is None or load.service_time is None:
@@ -115,7 +114,7 @@ def demand_of(load: LoadFlags, wishes: WishFlags) -> Demand | None:
 
 
 def prices_of(money: MoneyFlags) -> Prices:
-    """What running it costs."""
+    """The prices given by the flags."""
     return Prices(
         node_month=money.node_cost,
         gigabyte_month=money.gigabyte_cost,
@@ -124,5 +123,5 @@ def prices_of(money: MoneyFlags) -> Prices:
 
 
 def assumptions_of(money: MoneyFlags) -> Assumptions:
-    """What it saves."""
+    """The assumptions given by the flags."""
     return Assumptions(downtime_hours=money.downtime_hours, downtime_cost=money.downtime_cost)

@@ -23,7 +23,7 @@ from penstock.core.errors import LocalError
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
 
-app = App(name="queue", help="Make and run queues, and look at the messages in them.")
+app = App(name="queue", help="Create and manage queues, and show their messages.")
 
 COUNTS = ("sent", "ready", "leased", "delayed", "dead", "acked", "moved")
 ENDS = ("expired", "purged", "dropped", "duplicates")
@@ -59,7 +59,7 @@ class _Created(msgspec.Struct, kw_only=True):
     settings: dict[str, ConfigValue]
     created: list[str]
     differs: dict[str, ConfigValue] = {}
-    """What was asked for and is not so, of a queue that was there."""
+    """The settings that were requested and differ from those of the existing queue."""
 
 
 @app.command
@@ -69,18 +69,24 @@ def create(
     name: Name,
     /,
     *,
-    partitions: Annotated[int, Parameter(help="More than one for more throughput.")] = 1,
+    partitions: Annotated[
+        int, Parameter(help="The number of partitions; more give more throughput.")
+    ] = 1,
     exist_ok: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Leave a queue that is there as it is."),
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Do not fail if the queue exists; leave it unchanged.",
+        ),
     ] = False,
     given: Given = [],  # noqa: B006
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Make a queue; a dead-letter queue that is named and not there is made as well.
+    """Create a queue, and its dead-letter queue if that does not exist.
 
-    Messages may say how they are to be handled (--no-message-headers if not), and are deleted when
+    Messages may carry delivery headers (--no-message-headers turns them off), and are deleted when
     they are done (--no-delete-acked keeps them for log readers, as long as the topic does).
     A queue whose name ends with .fifo is a FIFO queue, unless --order says otherwise.
 
@@ -120,7 +126,7 @@ def list_queues(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """List the queues: topics that have a work group, or were set up as queues.
+    """List the queues: topics that have a work group, or were created as queues.
 
     Examples
     --------
@@ -198,7 +204,7 @@ def configure(
             metavar="NAME",
             negative="",
             show_default=False,
-            help="Take a setting back to its default; may be repeated.",
+            help="Reset a setting to its default; may be repeated.",
         ),
     ] = [],  # noqa: B006
     group: Annotated[
@@ -213,7 +219,7 @@ def configure(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Change settings of a queue. They apply from then on.
+    """Change settings of a queue.
 
     Examples
     --------
@@ -223,7 +229,7 @@ def configure(
     """
     changes = settings | _pairs(given) | dict.fromkeys(unset)
     if not changes:
-        raise CycloptsError(msg="Nothing to change is given.")
+        raise CycloptsError(msg="Nothing to change: name a setting.")
     body: dict[str, object] = {"settings": changes}
     if group != DEFAULT_WORK_GROUP:
         body["group"] = group
@@ -251,7 +257,7 @@ def delete(
         ask_back(
             name,
             warning=f"This would delete queue {name} and all its messages.",
-            kept=f"that was not its name; {name} stays",
+            kept=f"the name does not match; {name} stays",
             cannot=f"deleting {name} cannot be undone",
         )
     answer = broker.ask("DELETE", queue_path(name))
@@ -271,7 +277,7 @@ def purge(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Drop every message of a queue that waits, is leased or is dead.
+    """Drop all messages of a queue: ready, leased, delayed and dead.
 
     Examples
     --------
@@ -281,7 +287,7 @@ def purge(
         ask_back(
             name,
             warning=f"This would drop every message of {name}.",
-            kept=f"that was not its name; {name} is as it was",
+            kept=f"the name does not match; {name} is as it was",
             cannot=f"purging {name} cannot be undone",
         )
     answer = broker.ask("POST", queue_path(name, "purge"), {"group": group})
@@ -293,7 +299,7 @@ def purge(
 
 @app.command
 def pause(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) -> None:
-    """Deliver nothing for now. Sending goes on, and so do leases that workers have.
+    """Pause delivery. Messages can still be sent, and existing leases stay valid.
 
     Examples
     --------
@@ -305,7 +311,7 @@ def pause(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) ->
 
 @app.command
 def resume(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) -> None:
-    """Deliver again.
+    """Resume delivery.
 
     Examples
     --------
@@ -324,7 +330,7 @@ def reset(
     /,
     *,
     group: Group = DEFAULT_WORK_GROUP,
-    partition: Annotated[int | None, Parameter(help="Only this one.")] = None,
+    partition: Annotated[int | None, Parameter(help="Only this partition.")] = None,
     dry_run: Annotated[
         bool,
         Parameter(

@@ -25,14 +25,13 @@ from penstock.server.notation import parse_duration_ms, parse_size
 from penstock.web.setting_names import BESIDES, HIDDEN, PREFIX
 
 PAUSED = "queue.paused"
-"""Has verbs of its own."""
+"""The setting that `queue pause` and `queue resume` change."""
 NO_LIMIT = "-1"
 
 GROUP = Group("Settings of the queue", sort_key=2)
 
 
 def set_configs() -> list[Config]:
-    """The configs that have a flag."""
     return [
         config
         for name, config in TOPIC_CONFIGS.items()
@@ -41,7 +40,7 @@ def set_configs() -> list[Config]:
 
 
 def flag_of(config: Config) -> str:
-    """How a config is spelled as a flag: the unit is in the value."""
+    """The flag of a setting; the unit is part of the value."""
     return "--" + config.name.removeprefix(PREFIX).removesuffix(".ms").replace(".", "-")
 
 
@@ -106,7 +105,8 @@ def _is_size(config: Config) -> bool:
 
 
 def _text(config: Config, typed: str | bool) -> str:
-    """What was typed, as the text of the config; wrong is what the table would not take."""
+    """Return the value of a flag as the text of the setting. Raise CycloptsError for an invalid
+    value."""
     if isinstance(typed, bool):
         return "true" if typed else "false"
     written = typed

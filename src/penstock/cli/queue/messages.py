@@ -22,7 +22,7 @@ from penstock.web.queue_messages import Encoded, StoredMessage, Text
 
 PAGE_MESSAGES = 100
 SEND_MESSAGES = 100
-"""How many lines of stdin go in one request."""
+"""The number of lines of stdin in one request."""
 SEND_CHARACTERS = 200_000
 
 Name = Annotated[str, Parameter(help="The name of the queue.")]
@@ -31,15 +31,11 @@ Group = Annotated[
 ]
 Bodies = Annotated[
     list[str],
-    Parameter(
-        show_default=False, help="One message each; without any, the lines of stdin are sent."
-    ),
+    Parameter(show_default=False, help="Bodies of messages; by default the lines of stdin."),
 ]
 
 
 class Page(msgspec.Struct):
-    """What a look at messages answers."""
-
     messages: list[StoredMessage]
     next: str | None = None
 
@@ -55,7 +51,7 @@ class _SentAll(msgspec.Struct):
 
 
 def queue_path(name: str, *parts: str) -> str:
-    """Where the broker has a queue, or something of it."""
+    """The path of a queue, or of a resource of it, at the HTTP port."""
     return "/".join(("/v1/queues", *(quote(part, safe="") for part in (name, *parts))))
 
 
@@ -78,7 +74,7 @@ def parse_time_ms(written: str) -> int:
 
 
 def parse_flag_time_ms(flag: str, written: str | None) -> int | None:
-    """The same, for the value of a flag that may be missing."""
+    """Parse the value of an optional flag as a time; None if the flag is missing."""
     if written is None:
         return None
     try:
@@ -97,7 +93,7 @@ def peek(
         str | None,
         Parameter(
             metavar="STATE,...",
-            help="Only ready, leased, delayed or dead ones.",
+            help="Only messages in this state.",
         ),
     ] = None,
     limit: Annotated[
@@ -105,13 +101,14 @@ def peek(
     ] = 20,
     partition: Annotated[int | None, Parameter(help="Only this partition.")] = None,
     start: Annotated[
-        str | None, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")
+        str | None,
+        Parameter(name=["--from", "-o"], metavar="OFFSET", help="The offset to start at."),
     ] = None,
     group: Group = DEFAULT_WORK_GROUP,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Look at messages without touching them: nothing is leased, nothing is counted.
+    """Show messages without leasing them; deliveries are not counted.
 
     Examples
     --------
@@ -149,7 +146,7 @@ def send(
     /,
     *,
     key: Annotated[
-        str | None, Parameter(name=["--key", "-k"], metavar="TEXT", help="Of all of them.")
+        str | None, Parameter(name=["--key", "-k"], metavar="TEXT", help="The key of all messages.")
     ] = None,
     header: Annotated[
         list[str],
@@ -161,16 +158,18 @@ def send(
             help="May be repeated.",
         ),
     ] = [],  # noqa: B006
-    priority: Annotated[int | None, Parameter(help="0 to 9, the higher the sooner.")] = None,
+    priority: Annotated[
+        int | None, Parameter(help="The priority, 0 to 9; higher is delivered sooner.")
+    ] = None,
     delay: Annotated[
-        str | None, Parameter(metavar="DURATION", help="Deliver no sooner than after this.")
+        str | None, Parameter(metavar="DURATION", help="Deliver after this delay.")
     ] = None,
     at: Annotated[
         str | None,
-        Parameter(metavar="TIME", help="Deliver no sooner than 2030-01-31T09:30:00Z, or +5m."),
+        Parameter(metavar="TIME", help="Deliver after this time: 2030-01-31T09:30:00Z, or +5m."),
     ] = None,
     ttl: Annotated[
-        str | None, Parameter(metavar="DURATION", help="Do not deliver after this.")
+        str | None, Parameter(metavar="DURATION", help="Expire after this time.")
     ] = None,
     message_group: Annotated[
         str | None,
@@ -229,13 +228,14 @@ def receive(
         Parameter(metavar="DURATION", help="Lease (visibility timeout) of the messages."),
     ] = None,
     ack: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Say that they are done.")
+        bool, Parameter(negative="", show_default=False, help="Acknowledge the messages.")
     ] = False,
     group: Group = DEFAULT_WORK_GROUP,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Receive messages as a worker does. Without --ack they come back when their leases end.
+    """Receive messages as a worker does. Without --ack they are delivered again when their leases
+    end.
 
     Examples
     --------
@@ -262,7 +262,7 @@ def receive(
 def _received(
     broker: BrokerAddress, name: str, body: dict[str, object], wait_ms: int
 ) -> list[StoredMessage]:
-    """What is there within the wait, which may be longer than one request's."""
+    """Receive messages, waiting up to `wait_ms`, which may take several requests."""
     clock = SystemClock()
     deadline_ms = clock.monotonic_ms() + wait_ms
     while True:
@@ -275,15 +275,15 @@ def _received(
 
 def cancel(
     name: Name,
-    partition: Annotated[int, Parameter(help="Where `send` and `peek` say it is.")],
-    offset: Annotated[int, Parameter(help="Its offset there.")],
+    partition: Annotated[int, Parameter(help="The partition, from `send` or `peek`.")],
+    offset: Annotated[int, Parameter(help="The offset, from `send` or `peek`.")],
     /,
     *,
     group: Group = DEFAULT_WORK_GROUP,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Call off a message that is scheduled or waits: it is never delivered.
+    """Cancel a message that is ready or delayed: it is never delivered.
 
     Examples
     --------
@@ -332,7 +332,7 @@ def _until(message: StoredMessage, now_ms: int) -> str:
 
 
 def _dead_reason(message: StoredMessage) -> Text:
-    """A dead letter says itself what it died of."""
+    """The reason of a dead letter, from its header."""
     said = message.headers.get(DEAD_REASON, "")
     return said[0] if isinstance(said, list) else said
 

@@ -27,7 +27,7 @@ Places = Annotated[
         metavar="PARTITION:OFFSET",
         negative="",
         show_default=False,
-        help="Only these, where `peek` shows them; may be repeated.",
+        help="Only this message, by the place that `peek` shows; may be repeated.",
     ),
 ]
 
@@ -43,33 +43,37 @@ class _Planned(msgspec.Struct):
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageConditions:
-    """Which messages are meant: all conditions that are given must hold."""
+    """The conditions that select messages; a message must meet all of them."""
 
     reason: Annotated[
-        str | None, Parameter(metavar="TEXT", help="Only those that died for such a reason.")
+        str | None, Parameter(metavar="TEXT", help="Only dead letters whose reason contains this.")
     ] = None
     died_in: Annotated[
-        str | None, Parameter(metavar="QUEUE", help="Only those that died there.")
+        str | None, Parameter(metavar="QUEUE", help="Only dead letters of this queue.")
     ] = None
     since: Annotated[
-        str | None, Parameter(metavar="TIME", help="Only those that died at this time or later.")
+        str | None, Parameter(metavar="TIME", help="Only dead letters from this time on.")
     ] = None
     until: Annotated[
-        str | None, Parameter(metavar="TIME", help="Only those that died before this time.")
+        str | None, Parameter(metavar="TIME", help="Only dead letters from before this time.")
     ] = None
     key: Annotated[
-        str | None, Parameter(metavar="TEXT", help="Only those with this in their keys.")
+        str | None, Parameter(metavar="TEXT", help="Only messages whose key contains this.")
     ] = None
     body: Annotated[
-        str | None, Parameter(metavar="TEXT", help="Only those with this in their bodies.")
+        str | None, Parameter(metavar="TEXT", help="Only messages whose body contains this.")
     ] = None
     header: Annotated[
-        str | None, Parameter(metavar="NAME=TEXT", help="Only those with this in a header.")
+        str | None,
+        Parameter(
+            metavar="NAME=TEXT",
+            help="Only messages with this header, or whose header contains this value.",
+        ),
     ] = None
     message: Places = ()
 
     def conditions(self) -> dict[str, object]:
-        """The request body."""
+        """Return the conditions as the body of a request."""
         header, _, header_value = (self.header or "").partition("=")
         said = {
             "reason": self.reason,
@@ -94,22 +98,27 @@ def redrive(
     *,
     to: Annotated[
         str | None,
-        Parameter(metavar="QUEUE", help="Where to; without it, each goes back to where it died."),
+        Parameter(
+            metavar="QUEUE",
+            help="The target queue; by default each message returns to the queue it died in.",
+        ),
     ] = None,
     chosen: MessageConditions = NO_CONDITION,
-    rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
+    rate: Annotated[
+        int | None, Parameter(metavar="N", help="The rate in messages per second.")
+    ] = None,
     dry_run: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Only count them.")
+        bool, Parameter(negative="", show_default=False, help="Only count the messages.")
     ] = False,
     wait: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Return when it is over.")
+        bool, Parameter(negative="", show_default=False, help="Wait until the move is over.")
     ] = False,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> int | None:
-    """Move messages out of a dead-letter queue, back to where they died or to another queue.
+    """Move dead letters back to the queue they died in, or to another queue.
 
-    The cluster does it, whether this command is there or not.
+    The cluster carries out the move, even if this command is stopped.
 
     Examples
     --------
@@ -141,7 +150,7 @@ def redrive(
 
 
 def _point_to_letters(broker: BrokerAddress, name: str) -> None:
-    """Say where the dead letters are, if the queue was named whose they are."""
+    """Print the name of the dead-letter queue if the named queue has one."""
     letters = broker.ask_for("GET", queue_path(name), QueueDetail).dead_letter_topic
     if letters:
         print(
@@ -161,7 +170,7 @@ def moves(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """List the moves of messages out of a queue, or stop one.
+    """List the moves of messages out of a queue, or cancel one.
 
     Examples
     --------
@@ -197,7 +206,7 @@ def dead(
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> None:
-    """Decide about dead messages that are still in their queue.
+    """Redeliver, delete or keep dead messages that are still in their queue.
 
     Examples
     --------
@@ -209,7 +218,7 @@ def dead(
         ask_back(
             name,
             warning=f"This would drop the dead messages of {name}.",
-            kept=f"that was not its name; {name} is as it was",
+            kept=f"the name does not match; {name} is as it was",
             cannot=f"dropping dead messages of {name} cannot be undone",
         )
     body = {"group": group, "filter": {"places": places}} if verb != "archive" else {}
@@ -229,7 +238,7 @@ def dead(
 
 
 def print_moves(found: list[MoveLine]) -> None:
-    """A line each."""
+    """Print moves as a table."""
     print_table(
         ("MOVE", "TO", "STATE", "MOVED", "FAILED", "OF", "RATE", "PROBLEM"),
         [
@@ -258,7 +267,7 @@ def _wait(broker: BrokerAddress, name: str, move: MoveLine) -> MoveLine:
             found = broker.ask_for("GET", queue_path(name, "moves"), _Moves).moves
             same = next((one for one in found if one.id == move.id), None)
             if same is None:
-                raise LocalError(f"move {move.id} of {name} is not remembered any more")
+                raise LocalError(f"move {move.id} of {name} is too old: its result was forgotten")
             move = same
             progress.update(bar, completed=move.moved + move.failed)
     return move

@@ -54,7 +54,7 @@ def peek(
     *,
     state: Annotated[
         str | None,
-        Parameter(metavar="STATE,...", help="Only ready, leased, delayed or dead ones."),
+        Parameter(metavar="STATE,...", help="Only messages in this state."),
     ] = None,
     limit: Annotated[
         int, Parameter(name=["--limit", "-n"], help="Maximum number of messages.")
@@ -63,13 +63,13 @@ def peek(
         int | None, Parameter(name=["--partition", "-p"], help="Only this partition.")
     ] = None,
     start: Annotated[
-        int, Parameter(name=["--from", "-o"], metavar="OFFSET", help="Begin here.")
+        int, Parameter(name=["--from", "-o"], metavar="OFFSET", help="The offset to start at.")
     ] = 0,
     group: Group = DEFAULT_WORK_GROUP,
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Look at messages of a queue without touching them: nothing is leased, nothing is counted.
+    """Show messages of a queue without leasing them; deliveries are not counted.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _states(written: str) -> list[str]:
 
 
 def _stored(message: PeekedMessage[Stored]) -> StoredMessage:
-    """The same as `penstock queue peek` gets."""
+    """Convert a message to the form in which `penstock queue peek` prints it."""
     body: Stored | None = message.body  # None if there is none, whatever the codec is.
     headers: dict[str, HeaderValue] = {} if body is None else _headers(body)
     return StoredMessage(

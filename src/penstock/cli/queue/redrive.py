@@ -29,28 +29,33 @@ def redrive(
     *,
     to: Annotated[
         str | None,
-        Parameter(metavar="QUEUE", help="Where to; without it, each goes back to where it died."),
+        Parameter(
+            metavar="QUEUE",
+            help="The target queue; by default each message returns to the queue it died in.",
+        ),
     ] = None,
     chosen: MessageConditions = NO_CONDITION,
-    rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
+    rate: Annotated[
+        int | None, Parameter(metavar="N", help="The rate in messages per second.")
+    ] = None,
     dry_run: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Only count them.")
+        bool, Parameter(negative="", show_default=False, help="Only count the messages.")
     ] = False,
     wait: Annotated[
         bool,
         Parameter(
             negative="--no-wait",
             show_default=False,
-            help="Return when it is over, as is usual, or at once.",
+            help="Wait until the move is over (the default), or return at once.",
         ),
     ] = True,
     broker: BrokerAddress = HERE,
     json: Json = False,
 ) -> int | None:
-    """Move messages out of a dead-letter queue, back to where they died or to another queue.
+    """Move dead letters back to the queue they died in, or to another queue.
 
-    It waits until they are moved and shows how far it is, on a terminal. The cluster moves them,
-    whether this command is there or not: Ctrl-C ends the command and not the move, which
+    It waits until they are moved, and shows the progress on a terminal. The cluster moves them,
+    even if this command is stopped: Ctrl-C ends the command and not the move, which
     `penstock queue moves` lists and stops.
 
     Examples
@@ -104,7 +109,7 @@ def _tell(outcome: MoveDescription | int, name: str, to: str | None, *, json: bo
 async def _move(
     client: Client, name: str, *, to: str | None, rate: int | None, dry_run: bool, wait: bool
 ) -> MoveDescription | int:
-    """How the move ended, or how many messages it would concern."""
+    """Redrive and return the final state of the move; with `dry_run`, the number of messages."""
     redriven = await client.queue(name).redrive(to=to, rate=rate, dry_run=dry_run)
     if dry_run:
         return redriven.count

@@ -1,4 +1,4 @@
-"""`penstock job …`: ready jobs on Spark. What they do is in `penstock.spark`, a function each.
+"""`penstock job …`: jobs on Spark; each is a function in `penstock.spark`.
 
 What needs Spark is imported where it is needed, after it has been started: if it is missing, that
 is the first error. A job that follows ends in order on Ctrl-C and SIGTERM, after the step it is at.
@@ -58,7 +58,7 @@ Where = Annotated[
     Parameter(
         metavar="SQL",
         show_default=False,
-        help="Only messages that this predicate picks; its columns are key, value, topic,"
+        help="Only messages that match this predicate; its columns are key, value, topic,"
         " partition, offset, timestamp, timestampType and headers.",
     ),
 ]
@@ -96,29 +96,34 @@ def archive(
     /,
     *,
     lake: Root,
-    follow: Annotated[bool, Switch, Parameter(help="Go on, until Ctrl-C or SIGTERM.")] = False,
+    follow: Annotated[
+        bool, Switch, Parameter(help="Continue with new messages until Ctrl-C or SIGTERM.")
+    ] = False,
     every: Annotated[
-        str, Parameter(metavar="TIME", help="With --follow, how often to look for more.")
+        str,
+        Parameter(
+            metavar="TIME", help="With --follow, the interval between checks for new messages."
+        ),
     ] = "10s",
     max_offsets: Annotated[
-        int, Parameter(metavar="N", help="How many offsets are added to the lake at once.")
+        int, Parameter(metavar="N", help="The number of offsets added to the lake in one step.")
     ] = 4_000_000,
     fail_on_data_loss: Annotated[
         bool,
         Parameter(
             show_default=False,
-            help="End if messages were removed before they were archived [default]; or go on, and"
-            " leave a gap that the catalog shows.",
+            help="Fail if messages were removed before they were archived [default]; or continue,"
+            " and leave a gap that the catalog shows.",
         ),
     ] = True,
     master: Master = "local[*]",
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Bring topics into a lake of Parquet files, each offset exactly once.
+    """Archive topics in a lake of Parquet files, each offset exactly once.
 
-    It goes on where the lake's catalog ends; there is no checkpoint. Killed at any time, it misses
-    and doubles nothing: just start it again.
+    It continues where the lake's catalog ends; there is no checkpoint. Killed at any time, it loses
+    and duplicates nothing: just start it again.
 
     Examples
     --------
@@ -178,19 +183,19 @@ def compact(
             help="Only files of this topic; may be repeated.",
         ),
     ] = (),
-    target: Annotated[str, Parameter(metavar="SIZE", help="How large files should be.")] = "128MiB",
+    target: Annotated[str, Parameter(metavar="SIZE", help="The target size of files.")] = "128MiB",
     grace: Annotated[
         str,
         Parameter(
             metavar="TIME",
-            help="How long replaced files are kept for readers that still use them.",
+            help="The time for which replaced files are kept for readers that still use them.",
         ),
     ] = "1h",
     orphans: Annotated[
         str,
         Parameter(
             metavar="TIME",
-            help="How old files must be that a killed job has left behind, to be removed.",
+            help="The age at which files left behind by a killed job are removed.",
         ),
     ] = "1d",
     master: Master = "local[*]",
@@ -198,7 +203,7 @@ def compact(
 ) -> None:
     """Compact the small files of each day into large ones, and remove unused files.
 
-    Readers and archive jobs may be at work meanwhile.
+    Readers and archive jobs may run meanwhile.
 
     Examples
     --------
@@ -243,7 +248,7 @@ def catalog(
     master: Master = "local[1]",
     json: Json = False,
 ) -> None:
-    """Show which offsets a lake has, and which are missing between them.
+    """Show the offsets in a lake, and the gaps between them.
 
     Examples
     --------
@@ -306,17 +311,19 @@ def replay(
     where: Where = None,
     rate: Rate = None,
     keep_partitions: Annotated[
-        bool, Switch, Parameter(help="Each to the partition it came from, not by its key.")
+        bool,
+        Switch,
+        Parameter(help="Send each message to its original partition instead of by its key."),
     ] = False,
     keep_timestamps: Annotated[
-        bool, Switch, Parameter(help="Each with its own time, and not as sent now.")
+        bool, Switch, Parameter(help="Keep the original time of each message.")
     ] = False,
-    dry_run: Annotated[bool, Switch, Parameter(help="Count, and send nothing.")] = False,
+    dry_run: Annotated[bool, Switch, Parameter(help="Only count the messages.")] = False,
     master: Master = "local[*]",
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> None:
-    """Send messages of a topic, or of its lake, once more to a topic.
+    """Send messages of a topic, or of its lake, again to a topic.
 
     Each says where it came from in the headers replayed-topic, replayed-partition and
     replayed-offset. A replay that was killed goes on when it is started again by its name, and
@@ -371,13 +378,15 @@ def audit(
     lake: Lake = None,
     sink: Annotated[
         str | None,
-        Parameter(metavar="NAME", show_default=False, help="A topic that must have every message."),
+        Parameter(
+            metavar="NAME", show_default=False, help="The topic that must contain every message."
+        ),
     ] = None,
     by: Annotated[
         str,
         Parameter(
             metavar="ID",
-            help="What a message is known by in the sink: key, value, header:NAME, or origin, for"
+            help="The identity of a message in the sink: key, value, header:NAME, or origin, for"
             " what was replayed.",
         ),
     ] = "key",
@@ -385,7 +394,7 @@ def audit(
         bool | None,
         Parameter(
             show_default=False,
-            help="Each id may be there once; or as often as in the source, which is the default"
+            help="Each id may occur once; or as often as in the source, which is the default"
             " but for headers.",
         ),
     ] = None,
@@ -393,14 +402,14 @@ def audit(
     complete: Annotated[
         bool, Switch, Parameter(help="The lake must have all that the log has.")
     ] = False,
-    limit: Annotated[int, Parameter(metavar="N", help="How many differences are listed.")] = 20,
+    limit: Annotated[int, Parameter(metavar="N", help="The number of differences listed.")] = 20,
     master: Master = "local[*]",
     url: Url = DEFAULT_URL,
     json: Json = False,
 ) -> int:
-    """Prove that nothing is lost and nothing doubled between a topic, its lake and a sink.
+    """Prove that no message is lost or duplicated between a topic, its lake and a sink.
 
-    The exit code is 1 if something is.
+    The exit code is 1 otherwise.
 
     Examples
     --------
@@ -479,7 +488,7 @@ def _span(first: int, end: int) -> str:
 
 
 def _session(master: str) -> "SparkSession":
-    """Spark, or what to install; before anything is imported that is not there without it."""
+    """Start Spark, or name the packages to install, before modules are imported that need them."""
     from penstock.spark.sessions import session
 
     return session("penstock job", master=master)

@@ -38,17 +38,29 @@ def dead_letters(
         Parameter(metavar="SQL", help="Redrive the dead letters that match this predicate."),
     ] = None,
     yes: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Do it; without, only count them.")
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Execute the redrive; by default messages are only counted.",
+        ),
     ] = False,
     to: Annotated[
-        str | None, Parameter(metavar="QUEUE", help="Redrive to this queue and not back.")
+        str | None,
+        Parameter(metavar="QUEUE", help="Redrive to this queue instead of the original one."),
     ] = None,
-    rate: Annotated[int | None, Parameter(metavar="N", help="Messages each second.")] = None,
+    rate: Annotated[
+        int | None, Parameter(metavar="N", help="The rate in messages per second.")
+    ] = None,
     limit: Annotated[
         int, Parameter(metavar="N", help="Refuse a redrive of more messages than this.")
     ] = 100_000,
     quiet: Annotated[
-        str, Parameter(metavar="TIME", help="A kind of failure is over after so long without one.")
+        str,
+        Parameter(
+            metavar="TIME",
+            help="The time without a failure of a kind after which that kind counts as over.",
+        ),
     ] = "10m",
     chart: Annotated[
         Path | None, Parameter(metavar="FILE", help="Draw a chart: a .png, .svg or .pdf file.")
@@ -60,9 +72,9 @@ def dead_letters(
     """Report on dead letters: why, since when, what they have in common, and what to do.
 
     Failures are grouped by queue and by reason, without numbers, ids and quoted words. Patterns are
-    what the dead have more often than the living. A predicate is SQL over the columns queue,
-    reason, kind, key, value, headers, deliveries, timestamp, died, age_minutes, age_hours and more;
-    exactly the messages it chooses are redriven.
+    traits that dead messages have more often than others. A predicate is SQL over the columns
+    queue, reason, kind, key, value, headers, deliveries, timestamp, died, age_minutes, age_hours
+    and more; exactly the messages it selects are redriven.
 
     Examples
     --------
@@ -93,27 +105,35 @@ def dead_letters(
 
 def rollup(
     *topics: Annotated[str, Parameter(metavar="TOPIC", help="Topics and queues.")],
-    out: Annotated[Path, Parameter(metavar="DIRECTORY", help="Where the tables are written.")],
+    out: Annotated[Path, Parameter(metavar="DIRECTORY", help="The directory of the tables.")],
     window: Annotated[
         str, Parameter(metavar="TIME", help='Such as "10 seconds" or "1 hour".')
     ] = "1 minute",
     since: Annotated[
-        str | None, Parameter(metavar="TIME", help="Only messages of this time or later.")
+        str | None, Parameter(metavar="TIME", help="Only messages from this time on.")
     ] = None,
     latency: Annotated[
         str | None,
-        Parameter(metavar="FROM:TO", help="From a key's first message in one topic to another's."),
+        Parameter(
+            metavar="FROM:TO",
+            help="Measure latency from a key's first message in one topic to its first in another.",
+        ),
     ] = None,
     latency_header: Annotated[
         str | None,
-        Parameter(metavar="NAME", help="From the time in this header, milliseconds since 1970."),
+        Parameter(
+            metavar="NAME",
+            help="Measure latency from the time in this header, in milliseconds since 1970.",
+        ),
     ] = None,
     look: Annotated[
-        str, Parameter(metavar="TIME", help="Measure the rates of groups for so long.")
+        str, Parameter(metavar="TIME", help="The time for which rates of groups are measured.")
     ] = "2s",
     follow: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Go on, and write windows as they close."),
+        Parameter(
+            negative="", show_default=False, help="Continue, and write windows as they close."
+        ),
     ] = False,
     master: Master = DEFAULT_MASTER,
     url: Url = DEFAULT_URL,
@@ -162,29 +182,36 @@ def rollup(
 
 
 def join(
-    topic: Annotated[str, Parameter(metavar="TOPIC", help="Its values are JSON objects.")],
+    topic: Annotated[
+        str, Parameter(metavar="TOPIC", help="The topic; its values are JSON objects.")
+    ],
     table: Annotated[
         str, Parameter(metavar="TABLE", help="A Parquet, CSV or JSON file, or a SQL query.")
     ],
     /,
     *,
-    on: Annotated[str, Parameter(metavar="FIELD", help="Of the value; or key, for the key.")],
-    to: Annotated[str | None, Parameter(metavar="TOPIC", help="Where messages go.")] = None,
+    on: Annotated[
+        str,
+        Parameter(metavar="FIELD", help="The field of the value to join on, or `key` for the key."),
+    ],
+    to: Annotated[str | None, Parameter(metavar="TOPIC", help="The topic of the result.")] = None,
     lake: Annotated[
-        Path | None, Parameter(metavar="DIRECTORY", help="Or this, as Parquet files.")
+        Path | None,
+        Parameter(metavar="DIRECTORY", help="The directory of the result, as Parquet files."),
     ] = None,
     name: Annotated[
         str | None,
         Parameter(metavar="FIELD", help="Field that gets the row; by default the table's name."),
     ] = None,
     column: Annotated[
-        str | None, Parameter(metavar="NAME", help="The table's, if it is not called as FIELD.")
+        str | None, Parameter(metavar="NAME", help="The table's column, if its name is not FIELD.")
     ] = None,
     missing: Annotated[
-        Literal["keep", "drop", "dead"], Parameter(help="How messages without a row are handled.")
+        Literal["keep", "drop", "dead"],
+        Parameter(help="The treatment of messages without a matching row."),
     ] = "keep",
     checkpoint: Annotated[
-        Path | None, Parameter(metavar="DIRECTORY", help="Where it keeps how far it is.")
+        Path | None, Parameter(metavar="DIRECTORY", help="The directory of the checkpoint.")
     ] = None,
     follow: Annotated[
         bool, Parameter(negative="", show_default=False, help="Continue with new messages.")
@@ -195,8 +222,8 @@ def join(
 ) -> None:
     """Join the messages of a topic with a table, exactly once, into a topic or a lake.
 
-    The row is one more field of the message. Without --follow it works off what is there; the next
-    run goes on where this one ended.
+    The row is one more field of the message. Without --follow it processes the existing messages;
+    the next run continues where this one ended.
 
     Examples
     --------

@@ -34,7 +34,8 @@ app = App(name="pipeline", help="Run data pipelines on Spark.")
 File = Annotated[
     Path,
     Parameter(
-        metavar="FILE", help="TOML, YAML or Python; or a spark-pipeline.yml, or its directory."
+        metavar="FILE",
+        help="The file of the pipeline: TOML, YAML, Python, a spark-pipeline.yml or its directory.",
     ),
 ]
 Master = Annotated[
@@ -55,7 +56,7 @@ State = Annotated[
     Parameter(
         metavar="DIRECTORY",
         show_default=False,
-        help="Where checkpoints are kept, instead of the user's own state directory.",
+        help="The directory of checkpoints, instead of the user's state directory.",
     ),
 ]
 
@@ -72,16 +73,14 @@ def run(
     master: Master = "local[*]",
     once: Annotated[
         bool,
-        Parameter(
-            negative="", show_default=False, help="Process the messages that are there, and end."
-        ),
+        Parameter(negative="", show_default=False, help="Process the existing messages, and exit."),
     ] = False,
     fresh: Annotated[
         bool,
         Parameter(
             negative="",
             show_default=False,
-            help="Forget how far the stages were: read everything again, and write it again.",
+            help="Discard the checkpoints: read everything again, and write it again.",
         ),
     ] = False,
     url: Url = None,
@@ -197,11 +196,11 @@ def new(
     /,
     *,
     force: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Replace a file that is there.")
+        bool, Parameter(negative="", show_default=False, help="Replace an existing file.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write a pipeline to begin with, with a comment for everything that can be said.
+    """Write an example pipeline, with a comment on every option.
 
     Examples
     --------
@@ -217,7 +216,7 @@ def new(
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise LocalError(f"{path} is there already; add --force to replace it") from error
+        raise LocalError(f"{path} exists already; add --force to replace it") from error
     except OSError as error:
         raise LocalError(f"{path} cannot be written: {error.strerror}") from error
     if json:
@@ -269,7 +268,7 @@ HEADS = ("STAGE", "STATE", "IN", "OUT", "DEAD", "ROWS/S", "LAG", "BATCH MS")
 
 
 def stage_row(report: PipelineReport, number: int) -> tuple[object, ...]:
-    """A stage in a table."""
+    """The row of a stage in the table."""
     one = report.stages[number]
     lag = "-" if one.lag is None else one.lag
     return (one.stage, one.state, one.rows_in, one.rows_out, one.rows_dead, round(one.rate), lag,
@@ -277,7 +276,7 @@ def stage_row(report: PipelineReport, number: int) -> tuple[object, ...]:
 
 
 def known_url(environment: Mapping[str, str]) -> str:
-    """Where the broker is if neither a flag nor the file says it."""
+    """The address of the broker if neither a flag nor the file gives it."""
     return environment.get(URL_VARIABLE) or context_url(environment, may_lack=True) or DEFAULT_URL
 
 

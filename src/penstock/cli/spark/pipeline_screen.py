@@ -1,4 +1,4 @@
-"""What is seen of a pipeline that runs: a table on a terminal, lines in a pipe, JSON for programs.
+"""The display of a running pipeline: a table on a terminal, lines in a pipe, or JSON documents.
 
 In a pipe a stage has a line when its state changes, and one every few seconds while it reads.
 """
@@ -23,7 +23,7 @@ STYLES = {"failed": "bold red", "restarting": "yellow", "done": "green", "waitin
 
 @contextmanager
 def screen(*, json: bool) -> Iterator[Show]:
-    """Where reports are shown while the pipeline runs."""
+    """Return the function that shows reports while the pipeline runs."""
     console = Console(highlight=False, markup=False, emoji=False)
     if json:
         yield Documents().show
@@ -56,7 +56,7 @@ class Lines:
         self._state = "running"
 
     def show(self, report: PipelineReport) -> None:
-        """Print what is new."""
+        """Print the stages that changed."""
         for stage in report.stages:
             before = self._before.get(stage.stage)
             if before is not None:
@@ -78,7 +78,7 @@ class Lines:
 
 
 def line(stage: StageReport) -> str:
-    """A stage in words."""
+    """Format the state of a stage as a line of text."""
     lag = "" if stage.lag is None else f", {stage.lag} behind"
     error = f": {stage.error}" if stage.error and stage.state in ("failed", "restarting") else ""
     return (
@@ -88,7 +88,7 @@ def line(stage: StageReport) -> str:
 
 
 def draw(report: PipelineReport) -> RenderableType:
-    """The table."""
+    """Format the state of the pipeline as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for head in ("STAGE", "STATE"):
         table.add_column(head, no_wrap=True)

@@ -52,12 +52,12 @@ class BlockingClient(ClientLifecycle):
 
     @property
     def url(self) -> str:
-        """Where it is connected to."""
+        """The address that the client was opened with."""
         return self._inner.url
 
     @property
     def settings(self) -> ClientSettings:
-        """How it behaves."""
+        """The settings of the client."""
         return self._inner.settings
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class BlockingClient(ClientLifecycle):
         codec: object = None,
         partitioner: Partitioner | PartitionFunction | None = None,
     ) -> BlockingTopic[Any]:
-        """A topic by name."""
+        """Return a handle of a topic."""
         found = self._thread.call(
             lambda: self._inner.topic(name, codec=cast(Any, codec), partitioner=partitioner)
         )
@@ -236,7 +236,7 @@ class BlockingClient(ClientLifecycle):
     # Publishing.
 
     def open_stage(self) -> BlockingStage:
-        """Where messages are brought before they are published: see `Stage`."""
+        """Return an empty stage, which holds messages until they are published: see `Stage`."""
         found = self._thread.call(self._inner.open_stage)
         return BlockingStage(found, self._thread)
 
@@ -249,12 +249,12 @@ class BlockingClient(ClientLifecycle):
         owner: str = "",
         timeout: Seconds | None = None,
     ) -> Publication:
-        """Let staged messages be there: in all their partitions or in none, and once for each batch
-        of an application, however often it is asked for. Batches of an application are numbered
-        upwards; one that is not above the last is taken for published.
+        """Publish staged messages: in all their partitions or in none, and once for each batch of
+        an application, however often the call is repeated. Batches of an application are numbered
+        upwards; one that is not above the last counts as published.
 
-        owner    who numbers the batches, if there could be two who begin anew: what another owner
-                 has published is not taken for this one's, and `PublicationConflict` is raised
+        owner    a name for the source of the batch numbers, if two sources could use the same
+                 numbers: a batch of another owner raises `PublicationConflict`
         """
         staged = listed(staged)
         return self._thread.run(
@@ -268,7 +268,7 @@ class BlockingClient(ClientLifecycle):
     # Looking after things.
 
     def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueDescription:
-        """Make a queue, and its dead-letter queue. Durations are seconds or `timedelta`s.
+        """Create a queue, and its dead-letter queue. Durations are seconds or `timedelta`s.
 
         partitions      how many; 1, unless one node is not enough
         exist_ok        one that is there is left as it is, instead of `TopicExists`; if it has
@@ -315,7 +315,7 @@ class BlockingClient(ClientLifecycle):
         return self._thread.run(self._inner.describe_topic(name))
 
     def describe_queue(self, name: str) -> QueueDescription:
-        """The same, with what its work groups have to do."""
+        """Describe a queue: its partitions, its configs and the load of its work groups."""
         return self._thread.run(self._inner.describe_queue(name))
 
     def topics(self) -> list[TopicSummary]:
@@ -335,15 +335,15 @@ class BlockingClient(ClientLifecycle):
         return self._thread.run(self._inner.cluster())
 
     def trace(self, message: str, *, within: Iterable[str] = ()) -> TraceInfo:
-        """What became of a message, given by its id, or by its place as "topic:partition:offset":
-        where it was written, who had it, what was done to it, where it was moved to.
+        """Trace a message, given by its id or by its place as "topic:partition:offset": where it
+        was written, which receivers had it, how it was settled and where it was moved.
 
         It is looked for everywhere, or in the topics and queues named by `within`."""
         within = listed(within)
         return self._thread.run(self._inner.trace(message, within=within))
 
     def statistics(self) -> ClientStatistics:
-        """What this client has done so far."""
+        """Return the counters of this client."""
         return self._thread.call(self._inner.statistics)
 
     # Groups.
@@ -352,7 +352,7 @@ class BlockingClient(ClientLifecycle):
         return self._thread.run(self._inner.groups())
 
     def describe_group(self, name: str) -> GroupDescription:
-        """Members and lag of a group."""
+        """Describe a group: its members and its lag."""
         return self._thread.run(self._inner.describe_group(name))
 
     def delete_group(self, name: str) -> None:

@@ -30,7 +30,7 @@ class BlockingConsumer(Twin[Consumer[T]], Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many messages are here and were not handed out yet."""
+        """The number of messages in the buffer that were not handed out yet."""
         return self._inner.waiting
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class BlockingConsumer(Twin[Consumer[T]], Generic[T]):
         return BlockingMessage(found, self._thread)
 
     def receive(self, max_messages: int = 1, *, wait: float = 0.0) -> list[BlockingMessage[T]]:
-        """Up to so many of the messages that are here; waits for the first one if there is none."""
+        """Return up to `max_messages` from the buffer; if it is empty, wait for the first one."""
         found = self._thread.run(self._inner.receive(max_messages, wait=wait))
         return [BlockingMessage(one, self._thread) for one in found]
 
@@ -64,12 +64,12 @@ class BlockingConsumer(Twin[Consumer[T]], Generic[T]):
         self._thread.run(self._inner.pause())
 
     def resume(self) -> None:
-        """Fetch again."""
+        """Resume fetching after `pause`."""
         self._thread.call(self._inner.resume)
 
     @property
     def paused(self) -> bool:
-        """Nothing is fetched for now."""
+        """True between `pause` and `resume`."""
         return self._inner.paused
 
     def give_up(self, message: BlockingMessage[T]) -> None:
@@ -77,7 +77,7 @@ class BlockingConsumer(Twin[Consumer[T]], Generic[T]):
         self._thread.call(lambda: self._inner.give_up(unwrap(message)))
 
     def close(self) -> None:
-        """Stop fetching and give back what waits here. What was handed out can still be settled;
-        its lease is not extended any more."""
+        """Stop fetching and release the buffered messages. Messages that were handed out can still
+        be settled, but their leases are no longer extended."""
         if not self._thread.is_closed():
             self._thread.run(self._inner.close())

@@ -29,17 +29,17 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def offset(self) -> int:
-        """Its place in its partition."""
+        """Its offset in its partition."""
         return self._inner.offset
 
     @property
     def timestamp_ms(self) -> int:
-        """When it was sent, in milliseconds since 1970."""
+        """The time when it was sent, in milliseconds since 1970."""
         return self._inner.timestamp_ms
 
     @property
     def key(self) -> bytes | None:
-        """What keeps messages together that belong together."""
+        """The key: messages of one key keep their order."""
         return self._inner.key
 
     @property
@@ -54,12 +54,12 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def deliveries(self) -> int:
-        """How often it has been delivered, this time included: 1 is the first time."""
+        """The number of deliveries, including this one: 1 for the first."""
         return self._inner.deliveries
 
     @property
     def queue(self) -> str:
-        """The queue it came from."""
+        """The name of the queue it came from."""
         return self._inner.queue
 
     @property
@@ -69,13 +69,13 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def partition(self) -> int:
-        """Of the queue."""
+        """The index of its partition."""
         return self._inner.partition
 
     @property
     def id(self) -> str:
-        """The same for every receiver, at every delivery, and after a move to another queue and
-        back."""
+        """The message id: the same for every receiver and every delivery, also after a move to
+        another queue and back."""
         return self._inner.id
 
     @property
@@ -100,7 +100,7 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def first_received_at(self) -> datetime:
-        """When it was delivered for the first time."""
+        """The time of its first delivery."""
         return self._inner.first_received_at
 
     @property
@@ -110,7 +110,7 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def delay(self) -> float:
-        """How many seconds it had to wait at first, by its sender's wish."""
+        """The delay that its sender requested, in seconds."""
         return self._inner.delay
 
     @property
@@ -120,7 +120,7 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def dedup_id(self) -> str | None:
-        """The id its sender gave it."""
+        """The deduplication id that its sender chose."""
         return self._inner.dedup_id
 
     @property
@@ -140,8 +140,8 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def receipt(self) -> str:
-        """This lease as text, with which another program can settle the message: `queue.ack` and
-        the others take it in place of the message."""
+        """The lease as text, with which another program can settle the message: `queue.ack` and the
+        others accept it in place of the message."""
         return self._inner.receipt
 
     @property
@@ -151,7 +151,7 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
 
     @property
     def lease_until(self) -> datetime:
-        """When the lease ends, by this machine's clock."""
+        """The time when the lease ends, by this machine's clock."""
         return self._inner.lease_until
 
     def processing(self) -> AbstractContextManager[None]:
@@ -163,17 +163,17 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
     # What became of it.
 
     def ack(self) -> bool:
-        """It is done and never comes back."""
+        """Acknowledge the message: it is done and is never delivered again."""
         return self._thread.run(self._inner.ack())
 
     def release(self, delay: Seconds | None = None) -> bool:
-        """It is not done: deliver it again, after so long or as the retry policy says."""
+        """Return the message for another delivery, after `delay` or as the retry policy says."""
         return self._thread.run(self._inner.release(delay))
 
     def reject(self, reason: str = "") -> bool:
-        """It can never be done: to the dead letters with it, and why."""
+        """Make the message a dead letter, with a reason: it can never be processed."""
         return self._thread.run(self._inner.reject(reason))
 
     def extend(self, lease: Seconds | None = None) -> bool:
-        """It takes longer: the lease ends so long from now, or as long as it was at first."""
+        """Extend the lease to `lease` from now; by default to its first duration."""
         return self._thread.run(self._inner.extend(lease))

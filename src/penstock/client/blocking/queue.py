@@ -47,7 +47,7 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the queue."""
         return self._inner.name
 
     @property
@@ -149,7 +149,8 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         lease: Seconds | None = None,
         create: bool = False,
     ) -> list[BlockingMessage[T]]:
-        """Lease up to so many messages. If there are none, wait so long for the first; then [].
+        """Lease up to `max_messages`. If none is available, wait up to `wait` for the first; return
+        [] if none comes.
 
         They are this caller's for the time of the lease: the queue's own (30 seconds, unless it was
         set it), or `lease`. What is not acked by then comes back. `UnknownTopic` if there is no
@@ -168,8 +169,8 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         extend_leases: bool = True,
         create: bool = False,
     ) -> BlockingConsumer[T]:
-        """A stream of messages, fetched ahead, whose leases are kept going: see `Consumer`. With
-        `create`, a queue that does not exist is made."""
+        """Return a consumer: a stream of prefetched messages whose leases are extended while they
+        are processed. With `create`, a queue that does not exist is created."""
         found = self._thread.call(
             lambda: self._inner.consume(
                 prefetch=prefetch,
@@ -189,19 +190,21 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
     # Settling. Where a message is wanted, its receipt will do.
 
     def ack(self, messages: BlockingMessages[T]) -> int:
-        """They are done; returns for how many it counted."""
+        """Acknowledge messages; return the number that counted."""
         return self._thread.run(self._inner.ack(unwrap(messages)))
 
     def release(self, messages: BlockingMessages[T], delay: Seconds | None = None) -> int:
-        """They are not done: deliver them again, after so long or as the retry policy says."""
+        """Return messages for another delivery, after `delay` or as the retry policy says; return
+        the number that counted."""
         return self._thread.run(self._inner.release(unwrap(messages), delay))
 
     def reject(self, messages: BlockingMessages[T], reason: str = "") -> int:
-        """They can never be done: to the dead letters with them, and why."""
+        """Make messages dead letters, with a reason: they can never be processed. Return the number
+        that counted."""
         return self._thread.run(self._inner.reject(unwrap(messages), reason))
 
     def extend(self, messages: BlockingMessages[T], lease: Seconds | None = None) -> int:
-        """They take longer: their lease ends so long from now."""
+        """Extend the leases of messages to `lease` from now; return the number that counted."""
         return self._thread.run(self._inner.extend(unwrap(messages), lease))
 
     def give_back(self, messages: BlockingMessages[T]) -> int:
@@ -220,8 +223,8 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         self._thread.run(self._inner.begin(start))
 
     def standing(self, offsets: Mapping[int, int] | None = None) -> dict[int, WorkStanding]:
-        """Where this work group stands in each partition, for readers by offset: what it has left
-        to do, and how far they may read from their `offsets`."""
+        """Return the position of this work group in each partition, for readers by offset: its
+        remaining work, and how far they may read from their `offsets`."""
         return self._thread.run(self._inner.standing(offsets))
 
     def ack_range(
@@ -280,11 +283,11 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         )
 
     def stats(self) -> QueueStats:
-        """How many messages are in which state."""
+        """Return the number of messages in each state."""
         return self._thread.run(self._inner.stats())
 
     def describe(self) -> QueueDescription:
-        """Its partitions, configs and work groups."""
+        """Describe the queue: its partitions, its configs and its work groups."""
         return self._thread.run(self._inner.describe())
 
     # Looking after it.
@@ -300,8 +303,8 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
     def configure_group(
         self, group: str, **options: Unpack[GroupOptions]
     ) -> dict[str, GroupSetting]:
-        """Give a work group of this queue settings of its own. What is not set is inherited from
-        the queue, also when the queue's setting changes later. The group need not be open yet.
+        """Give a work group of this queue settings of its own. Other settings are inherited from
+        the queue, also when they change there later. The group need not exist yet.
 
         lease           for how long a message is a worker's (seconds)
         deliveries_max  after so many failed deliveries a message is dead; 0: never
@@ -315,17 +318,17 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         return self._thread.run(self._inner.configure_group(group, **options))
 
     def group_settings(self, group: str | None = None) -> dict[str, GroupSetting]:
-        """What a work group goes by, this handle's if none is named: each setting with where it
-        comes from."""
+        """Return the effective settings of a work group, each with its origin; by default of this
+        handle's group."""
         return self._thread.run(self._inner.group_settings(group))
 
     def pause(self) -> None:
-        """Deliver nothing, to any work group, until `resume`; sending goes on, and what is leased
-        can be settled."""
+        """Pause delivery to all work groups until `resume`. Messages can still be sent, and leased
+        ones settled."""
         self._thread.run(self._inner.pause())
 
     def resume(self) -> None:
-        """Deliver again."""
+        """Resume delivery."""
         self._thread.run(self._inner.resume())
 
     def cancel(self, messages: Place | Sequence[Place]) -> int:
@@ -386,11 +389,11 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         return self._thread.run(self._inner.moves())
 
     def cancel_move(self, move_id: str) -> MoveDescription:
-        """Stop a move; what was moved stays moved."""
+        """Cancel a move; messages already moved stay moved."""
         return self._thread.run(self._inner.cancel_move(move_id))
 
     def move(self, move_id: str) -> MoveDescription:
-        """How far a move is that `redrive` began."""
+        """Return the progress of a move that `redrive` began."""
         return self._thread.run(self._inner.move(move_id))
 
     def delete(self) -> None:
@@ -403,17 +406,18 @@ class BlockingRedriven(Twin[Redriven]):
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return self._inner.count
 
     @property
     def move_id(self) -> str:
-        """Of the move that goes on by itself; empty if all is done, or nothing was begun."""
+        """The id of the move, which runs in the cluster; empty if all is done, or nothing was
+        started."""
         return self._inner.move_id
 
     def __int__(self) -> int:
         return int(self._inner)
 
     def progress(self) -> MoveDescription:
-        """How far it is."""
+        """Return the progress of the move."""
         return self._thread.run(self._inner.progress())

@@ -41,5 +41,5 @@ class BlockingStage(Twin[Stage]):
         self._thread.run(self._inner.append(topic, partition, batch))
 
     def close(self) -> Staged:
-        """Wait until everything has arrived; what is to be published."""
+        """Wait until everything is stored; return the messages to publish."""
         return self._thread.run(self._inner.close())

@@ -27,7 +27,7 @@ class BlockingSubscription(Twin[Subscription[T]], Generic[T]):
 
     @property
     def options(self) -> SubscriptionOptions:
-        """How it reads."""
+        """The options of the subscription."""
         return self._inner.options
 
     # Its life.
@@ -37,7 +37,7 @@ class BlockingSubscription(Twin[Subscription[T]], Generic[T]):
         self._thread.run(self._inner.open())
 
     def close(self) -> None:
-        """Commit what is done, and leave the group: its other members go on."""
+        """Commit the processed records, and leave the group."""
         if not self._thread.is_closed():
             self._thread.run(self._inner.close())
 
@@ -57,8 +57,8 @@ class BlockingSubscription(Twin[Subscription[T]], Generic[T]):
         return next_of(self._inner, self._thread)
 
     def fetch(self, max_records: int = RECORDS_MAX, *, wait: Seconds = 0.0) -> list[Record[T]]:
-        """Up to so many records at once; waits that long for the first. The ones handed out before
-        count as done."""
+        """Return up to `max_records` records; wait up to `wait` for the first. The records handed
+        out before count as processed."""
         return self._thread.run(self._inner.fetch(max_records, wait=wait))
 
     # Offsets.
@@ -69,8 +69,8 @@ class BlockingSubscription(Twin[Subscription[T]], Generic[T]):
         return self._thread.run(self._inner.commit(record, timeout=timeout))
 
     def committed(self) -> dict[TopicPartition, int | None]:
-        """How far the group has got in the partitions of this member; None where it has not
-        begun."""
+        """Return the committed offset of each partition of this member; None where the group has
+        none."""
         return self._thread.run(self._inner.committed())
 
     def positions(self) -> dict[TopicPartition, int]:
@@ -78,7 +78,7 @@ class BlockingSubscription(Twin[Subscription[T]], Generic[T]):
         return self._thread.call(self._inner.positions)
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many messages of each partition are still to be handed out."""
+        """Return the number of messages in each partition that are still to be handed out."""
         return self._thread.run(self._inner.lag())
 
     @property
@@ -119,5 +119,5 @@ class BlockingSubscription(Twin[Subscription[T]], Generic[T]):
         self._thread.call(lambda: self._inner.resume(*partitions, topic=topic))
 
     def statistics(self) -> SubscriptionStatistics:
-        """What it has done so far."""
+        """Return the counters of the subscription."""
         return self._thread.call(self._inner.statistics)

@@ -33,7 +33,7 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the topic."""
         return self._inner.name
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
         )
 
     produce = send
-    """What Kafka's users call it."""
+    """Kafka's name for `send`."""
 
     def send_many(
         self,
@@ -113,7 +113,7 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
         return self._thread.run(self._inner.ends())
 
     def describe(self) -> TopicDescription:
-        """Its partitions and configs."""
+        """Describe the topic: its partitions and configs."""
         return self._thread.run(self._inner.describe())
 
     def create(
@@ -123,7 +123,6 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
-        """Create the topic."""
         return self._thread.run(
             self._inner.create(partitions=partitions, exist_ok=exist_ok, configs=configs)
         )

@@ -38,7 +38,7 @@ class ByteBudget:
             raise
 
     def leave(self, size: int) -> None:
-        """Give room back."""
+        """Release `size` bytes."""
         self.taken -= size
         assert self.taken >= 0, f"{self.taken} bytes are taken"
         if self._waiting:

@@ -13,7 +13,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 Late: TypeAlias = Callable[[int, Request, Answer], None]
-"""Called with an answer whose caller had stopped waiting: node, request and answer."""
+"""Called with the node, the request and the answer if the answer came after the caller stopped
+waiting."""
 
 PreparedRequest: TypeAlias = tuple[Request, Buffer, float]
 """A request, its payload, and the loop's time by which it must be answered."""
@@ -31,7 +32,8 @@ class Channel(Protocol):
     async def ask(
         self, node: int | None, request: Request, payload: Buffer = b"", *, timeout: float
     ) -> tuple[Answer, Buffer]:
-        """Ask a node, or any one, and wait so many seconds for its answer.
+        """Send a request to a node, or to any node if it is None, and wait up to `timeout` seconds
+        for the answer.
 
         Raises what the broker refuses with; `Unavailable` if the request did not leave;
         `OutcomeUnknown` if it did and no answer came. A payload is given away."""
@@ -45,9 +47,9 @@ class Channel(Protocol):
         ...
 
     def learn(self, nodes: Sequence[NodeInfo]) -> None:
-        """Where nodes are."""
+        """Store the addresses of nodes."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; requests under way end with `OutcomeUnknown`."""
+        """Release everything; requests in flight end with `OutcomeUnknown`."""
         ...

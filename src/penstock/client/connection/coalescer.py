@@ -1,4 +1,5 @@
-"""What gathers while a request is under way, and goes out together in the next one.
+"""A coalescer of requests: calls that arrive while a request is in flight are sent together in the
+next one.
 
 One request at a time, to the leader of one partition. It leaves at the end of a turn of the loop,
 so calls of the same turn are part of it, also those of callers that have just got their answer and
@@ -29,14 +30,14 @@ class Coalescer(ABC):
         self._router = router
         self._loop = router.loop
         self._lingers = False
-        """Nothing leaves by itself: more may come, and a task waits for it."""
+        """True if a subclass delays requests in a task of its own, so that more calls can join."""
         self._was_alone = False
         """The last request carried one thing only, so the next one is not likely to get company:
         it need not wait for the end of the turn."""
         self._busy = False
         """A request is under way, or about to leave."""
         self._begun = False
-        """It is about to leave, and will be made then."""
+        """True from the moment the next request is scheduled until it is built."""
         self._task: asyncio.Task[None] | None = None
         self._rested: asyncio.Future[None] | None = None
 
@@ -48,7 +49,7 @@ class Coalescer(ABC):
 
     @abstractmethod
     def _is_empty(self) -> bool:
-        """Nothing has gathered."""
+        """True if no call waits."""
 
     @abstractmethod
     def _make(self) -> PreparedRequest | None:
@@ -70,13 +71,13 @@ class Coalescer(ABC):
     # Going on.
 
     def _wake(self) -> None:
-        """Something has come."""
+        """Schedule a request if none is in flight: a call was added."""
         if not self._busy:
             self._busy = True
             self._begin(at_once=self._was_alone)
 
     def _go_on(self) -> None:
-        """Begin with what has gathered; nothing is under way."""
+        """Send the waiting calls; no request is in flight."""
         if self._is_empty():
             self._rest()
         else:
@@ -118,7 +119,7 @@ class Coalescer(ABC):
             await asyncio.wait([self._rested])
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop without sending what waits."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

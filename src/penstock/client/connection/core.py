@@ -1,4 +1,4 @@
-"""What the parts of one client share: the way to the broker, what is known of it, the counters."""
+"""The state that the parts of one client share: the router, the metadata cache and the counters."""
 
 import asyncio
 from typing import Protocol
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 5.0
 
 
 class Closeable(Protocol):
-    """What goes on in the background until it is closed."""
+    """A background part of a client, which runs until it is closed."""
 
     async def close(self) -> None: ...
 
@@ -64,7 +64,7 @@ class ClientCore:
             return  # Then the lease ends by itself.
 
     async def close(self) -> None:
-        """Send what waits to be sent, give back what was leased ahead, let go of everything."""
+        """Send the waiting messages, release prefetched ones, and close everything."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 closing = (reader.close() for reader in list(self.readers))

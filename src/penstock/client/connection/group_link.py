@@ -18,14 +18,12 @@ from penstock.wire.group_requests import AskCoordinator, CoordinatorInfo
 from penstock.wire.requests import Answer, Request
 
 ASK_SECONDS: Final = 10.0
-"""How long an answer may take that does not wait for other members."""
+"""The timeout of requests that do not wait for other members."""
 
 A = TypeVar("A", bound=Answer)
 
 
 class GroupLink:
-    """See the top of this module; one for each group."""
-
     def __init__(self, router: RequestRouter, group: str) -> None:
         self.group = group
         self.router = router

@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: who leads which partition, and where nodes are.
+"""The metadata cache of a client: the leaders of partitions and the addresses of nodes.
 
 It is asked for when it is needed and kept until something shows that it is out of date: a node says
 it does not lead, or does not answer. Many callers that find this out at the same time ask once.
@@ -22,7 +22,7 @@ class Metadata:
         self._channel = channel
         self._topics: dict[str, TopicInfo] = {}
         self.known: Callable[[str], TopicInfo | None] = self._topics.get
-        """What is known of a topic."""
+        """Return the cached metadata of a topic; None if there is none."""
         self._cluster: ClusterInfo | None = None
         self._router: dict[str, asyncio.Task[object]] = {}
 
@@ -61,13 +61,13 @@ class Metadata:
         return answer
 
     def note(self, info: TopicInfo) -> None:
-        """An answer described a topic."""
+        """Cache the metadata of a topic from an answer."""
         if len(self._topics) >= TOPICS_KEPT_MAX:
             self._topics.pop(next(iter(self._topics)))
         self._topics[info.name] = info
 
     async def cluster(self, timeout: float) -> ClusterInfo:
-        """Ask who is there."""
+        """Request the list of nodes."""
         return await self._once("cluster", lambda: self._ask_cluster(timeout))
 
     async def _ask_cluster(self, timeout: float) -> ClusterInfo:
@@ -79,8 +79,8 @@ class Metadata:
         return answer
 
     def forget(self, name: str, info: TopicInfo | None = None) -> None:
-        """What is known of a topic is out of date, and so perhaps where nodes are. With `info`:
-        if that is still what is known."""
+        """Drop the metadata of a topic and of the cluster, because it is out of date. With `info`,
+        only if that is still the cached metadata of the topic."""
         if info is None or self._topics.get(name) is info:
             self._topics.pop(name, None)
             self._cluster = None

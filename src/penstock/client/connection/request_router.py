@@ -35,7 +35,7 @@ from penstock.wire.requests import Answer, Request, TopicInfo
 A = TypeVar("A", bound=Answer)
 
 QUEUE, TOPIC, NOTHING = "queue", "topic", ""
-"""As what a topic is made that is used and does not exist."""
+"""The kinds of topic that a client creates automatically: a queue, a topic, or none."""
 GONE_TRIES_MAX = 20
 """A topic that was made a moment ago may be unknown to a node; one that was deleted stays so."""
 
@@ -54,8 +54,9 @@ class RequestRouter:
         self.retries = 0
 
     def begin(self, name: str, index: int, make: Make, ended: OnAnswer, *, at_once: bool) -> bool:
-        """Ask the leader of a partition without a task that waits, if it is known and can be asked
-        at once; see `Channel.begin`. If it ends badly, `ask_leader` goes on from there."""
+        """Send a request to the leader of a partition without a waiting task, if the leader is
+        known and can take it at once; see `Channel.begin`. If it fails, `ask_leader` continues with
+        it."""
         info = self.metadata.known(name)
         node = 0 if info is None or index >= len(info.leaders) else info.leaders[index]
         return node != 0 and self._channel.begin(node, make, ended, at_once=at_once)
@@ -88,7 +89,7 @@ class RequestRouter:
                 await tries.wait_after(error)
 
     async def find(self, name: str, create: str, deadline: float) -> TopicInfo:
-        """A topic by name."""
+        """Return the metadata of a topic, from the cache if possible."""
         known = self.metadata.known(name)
         if known is not None:
             return known
@@ -156,7 +157,7 @@ class RequestRouter:
     async def ask_node(
         self, node: int, request: Request, kind: type[A], seconds: float
     ) -> tuple[A, Buffer]:
-        """Ask one node once."""
+        """Send a request to one node, without retries."""
         answer, extra = await self._channel.ask(node, request, timeout=seconds)
         if isinstance(answer, kind):
             return answer, extra
@@ -177,7 +178,7 @@ class _Deadline:
         self._gone = 0
 
     def attempt(self, seconds: float | None = None) -> float:
-        """How long the next attempt may take."""
+        """The timeout of the next attempt."""
         most = self._router.settings.attempt_timeout if seconds is None else seconds
         return max(0.001, min(most, self._retries.left))
 
@@ -214,7 +215,7 @@ def expect(answer: Answer, kind: type[A]) -> A:
 
 
 def problem_of(outcome: Answer | PenstockError, kind: type[Answer]) -> PenstockError:
-    """What went wrong with a request whose answer is none of the kind that was asked for."""
+    """Return the error for an answer that is not of the expected type."""
     if isinstance(outcome, PenstockError):
         return outcome
     return InvalidFrame(f"the broker answered with {type(outcome).__name__}, not {kind.__name__}")

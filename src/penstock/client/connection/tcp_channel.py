@@ -39,7 +39,7 @@ class TcpChannel:
         return self._hosts[0]
 
     def learn(self, nodes: Sequence[NodeInfo]) -> None:
-        """Where nodes are; those that are gone are forgotten."""
+        """Store the addresses of nodes and drop those of nodes that are gone."""
         self._nodes = {
             info.node: place for info in nodes if (place := _split(info.address)) is not None
         }
@@ -47,7 +47,7 @@ class TcpChannel:
     async def ask(
         self, node: int | None, request: Request, payload: Buffer = b"", *, timeout: float
     ) -> tuple[Answer, Buffer]:
-        """Ask a node, or any one."""
+        """Send a request to a node, or to any node if it is None."""
         if self._closed:
             raise ClientClosed("the client is closed")
         if node is not None:

@@ -1,4 +1,4 @@
-"""One connection to a node, multiplexed: many requests under way, answers matched by their ids.
+"""One multiplexed connection to a node: many requests in flight, answers matched by request id.
 
 Requests that are made in one turn of the event loop are written together at its end: every write is
 a system call and wakes the node, and a receiver acks the last messages while it asks for more. So a
@@ -38,7 +38,7 @@ from penstock.wire.stream import Frame, FrameStream
 
 LANDING_BYTES: Final = 256 * limits.KIB
 JOINED_BYTES_MAX: Final = 16 * limits.KIB
-"""So few bytes are copied sooner than they are written in several pieces."""
+"""Up to this size, parts are copied together into one write."""
 _IDS: Final = 1 << 32
 _Waiter = asyncio.Future[tuple[Answer, Buffer]]
 _UnderWay = tuple[Request, OnAnswer, float, float]
@@ -61,7 +61,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._to_make: list[tuple[Make, OnAnswer]] = []
         self._to_write: list[Buffer] = []
         self._leaves = False
-        """What is to be made and written leaves at the end of this turn."""
+        """True if a flush is scheduled at the end of this turn of the loop."""
         self._paused = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -82,7 +82,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     @property
     def used_at(self) -> float:
-        """When something was asked or heard for the last time."""
+        """The time of the last request or answer."""
         return max(self._asked_at, self._heard_at)
 
     # Asking.
@@ -179,7 +179,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             write_parts(self._transport, parts, limits.NATIVE_UNSENT_BYTES_MAX)
 
     def _sweep(self, now: float) -> float:
-        """Give up on what was not answered in time."""
+        """Fail the requests that were not answered in time."""
         hangs = ""
         for ask_id, (request, ended, asked_at, deadline) in list(self._under_way.items()):
             if deadline > now:
@@ -252,7 +252,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     # Ending.
 
     def abort(self, reason: str) -> None:
-        """Close at once."""
+        """Close the connection without waiting for answers."""
         self._end(reason)
         if self._transport is not None:
             self._transport.abort()

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Final
 
 fresh_time: Final = time.monotonic
-"""What every loop's time is a reading of, be it an old one."""
+"""The clock that the time of event loops is read from; a loop's own time may be a little old."""
 NEVER: Final = float("inf")
 EARLY_SECONDS: Final = 0.001
-"""Timers are no more exact than this: what is due so soon is due now."""
+"""The precision of timers: deadlines this close count as passed."""
 
 
 class Alarm:
@@ -44,7 +44,7 @@ class Alarm:
             self._timer = self._loop.call_later(max(0.0, deadline - self._now()), self._go_off)
 
     def stop(self) -> None:
-        """Do not ring."""
+        """Cancel the alarm."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

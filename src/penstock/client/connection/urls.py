@@ -55,7 +55,7 @@ class Memory:
 
 
 def parse_url(text: str) -> Remote | File | Memory:
-    """Where `text` points to, or `InvalidUrl` with what to write instead."""
+    """Parse a URL; raise `InvalidUrl`, which says what to write instead, if it is wrong."""
     scheme, colon, rest = text.strip().partition(":")
     scheme = scheme.lower()
     if scheme == "penstock" and rest.startswith("//"):

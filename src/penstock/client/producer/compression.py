@@ -1,4 +1,4 @@
-"""Which batches a client compresses, and how.
+"""Compression of a client's batches: which batches, and how.
 
 A batch is compressed as a whole, as Kafka's clients do it and read it. Small messages are not worth
 it: they are sent faster than they are compressed, and the broker, which must open a compressed
@@ -19,19 +19,19 @@ from penstock.core.record_bodies import pack_body
 CompressionCodec: TypeAlias = Literal["gzip", "snappy", "lz4", "zstd"]
 
 CODES: dict[CompressionCodec, int] = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""How a batch's attributes name its codec; 0 is none."""
+"""The codes of the codecs in a batch's attributes; 0 is none."""
 UNCOMPRESSED = 0
 THRESHOLD_BYTES = 1 * KIB
 KEPT_SHARE_MAX = 0.9
 """A compressed batch must have at most this share of its size, or it was not worth it."""
 
 SKIPS_MAX = 15
-"""After a batch that did not shrink, so many are sent as they are."""
+"""The number of batches sent uncompressed after one that did not shrink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compression:
-    """A client's choice."""
+    """The compression settings of a client."""
 
     codec: CompressionCodec = "lz4"
     threshold_bytes: int | None = THRESHOLD_BYTES
@@ -48,7 +48,7 @@ class Compression:
             )
 
     def applies_to(self, body_bytes: int, records: int) -> bool:
-        """Whether so many records of together so many bytes are worth trying."""
+        """True if a batch of this size should be compressed."""
         threshold = self.threshold_bytes
         return threshold is not None and body_bytes >= threshold * records and records > 0
 

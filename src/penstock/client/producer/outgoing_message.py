@@ -26,7 +26,7 @@ Headers = Mapping[str, str | bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing(Generic[T]):
-    """One message for `send_many` that differs from the others."""
+    """A message for `send_many` with options of its own."""
 
     body: T
     key: Key = None
@@ -43,7 +43,7 @@ class Outgoing(Generic[T]):
 
     @property
     def is_plain(self) -> bool:
-        """It is nothing but a body."""
+        """True if the message has only a body."""
         return (
             self.key is None
             and not self.headers
@@ -60,7 +60,7 @@ class Outgoing(Generic[T]):
 
     @property
     def asks_queue(self) -> bool:
-        """It says something that only a queue that reads headers hears."""
+        """True if an option is set that only a queue with delivery headers honours."""
         return not (
             self.priority is None
             and self.delay is None
@@ -70,7 +70,7 @@ class Outgoing(Generic[T]):
         )
 
     def encode(self, codec: Codec[Any]) -> NewMessage:
-        """As it is stored."""
+        """Encode the message as it is stored."""
         value, headers = codec.encode(self.body)
         if self.headers:
             headers += tuple(_header(name, value) for name, value in self.headers.items())
@@ -112,8 +112,8 @@ class Outgoing(Generic[T]):
 
     @property
     def order_key(self) -> bytes | None:
-        """What keeps messages together: the group, or else the key; or else the id, so that the
-        second message of an id meets the first."""
+        """The bytes that keep messages in one partition: the message group, or else the key, or
+        else the deduplication id, so that a duplicate reaches the partition of the first."""
         if self.message_group is not None:
             return _encode("message_group", self.message_group)
         if self.key is None and self.dedup_id is not None:
@@ -128,12 +128,11 @@ class Outgoing(Generic[T]):
 
 
 def encode_key(key: Key) -> bytes | None:
-    """A key's bytes."""
     return None if key is None else _encode("key", key)
 
 
 def _encode(name: str, value: str | bytes) -> bytes:
-    """What a caller gave as text or bytes; errors name the option."""
+    """Encode text or bytes that a caller gave; errors name the option."""
     if type(value) is bytes:
         return value
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""One partition's queue of messages to be sent.
+"""The queue of messages to be sent to one partition.
 
 Messages gather while a batch is under way and go out together in the next one: see `coalescer`.
 One batch of a partition is under way at a time, so they are stored in the order in which they were
@@ -60,7 +60,7 @@ RECORD_OVERHEAD_BYTES: Final = 40
 """At most what a record has besides its parts, near enough to fill a batch."""
 SEQUENCES: Final = 1 << 31
 _REFUSED_MESSAGES: Final = (BatchTooLarge, InvalidBatch, InvalidTimestamp, UnsupportedBatch)
-"""A batch is refused so for what is in it, and not for where it goes."""
+"""Errors that refuse a batch because of its content, not its destination."""
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -69,7 +69,7 @@ Places = tuple[Sequence[int], frozenset[int], bytes]
 
 
 class Entry:
-    """What one call sends to one partition: bodies alone, or whole messages."""
+    """The messages of one call for one partition: bodies alone, or whole messages."""
 
     __slots__ = ("attempted", "bodies", "count", "deadline", "done", "has_ids", "messages", "size")
 
@@ -90,10 +90,11 @@ class Entry:
         self.has_ids = has_ids
         self.attempted = False
         self.done: asyncio.Future[Places] = asyncio.get_running_loop().create_future()
-        """Where it is stored."""
+        """Resolves to the places where the messages are stored."""
 
     def fail(self, error: PenstockError) -> None:
-        """It was not stored, or the outcome is unknown; raised to the waiter, if there is one."""
+        """Fail the call: the messages were not stored, or the outcome is unknown. The waiter, if
+        there is one, gets the error."""
         if not self.done.done():
             self.done.set_exception(error)
             self.done.exception()  # The waiter may have gone.
@@ -131,7 +132,7 @@ class Packed(NamedTuple):
 
 
 Failed = tuple[Lone | Packed, TopicInfo, PenstockError]
-"""An attempt at a batch: what was sent, to which topic, and how it ended."""
+"""A failed attempt: the batch, the topic it was sent to, and the error."""
 
 
 class PartitionSender(Coalescer):
@@ -161,13 +162,13 @@ class PartitionSender(Coalescer):
         self._batching = router.settings.batching
         self._lingers = self._batching.linger > 0
         self._waiting_bytes = self._waiting_messages = 0
-        """Of the entries that no batch has taken yet."""
+        """The totals of entries that no batch has taken yet."""
         self._full = asyncio.Event()
-        """They fill a batch, or must leave now: lingering ends."""
+        """Set when a batch is full or must be sent now: lingering ends."""
         self._alarm = Alarm(self._loop, self._expire)
 
     def put(self, entry: Entry) -> None:
-        """Queue what is to be sent; the caller has made room for it, and waits for `entry.done`."""
+        """Queue an entry; the caller has reserved memory for it, and waits for `entry.done`."""
         self._entries.append(entry)
         self._count(entry, 1)
         if self._lingers and self._is_full():
@@ -183,7 +184,7 @@ class PartitionSender(Coalescer):
             self._budget.leave(entry.size)
 
     def _expire(self, now: float) -> float:
-        """Tell those whose deadline has passed; the earliest one of the others."""
+        """Fail entries whose deadline has passed; return the earliest deadline of the others."""
         soonest = NEVER
         for entry in (*self._leaving, *self._entries):
             if entry.done.done():
@@ -216,7 +217,7 @@ class PartitionSender(Coalescer):
             self._lingers = self._batching.linger > 0
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop without sending what waits."""
         self._alarm.stop()
         await super().close()
 
@@ -255,7 +256,7 @@ class PartitionSender(Coalescer):
         return own if info is None else min(own, info.batch_bytes_max)
 
     def _is_full(self) -> bool:
-        """What waits is enough for a batch."""
+        """True if the waiting messages fill a batch."""
         return (
             self._waiting_messages >= self._batching.messages_max
             or self._waiting_bytes >= self._bytes_max()
@@ -300,7 +301,7 @@ class PartitionSender(Coalescer):
             self._work_on(self._send(self._leaving, failed))
 
     def _count_on(self, packed: Lone | Packed, info: TopicInfo, answer: Appended) -> Places:
-        """It is stored: where, and the next one has the next number."""
+        """Advance the sequence number after a batch was stored, and return its places."""
         assert self._producer is not None, "a batch has a producer"
         topic_id, producer_id, sequence = self._producer
         self._producer = topic_id, producer_id, (sequence + packed.total) % SEQUENCES
@@ -330,7 +331,7 @@ class PartitionSender(Coalescer):
         self._leave(entries, sum(entry.size for entry in entries))
 
     def _leave(self, entries: list[Entry], size: int) -> None:
-        """They are over, one way or the other."""
+        """Remove entries that were stored or have failed."""
         self._budget.leave(size)
         if len(entries) == len(self._leaving):
             self._leaving = []

@@ -1,4 +1,4 @@
-"""Which partition a message goes to.
+"""Partitioners: the choice of a partition for each message.
 
     HashPartitioner        a key's murmur2, the partition Kafka's clients choose; no key: in turn
     StickyPartitioner      the same for keys; no key: one partition until a batch is full (default)
@@ -24,7 +24,7 @@ from penstock.core.errors import InvalidPartitions, InvalidRequest
 from penstock.core.murmur2 import murmur2
 
 HASHES_REMEMBERED = 1 << 14
-"""Keys whose hash is remembered: some 3 MB at most."""
+"""The number of keys whose hash is cached: some 3 MB at most."""
 REMEMBERED_KEY_BYTES_MAX = 64
 RANGES_MAX = 100_000
 
@@ -162,7 +162,7 @@ class RangePartitioner:
 
 
 class FunctionPartitioner:
-    """A function of one's own, whose answers are checked."""
+    """Applies a function of the user and checks its results."""
 
     sticky = False
 
@@ -185,7 +185,8 @@ class FunctionPartitioner:
 def partitioner_for(
     choice: Partitioner | PartitionFunction | None, *, random: Random | None = None
 ) -> Partitioner:
-    """What `partitioner=` means: one of ours, a function, or nothing, which is the sticky one."""
+    """Return the partitioner that the argument `partitioner=` selects: a partitioner, a function,
+    or the sticky one if it is None."""
     if choice is None:
         return StickyPartitioner(random=random)
     if isinstance(choice, type):

@@ -51,7 +51,7 @@ class Sender(Generic[T]):
         self._create = create
 
     async def send_body(self, body: T, timeout: float | None) -> Sent:
-        """Send a message of which nothing is said but its body."""
+        """Send a message that has only a body."""
         router = self._senders.router
         info = router.metadata.known(self._name)
         if info is None or info.fifo or router.tracing.on() is not None:
@@ -156,7 +156,7 @@ class Sender(Generic[T]):
         info: TopicInfo,
         deadline: float,
     ) -> Iterator[tuple[Sequence[int], int, Entry]]:
-        """What goes to which partition, in parts that fit a batch."""
+        """Divide messages among partitions, in entries that fit a batch."""
         if self._is_plain(given, options, info):
             plain: Sequence[bytes] = given  # type: ignore[assignment]
             for start, end in self._slices(plain, info):
@@ -182,7 +182,7 @@ class Sender(Generic[T]):
             self._partitioner.batch_full(index)
 
     def _is_plain(self, given: Sequence[object], options: Outgoing[Any], info: TopicInfo) -> bool:
-        """Nothing has to be looked at: bytes go as they are, to any partition."""
+        """True if the bodies can be sent as they are, to any partition."""
         return (
             bool(given)
             and options.is_plain
@@ -255,7 +255,7 @@ class Sender(Generic[T]):
 
 
 class _Numbered(NamedTuple):
-    """A message of a call."""
+    """A message of a call, with its position."""
 
     number: int
     message: NewMessage
@@ -273,7 +273,7 @@ class PartitionSenders:
         self._senders: dict[tuple[str, int], PartitionSender] = {}
 
     def sender(self, name: str, index: int, create: str) -> PartitionSender:
-        """The sender of a partition."""
+        """Return the sender of a partition."""
         found = self._senders.get((name, index))
         if found is None:
             if len(self._senders) >= SENDERS_KEPT_MAX:
@@ -301,7 +301,7 @@ class PartitionSenders:
         await asyncio.gather(*(sender.drain() for sender in self._senders.values()))
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop without sending what waits."""
         await asyncio.gather(*(sender.close() for sender in self._senders.values()))
 
 

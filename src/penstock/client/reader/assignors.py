@@ -1,4 +1,4 @@
-"""How the members of a group share out the partitions of what they read.
+"""Assignors: strategies that share out partitions among the members of a group.
 
 The leader of a generation gets the subscriptions of all members and decides for all. Some ways are
 known; a group uses one that all its members know.
@@ -65,12 +65,12 @@ _NO_USER_DATA: Final = _I32.pack(-1)
 _HOLDS: Final = b"holds"
 
 Assignment = dict[str, tuple[TopicPartition, ...]]
-"""What each member gets, by its id."""
+"""The partitions of each member, by its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one member says when it joins."""
+    """The subscription of one member, which it sends when it joins."""
 
     topics: frozenset[str]
     owned: tuple[TopicPartition, ...] = ()
@@ -138,7 +138,8 @@ class _Shares:
         }
 
     def keep(self, counts: Mapping[str, int]) -> dict[str, list[int]]:
-        """Every member keeps what it had and still may have; returns what is left."""
+        """Let every member keep the partitions that it had and may still have; return the
+        others."""
         claims: dict[TopicPartition, tuple[int, str]] = {}
         for member in self._members:
             wish = self._wishes[member]
@@ -243,7 +244,8 @@ def _share_by_range(
 
 
 def encode_wish(protocol: str, wish: Wish) -> bytes:
-    """What a member sends when it joins. For range it is the oldest version, which all can read."""
+    """Encode the subscription of a member. For range it is the oldest version, which all clients
+    can read."""
     version = 0 if protocol == RANGE else 2
     parts = [_I16.pack(version), _I32.pack(len(wish.topics))]
     parts += [_encode_text(topic) for topic in sorted(wish.topics)]
@@ -257,7 +259,8 @@ def encode_wish(protocol: str, wish: Wish) -> bytes:
 
 
 def decode_wish(data: bytes, instance: str | None = None) -> Wish:
-    """What a member of any kind says; `InvalidFrame` if it makes no sense."""
+    """Decode the subscription of a member of any client; raise `InvalidFrame` if it is
+    malformed."""
     reader = _Reader(data)
     version = reader.i16()
     topics = frozenset(reader.text() for _ in range(reader.count()))
@@ -274,12 +277,13 @@ def decode_wish(data: bytes, instance: str | None = None) -> Wish:
 
 
 def encode_assignment(parts: Iterable[TopicPartition]) -> bytes:
-    """What the leader hands to a member."""
+    """Encode the assignment of a member."""
     return _I16.pack(0) + _encode_partitions(parts) + _NO_USER_DATA
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a leader of any kind has handed out; no bytes at all are no partitions."""
+    """Decode the assignment of a member, made by a leader of any client; no bytes mean no
+    partitions."""
     if not data:
         return ()
     reader = _Reader(data)
@@ -320,7 +324,7 @@ class _Reader:
         return int(self._number(_I32))
 
     def count(self) -> int:
-        """Of things that take two bytes each at least."""
+        """Read the number of elements that follow, each of at least two bytes."""
         count = self.i32()
         if not 0 <= count <= (len(self._data) - self._position) // 2:
             raise InvalidFrame(f"a member of the group says that {count} things follow")

@@ -1,4 +1,4 @@
-"""Handing out what was fetched, one message at a time, and noting what the program has in hand.
+"""Hands out fetched records one at a time, and tracks the record that the program holds.
 
 Partitions take turns, a stored batch each, and within a partition the order is that of offsets. A
 batch is opened when its turn comes; one that is compressed is opened beside the loop, which has
@@ -31,7 +31,7 @@ _SMALL_BYTES: Final = 16 * KIB
 
 class HandOut(Generic[T]):
     def __init__(self, codec: Codec[T], *, done_at_once: bool) -> None:
-        """`done_at_once`: what is handed out counts as done, whatever becomes of it."""
+        """With `done_at_once`, records count as processed when they are handed out."""
         self._codec = codec
         self._done_at_once = done_at_once
         self._row: deque[Place] = deque()
@@ -41,7 +41,7 @@ class HandOut(Generic[T]):
         self._in_hand: dict[Place, tuple[int, int]] = {}
         self._idle: asyncio.Future[None] | None = None
         self.count = 0
-        """How many messages were handed out."""
+        """The number of records handed out."""
 
     def note(self, place: Place) -> None:
         """The place may have something to hand out."""
@@ -81,7 +81,7 @@ class HandOut(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """There is a batch that may have more to hand out."""
+        """True if a batch is open that may have more records."""
         return self._messages is not None
 
     @property
@@ -96,8 +96,8 @@ class HandOut(Generic[T]):
         return False
 
     async def open_next(self) -> tuple[Place, StoredBatch] | None:
-        """Open the batch whose turn it is; None if there is none. A task that has the place
-        meanwhile taken away or moved gets nothing of it."""
+        """Open the next batch; None if there is none. If the place is revoked or moved meanwhile,
+        its batch is dropped."""
         while self.has_batches:
             place = self._row.popleft()
             place.is_listed = False
@@ -130,7 +130,7 @@ class HandOut(Generic[T]):
     # In hand.
 
     def finish(self) -> None:
-        """The program is done with what it has in hand."""
+        """Count the record in hand as processed."""
         for place, (version, end) in self._in_hand.items():
             if place.version == version and place.done < end:
                 place.done = end
@@ -139,7 +139,7 @@ class HandOut(Generic[T]):
             self._idle.set_result(None)
 
     def take_back(self, place: Place, offset: int) -> None:
-        """What was handed out of a place from this offset on has not reached the program."""
+        """Take back records of a place from this offset on: the program did not get them."""
         version, _ = self._in_hand.pop(place, (-1, 0))
         if place.version == version:
             place.position = offset
@@ -164,7 +164,7 @@ async def open_batch(batch: StoredBatch) -> OpenBatch:
 
 
 def unreadable(place: Place, error: InvalidBatch) -> InvalidBatch:
-    """What to tell about a batch that cannot be read: where it is, and how to get past it."""
+    """Return the error for a batch that cannot be read, with its place and how to get past it."""
     part = place.part
     return InvalidBatch(
         f"partition {part.partition} of {part.topic} cannot be read at offset {place.position}"

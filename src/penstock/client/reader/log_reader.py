@@ -1,4 +1,5 @@
-"""What works behind a subscription: follows topics or a group, fetches ahead, hands out, commits.
+"""The engine of a subscription: it follows topics or a group, prefetches, hands out records and
+commits.
 
     TopicWatch ─┐                          ┌─▶ Prefetch ──▶ HandOut ──▶ the program
                 ├─▶ places, one each ──────┤
@@ -46,9 +47,9 @@ log = logging.getLogger("penstock.client")
 T = TypeVar("T")
 
 CLOSE_SECONDS: Final = 5.0
-"""How long a reader that is closed tries to commit."""
+"""The time that closing a reader allows for its last commit."""
 MISSING_SECONDS: Final = 1.0
-"""How often a topic is looked for that does not exist."""
+"""The interval of lookups of a topic that does not exist."""
 
 _CLOSING: Final[set[asyncio.Task[None]]] = set()
 """Readers without references that are being closed."""
@@ -161,12 +162,12 @@ class LogReader(Generic[T]):
                     await self._news.wait()
         except TimeoutError:
             if self.membership is None:
-                raise DeadlinePassed("it could not be found out where to begin") from None
+                raise DeadlinePassed("the start position could not be looked up") from None
         if self._failure is not None:
             raise self._failure
 
     async def close(self) -> None:
-        """Commit what is done, leave the group, fetch no more."""
+        """Commit the processed records, leave the group, and stop fetching."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -209,7 +210,7 @@ class LogReader(Generic[T]):
 
     @property
     def is_held_back(self) -> bool:
-        """Nothing may be handed out now."""
+        """True while no record may be handed out."""
         return self._is_revoked or self._is_suspended or self._is_closed
 
     def note(self, place: Place) -> None:
@@ -248,7 +249,7 @@ class LogReader(Generic[T]):
         return self._is_closed
 
     async def fetch(self, max_records: int, deadline: float) -> list[Record[T]]:
-        """Up to so many records; waits for the first only."""
+        """Return up to `max_records`; wait for the first only."""
         records: list[Record[T]] = []
         try:
             while len(records) < max_records:
@@ -277,7 +278,7 @@ class LogReader(Generic[T]):
                 self.out.take_back(self.places[part], offset)
 
     async def _commit_ahead(self, place: Place, batch: StoredBatch) -> bool:
-        """At most once: what is handed out from here on was committed before."""
+        """Commit a batch before it is handed out, for at-most-once delivery."""
         assert self.committing is not None, "there is no group to commit for"
         version = place.version
         is_committed = False
@@ -303,11 +304,11 @@ class LogReader(Generic[T]):
     # What the membership asks for.
 
     async def topics(self) -> frozenset[str]:
-        """What to read now."""
+        """Return the topics to read now."""
         return await self.watch.names(self.router.deadline(None))
 
     async def counts(self, topics: Iterable[str]) -> Mapping[str, int]:
-        """How many partitions these topics have."""
+        """Return the number of partitions of each topic."""
         sights = await self.watch.look_at(topics, self.router.deadline(None))
         return {name: sight.partitions for name, sight in sights.items()}
 
@@ -366,7 +367,7 @@ class LogReader(Generic[T]):
         self._is_suspended = True
 
     def resume(self) -> None:
-        """No, they have not."""
+        """Continue after `suspend`: the member still has its partitions."""
         self._is_suspended = False
         self._news.set()
 

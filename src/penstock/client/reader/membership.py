@@ -79,7 +79,7 @@ _TRY_AGAIN: Final = (Unavailable, OutcomeUnknown, InvalidFrame)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSettings:
-    """What a member may choose; times are in seconds."""
+    """The settings of a member; times are in seconds."""
 
     instance_id: str | None = None
     """The name of a static member: if it is back within a session, nothing is shared out anew."""
@@ -87,7 +87,7 @@ class MembershipSettings:
     session_timeout: float = 30.0
     """A member that sends nothing for this long is removed."""
     rebalance_timeout: float = 60.0
-    """How long the others wait for this member to put down its work."""
+    """The time that the other members wait for this one to release its partitions."""
     heartbeat_interval: float = 1.0
     """A member learns of changes by its heartbeats."""
     assignors: tuple[str, ...] = ASSIGNORS
@@ -97,11 +97,12 @@ class Owner(Protocol):
     """The reader of the assigned partitions."""
 
     async def topics(self) -> frozenset[str]:
-        """What to read now."""
+        """Return the topics to read now."""
         ...
 
     async def counts(self, topics: Iterable[str]) -> Mapping[str, int]:
-        """How many partitions these topics have; none for one that does not exist."""
+        """Return the number of partitions of each topic; a topic that does not exist is left
+        out."""
         ...
 
     async def revoke(self, parts: tuple[TopicPartition, ...] | None) -> None:
@@ -125,11 +126,11 @@ class Owner(Protocol):
         ...
 
     def resume(self) -> None:
-        """No, they have not."""
+        """Continue after `suspend`: the member still has its partitions."""
         ...
 
     def failed(self, error: PenstockError) -> None:
-        """It is over."""
+        """End with an error: the member cannot stay in the group."""
         ...
 
 
@@ -148,11 +149,11 @@ class Membership:
         """The one it works in; -1 while it does not."""
         self.assignment: tuple[TopicPartition, ...] = ()
         self.topics: frozenset[str] = frozenset()
-        """What it said it reads when it joined."""
+        """The topics that it announced when it joined."""
         self.group_counts: dict[str, int] | None = None
-        """How many partitions there were when it shared out; None for members that do not lead."""
+        """The number of partitions at the last assignment; None for members that do not lead."""
         self.group_topics: frozenset[str] = frozenset()
-        """What all members read together; for the one who leads."""
+        """The topics of all members together; known to the leader."""
         self.rebalances = 0
         self._link = link
         self._owner = owner
@@ -171,7 +172,7 @@ class Membership:
     # For the owner.
 
     def start(self) -> None:
-        """Begin to take part."""
+        """Start the task that joins the group."""
         assert self._task is None, "a member begins once"
         self._task = asyncio.create_task(self._run(), name=f"group {self._link.group}")
         self._task.add_done_callback(lambda _: self._turned.set())
@@ -281,7 +282,7 @@ class Membership:
             self.generation = NO_GENERATION
 
     async def _beat(self) -> bool:
-        """Say that we are there. False: the group has changed, or goes on without us."""
+        """Send a heartbeat. Return False if the group has changed, or has removed this member."""
         request = BeatGroup(
             self._link.group, self.member, self.settings.instance_id, self.generation
         )
@@ -424,7 +425,7 @@ class Membership:
         return self.settings.session_timeout - passed
 
     def _beat_seconds(self) -> float:
-        """How long to wait for the answer to a heartbeat: so that there is time for another."""
+        """The timeout of a heartbeat, so short that there is time for another one."""
         return max(0.5, min(ASK_SECONDS, self._session_left() / 3))
 
     def _heard(self) -> None:

@@ -49,8 +49,9 @@ class Committing:
         return self._membership.generation == NO_GENERATION
 
     async def commit_done(self, *, deadline: float, patient: bool = False) -> bool:
-        """Commit what is finished. False: not all of it, because the group has moved on; who is
-        `patient` waits until it has shared out anew, and commits what is still ours."""
+        """Commit the processed records. Return False if some could not be committed because the
+        group has rebalanced. With `patient`, wait until the rebalance is over, and commit what is
+        still assigned."""
         return await self._commit(
             lambda: {place: place.done for place in self._places.values() if place.is_settled},
             deadline,
@@ -71,7 +72,7 @@ class Committing:
         return whole and all(self._places.get(place.part) is place for place in offsets)
 
     async def try_to_commit(self) -> None:
-        """Commit what is finished if that is possible now; if not, the next time will do."""
+        """Commit the processed records if possible now; if not, a later call will."""
         try:
             await self.commit_done(deadline=asyncio.get_running_loop().time() + ASK_SECONDS)
         except PenstockError as error:

@@ -1,4 +1,4 @@
-"""Where logs start and end, and which message a time falls on, asked of the leaders.
+"""Lookup of offsets at the leaders: the start and end of logs, and the offset for a time.
 
 Partitions of one node are asked about together. One whose leader has moved is asked about again, of
 the new one, until the deadline.
@@ -42,7 +42,7 @@ async def find_offsets(
         if not left:
             return found
         if not await retries.pause(problem):
-            raise DeadlinePassed(f"no leader knows where {_name(left)} starts or ends: {problem}")
+            raise DeadlinePassed(f"no leader answers where {_name(left)} starts or ends: {problem}")
 
 
 async def ends_of(

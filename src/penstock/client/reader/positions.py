@@ -1,4 +1,4 @@
-"""How far a reader has got in each of its partitions.
+"""The positions of a reader in its partitions.
 
     log:   ........|------ finished ------|-- in hand --|-- fetched --|...........
                    ^ committed            ^ done        ^ position    ^ fetched
@@ -40,7 +40,7 @@ class StoredBatch(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages it has at most: some may have been compacted away."""
+        """The number of offsets it spans; compaction may have left fewer messages."""
         return self.end_offset - self.base_offset
 
     def open(self) -> OpenBatch:
@@ -49,7 +49,7 @@ class StoredBatch(NamedTuple):
 
 
 class Place:
-    """One partition that is being read; see the top of this module."""
+    """The state of one partition that is being read."""
 
     __slots__ = (
         "batches", "buffered_bytes", "buffered_messages", "committed", "done", "end",
@@ -64,7 +64,7 @@ class Place:
         self.done = 0
         self.fetched = 0
         self.committed: int | None = None
-        """What the coordinator is known to have; None if it has nothing or something else."""
+        """The offset that the coordinator has committed; None if it has none or another one."""
         self.log_start = -1
         self.end = -1
         """The high watermark, as of the last fetch; -1 if there was none."""
@@ -72,11 +72,11 @@ class Place:
         self.is_leaving = False
         """It goes to another member; it is paused until then."""
         self.is_settled = False
-        """It is known where it begins."""
+        """True once the start offset is known."""
         self.is_listed = False
-        """It stands in the row of those that have something to hand out."""
+        """True while it waits its turn to hand out records."""
         self.was_out_of_range = False
-        """What was committed for it lies outside of the log."""
+        """True if its committed offset lies outside of the log."""
         self.version = 0
         self.fetch_version = 0
         self.batches: deque[StoredBatch] = deque()
@@ -84,7 +84,7 @@ class Place:
         self.buffered_messages = 0
 
     def settle(self, topic_id: bytes, offset: int, committed: int | None) -> None:
-        """It is known now where the place begins; what the group had not committed, it will."""
+        """Set the start offset. If the group has not committed it, it will."""
         self.topic_id = topic_id
         self.position = self.done = offset
         self.committed = committed
@@ -94,7 +94,7 @@ class Place:
         self.rewind()
 
     def unsettle(self, *, out_of_range: bool) -> None:
-        """Where to go on has to be found out anew."""
+        """Discard the start offset: it has to be looked up again."""
         self.rewind()
         self.is_settled = False
         self.was_out_of_range = out_of_range
@@ -108,7 +108,7 @@ class Place:
         self.rewind()
 
     def rewind(self) -> None:
-        """Drop what was fetched and not handed out: it will be fetched again."""
+        """Drop the fetched records that were not handed out; they will be fetched again."""
         self.fetched = self.position
         self.fetch_version += 1
         self.batches.clear()

@@ -38,7 +38,8 @@ from penstock.wire.read_requests import FETCH_PARTS_MAX, Fetch, Fetched, FetchPa
 from penstock.wire.requests import TopicInfo
 
 WAIT_SECONDS: Final = 0.5
-"""How long a fetch may wait for what should be there: a leader may be new and not know it all."""
+"""The longest wait of a fetch for records that should exist: a new leader may not know all of them
+yet."""
 
 
 OTHER_TRIES_MAX: Final = 4
@@ -52,7 +53,8 @@ class RawLog:
         self._router = router
 
     def watch(self, topics: Topics, *, patience: float = 0.0) -> TopicWatch:
-        """Which of these topics there are; one that was there is gone after so many seconds."""
+        """Watch topics for existence; one that existed counts as deleted after `patience`
+        seconds."""
         return TopicWatch(self._router, topics, patience=patience)
 
     def deadline(self, timeout: float | None = None) -> float:
@@ -135,12 +137,12 @@ class RangeReader:
         self._timeout = timeout
         self._ahead: asyncio.Task[Buffer] | None = None
         self.position = start
-        """What is fetched next."""
+        """The next offset to fetch."""
         self.topic_id = topic_id
 
     async def next(self) -> memoryview | None:
-        """The next batches, at least one; None at the end. The first may begin before what was
-        asked for, the last may go beyond the end."""
+        """Return the next batches, at least one; None at the end. The first may begin before the
+        requested offset, the last may extend beyond the end."""
         if self.position >= self._end:
             return None
         task, self._ahead = self._ahead, None
@@ -154,7 +156,7 @@ class RangeReader:
         return data
 
     async def move(self, offset: int) -> None:
-        """Reset offsets."""
+        """Continue at another offset."""
         await self.close()
         self.position = offset
 
@@ -180,7 +182,7 @@ class RangeReader:
                 if payload or has_all:
                     return payload
                 problem: Unavailable | OutcomeUnknown | UnknownPartition = Unavailable(
-                    "the leader has not got it yet"
+                    "the leader does not have it yet"
                 )
             except (Unavailable, OutcomeUnknown) as error:
                 router.metadata.forget(part.topic, info)
@@ -198,7 +200,8 @@ class RangeReader:
                 raise DeadlinePassed(f"{part} could not be read: {problem}") from problem
 
     def _check(self, info: TopicInfo) -> None:
-        """It is the topic that was meant, and has the partition."""
+        """Check that the topic was not replaced by another of its name, and that the partition
+        exists."""
         part = self._part
         if not self.topic_id:
             self.topic_id = info.topic_id

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """What is to be read of one partition."""
+    """A range of offsets of one partition."""
 
     part: TopicPartition
     start: int
@@ -96,7 +96,7 @@ async def _offsets(
 
 
 class _PartitionReader:
-    """Reads one stretch."""
+    """Reads one range."""
 
     def __init__(self, router: RequestRouter, stretch: _Stretch) -> None:
         self._router = router
@@ -104,7 +104,7 @@ class _PartitionReader:
         self._reader = RangeReader(router, stretch.part, stretch.start, stretch.end)
 
     async def records(self, codec: Codec[T]) -> AsyncIterator[Record[T]]:
-        """All of them, in order."""
+        """Read all records of the range, in order."""
         stretch = self._stretch
         place = Place(stretch.part)
         place.move(stretch.start)

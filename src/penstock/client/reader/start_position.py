@@ -1,4 +1,4 @@
-"""Where a reader begins in a partition.
+"""The start position of a reader in a partition.
 
 A group goes on where it had got to. Where it has nothing to go on from, and for readers without a
 group, `start` decides:
@@ -30,7 +30,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class StartRule:
-    """What `start` says, checked."""
+    """The validated argument `start`."""
 
     def __init__(self, start: Start) -> None:
         self.time_ms: int = EARLIEST
@@ -65,10 +65,11 @@ class Starting:
         self._rule = rule
         self._link = link
         self.known: dict[str, int] = {}
-        """How many partitions topics had when the reader began; none for those that came later."""
+        """The number of partitions of each topic when the reader began; a topic that came later has
+        none."""
 
     async def settle(self, places: Sequence[Place], deadline: float) -> None:
-        """Tell these places of where they begin. What is moved by hand meanwhile stays so."""
+        """Set the start offsets of places. One that is moved by hand meanwhile keeps its offset."""
         versions = [place.version for place in places]
         ids: dict[str, bytes] = {}
         for place in places:
@@ -96,7 +97,7 @@ class Starting:
                 place.settle(ids[part.topic], offsets[part], committed.get(part))
 
     def check_in_range(self, place: Place) -> None:
-        """A place is outside of its log: raises unless an option says what to do then."""
+        """Raise an error for a place outside of its log, unless an option defines a fallback."""
         if self._rule.offset_of(place.part) is not None:
             raise OffsetOutOfRange(
                 f"partition {place.part.partition} of {place.part.topic} has no offset"
@@ -111,7 +112,7 @@ class Starting:
     async def _committed(
         self, places: Sequence[Place], ids: Mapping[str, bytes], deadline: float
     ) -> dict[TopicPartition, int]:
-        """How far the group has got, where that is of use."""
+        """Return the committed offsets of the group that can be used."""
         keys = {
             (ids[place.part.topic], place.part.partition): place.part
             for place in places

@@ -1,4 +1,4 @@
-"""Which topics a subscription reads, and how many partitions they have by now.
+"""The topics that a subscription reads, and their current numbers of partitions.
 
 Topics are given by name, and then they may not exist yet; or by a pattern, which the whole name of
 a topic must match. Either way what there is changes: topics appear, grow, and are made anew under
@@ -19,14 +19,14 @@ from penstock.core.internal_topics import is_internal
 from penstock.wire.requests import AskTopic, AskTopics, TopicInfo, TopicRow, TopicRows
 
 FEW_TOPICS = 16
-"""So many are asked about one by one; more are looked up in the list of all."""
+"""Up to this number of topics each is requested by itself; above it, all are listed."""
 
 Topics = str | Iterable[str] | re.Pattern[str]
 """A name, several, or a pattern for whole names."""
 
 
 class TopicSight(NamedTuple):
-    """What there is of a topic."""
+    """The id and size of a topic."""
 
     topic_id: bytes
     partitions: int
@@ -38,7 +38,7 @@ class TopicWatch:
         self._router = router
         self._patience = patience
         self._seen: dict[str, tuple[TopicSight, float]] = {}
-        """What there was, and when it was last there."""
+        """The last known state of each topic, and when it was last seen."""
         self._pattern: re.Pattern[str] | None = None
         self._names: frozenset[str] = frozenset()
         if isinstance(topics, re.Pattern):
@@ -54,7 +54,8 @@ class TopicWatch:
         return next(iter(self._names)) if len(self._names) == 1 else None
 
     async def names(self, deadline: float) -> frozenset[str]:
-        """What to read now. Names that were given count, whether there is such a topic or not."""
+        """Return the topics to read. Names that were given are included even if there is no such
+        topic."""
         return self._names if self._pattern is None else frozenset(await self._match(deadline))
 
     async def look(self, deadline: float) -> dict[str, TopicSight]:
@@ -96,7 +97,7 @@ class TopicWatch:
         return (await self._router.ask(AskTopics(), TopicRows, deadline=deadline)).rows
 
     def _believe(self, found: dict[str, TopicSight], names: set[str]) -> dict[str, TopicSight]:
-        """What a node has said of topics, and what was known of these before."""
+        """Combine an answer about topics with what was known of them before."""
         now = asyncio.get_running_loop().time()
         for name, sight in found.items():
             known = self._seen.get(name)

@@ -30,7 +30,7 @@ _STARTS: dict[str, int] = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkStanding:
-    """Where a work group stands in one partition, in offsets."""
+    """The position of a work group in one partition, in offsets."""
 
     first: int
     """Everything below is dealt with; the dead count as that."""

@@ -92,7 +92,7 @@ class LeaseKeeper:
             self._leases.discard(lease)
 
     async def close(self) -> None:
-        """Keep nothing any more."""
+        """Stop extending leases."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -102,7 +102,7 @@ class LeaseKeeper:
 
 
 def _ranges(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Rows of neighbours."""
+    """Combine consecutive offsets into ranges."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset:

@@ -36,9 +36,9 @@ log = logging.getLogger("penstock.client")
 REQUESTS_PER_NODE: Final = 2
 FETCH_BYTES_MIN: Final = 64 * 1024
 FIND_SECONDS: Final = 3.0
-"""How long one attempt may take to find out who leads, or where to begin."""
+"""The timeout of one lookup of a leader or of a start position."""
 REST: Final = PauseBounds(CALL_PAUSE_SECONDS, 0.5)
-"""How long a place rests after a failure: a new leader is there within a second or two."""
+"""The pause of a partition after a failure: a new leader is elected within a second or two."""
 
 Settle = Callable[[Sequence[Place], float], Coroutine[object, object, None]]
 
@@ -82,7 +82,7 @@ class Prefetch:
     # For the owner.
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start the task that fetches."""
         self._planner = asyncio.create_task(self._run(), name="prefetch")
         self._planner.add_done_callback(self._broke)
 
@@ -91,7 +91,7 @@ class Prefetch:
         self._wake.set()
 
     def interrupt(self, places: Iterable[Place]) -> None:
-        """Places were moved: what is under way for them is not wanted any more."""
+        """Discard requests in flight for places that were moved."""
         for task in {self._busy[place] for place in places if place in self._busy}:
             task.cancel()
         self._wake.set()
@@ -144,7 +144,7 @@ class Prefetch:
         self._wake_later(now)
 
     def _is_full(self) -> bool:
-        """Nothing more is fetched until some of what is here was handed out."""
+        """True if the buffer is full: no more is fetched until records are handed out."""
         places = self._places.values()
         return (
             sum(place.buffered_bytes for place in places) >= self._bytes_max
@@ -218,7 +218,7 @@ class Prefetch:
             self._on_news(place)
 
     async def _find(self, place: Place) -> None:
-        """Ask who leads."""
+        """Look up the leader of a partition."""
         name = place.part.topic
         known = self._router.metadata.known(name)
         if known is not None and place.part.partition >= len(known.leaders):
@@ -237,7 +237,8 @@ class Prefetch:
         self._add(places, versions, answer, payload)
 
     def _fetch_bytes(self) -> int:
-        """How much to ask for: what there is room for, of messages as large as the last ones."""
+        """The number of bytes to request: the free part of the buffer, estimated by the size of
+        recent messages."""
         places = self._places.values()
         room = self._bytes_max - sum(place.buffered_bytes for place in places)
         messages = self._messages_max - sum(place.buffered_messages for place in places)

@@ -82,7 +82,7 @@ class Receiver(Generic[T]):
         self._counters = counters
         self._turn = 0
         self._led: tuple[TopicInfo | None, dict[int, int]] = (None, {})
-        """What was known of the queue when this was made of it."""
+        """The metadata of the queue, and the leaders derived from it."""
         self._gaps: set[asyncio.Task[int]] = set()
 
     async def receive(
@@ -128,7 +128,7 @@ class Receiver(Generic[T]):
                 retries = retries or router.retrier.until(deadline)
                 if not await retries.pause(error):
                     raise DeadlinePassed(
-                        f"{self.queue} could not be asked within the deadline: {error}"
+                        f"{self.queue} could not be reached within the deadline: {error}"
                     ) from error
                 router.retries += 1
                 continue
@@ -144,7 +144,7 @@ class Receiver(Generic[T]):
     # Asking.
 
     def _knows(self, info: TopicInfo) -> bool:
-        """Whether it is still believed who leads the queue."""
+        """True if this is still the cached metadata of the queue."""
         return self._router.metadata.known(self.queue) is info
 
     def _leaders(self, info: TopicInfo) -> dict[int, int]:
@@ -301,7 +301,7 @@ class Receiver(Generic[T]):
         task.add_done_callback(self._forget_gaps)
 
     async def close(self) -> None:
-        """Wait for what is being given back."""
+        """Wait for the releases in flight."""
         await asyncio.gather(*self._gaps, return_exceptions=True)
 
 
@@ -310,7 +310,7 @@ def _ascend(runs: Sequence[Run]) -> bool:
 
 
 def _in_turn(found: list[Message[T]], runs: Sequence[Run]) -> list[Message[T]]:
-    """In the order in which they were granted: by priority, and by whose turn it is."""
+    """Return the messages in the order in which they were granted: by priority and rotation."""
     by_offset = {message.offset: message for message in found}
     return [
         by_offset[offset]

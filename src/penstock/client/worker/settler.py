@@ -39,8 +39,8 @@ _NAMES: Final = {
 """Verdicts that are recorded in spans."""
 _UNTOLD: Final[AbstractContextManager[None]] = nullcontext()
 _DONE, _GONE, _EXTEND = int(Outcome.DONE), int(Outcome.GONE), int(Verdict.EXTEND)
-"""As they travel. Settlements hold plain numbers: they are hashed, and an enum's member does that
-in Python."""
+"""The codes on the wire. Settlements hold plain ints, because they are hashed, and hashing an enum
+member runs Python code."""
 SETTLEMENTS_AT_ONCE: Final = 5_000
 COALESCERS_KEPT_MAX: Final = 10_000
 BY_POLICY: Final = -1
@@ -50,12 +50,12 @@ Place = tuple[str, bytes, int, str]
 Settlement = tuple[int, int, int, int, int, str]
 Waiting = tuple[Settlement, float, asyncio.Future[bool]]
 Joined = list[tuple[Settlement, list[Waiting]]]
-"""What is asked, and on whose behalf."""
+"""Settlements of one request, each with the calls that wait for it."""
 Failed = tuple[TopicInfo, PenstockError]
 
 
 class _Attempt(NamedTuple):
-    """A request under way."""
+    """A request in flight."""
 
     joined: Joined
     info: TopicInfo
@@ -71,24 +71,24 @@ class Settler:
 
     @property
     def tracing(self) -> Tracing:
-        """Whether settlements are recorded in spans."""
+        """True if settlements are recorded in spans."""
         return self._router.tracing
 
     async def ack(self, messages: Sequence[Message[Any]]) -> int:
-        """They are done."""
+        """Acknowledge messages."""
         count = await self.settle(messages, Verdict.FINISH)
         self._counters.acked += count
         return count
 
     async def release(self, messages: Sequence[Message[Any]], delay: Seconds | None) -> int:
-        """They are to be delivered again."""
+        """Release messages for another delivery."""
         delay_ms = BY_POLICY if delay is None else to_milliseconds(delay, "delay")
         count = await self.settle(messages, Verdict.RELEASE, delay_ms)
         self._counters.released += count
         return count
 
     async def reject(self, messages: Sequence[Message[Any]], reason: str) -> int:
-        """They can never be done."""
+        """Reject messages: they become dead letters."""
         count = await self.settle(messages, Verdict.REJECT, reason=reason)
         self._counters.rejected += count
         return count
@@ -98,7 +98,7 @@ class Settler:
         return await self.settle(messages, Verdict.RETURN)
 
     async def extend(self, messages: Sequence[Message[Any]], lease: Seconds | None) -> int:
-        """They take longer."""
+        """Extend the leases of messages."""
         if lease is None:
             count = 0
             for duration_ms in {message.lease.duration_ms for message in messages}:
@@ -194,7 +194,7 @@ class Settler:
         await asyncio.gather(*(coalescer.drain() for coalescer in list(self._coalescers.values())))
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop without waiting for answers."""
         await asyncio.gather(*(coalescer.close() for coalescer in list(self._coalescers.values())))
 
 
@@ -269,7 +269,7 @@ class _SettleCoalescer(Coalescer):
 
     def _give_up(self) -> None:
         self._attempt = None
-        closed = ClientClosed("the client was closed before it was known what became of a message")
+        closed = ClientClosed("the client was closed before the outcome of a verdict was known")
         _fail([*self._leaving, *self._waiting], closed)
         self._leaving = []
         self._waiting = []
@@ -309,7 +309,7 @@ class _SettleCoalescer(Coalescer):
         except UnknownTopic:  # Deleted, and the messages with it.
             return (_GONE,) * len(joined)
         if len(answer.outcomes) != len(joined):
-            raise InvalidFrame("the broker's answer does not fit what it was asked")
+            raise InvalidFrame("the broker's answer does not match the request")
         if attempts == 1:
             return answer.outcomes
         return [

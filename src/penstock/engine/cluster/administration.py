@@ -1,4 +1,5 @@
-"""What an operator asks of the cluster as a whole, from any node: look, add, remove, transfer.
+"""Operations on the cluster as a whole, from any node: status, adding and removing nodes,
+leadership transfer.
 
 Asking changes what should be, in the catalog; the stewards of the shards then bring it about. A
 node that is to go is first marked as leaving: it is placed nowhere any more, its shards move, and
@@ -82,7 +83,7 @@ class Cluster:
         """Let a node join; it comes in when it is started with an empty directory. A node that was
         alone opens its peer port for it."""
         if node < 1:
-            raise InvalidRequest(f"node ids start at 1, {node} was asked for")
+            raise InvalidRequest(f"node ids start at 1; {node} is not one")
         await self._listen()
         await self._topics.change_catalog(AddNode(node=node, peer=peer))
 
@@ -260,7 +261,7 @@ class Cluster:
         )
 
     def health(self) -> NodeHealth:
-        """Whether this node can serve."""
+        """The health of this node."""
         problems: list[str] = []
         warnings: list[str] = []
         read_only = False
@@ -298,9 +299,9 @@ class Cluster:
         )
 
     def queues_behind(self) -> list[ShardId]:
-        """The shards of a cluster of one whose queues work by the rules of an older version for a
-        few more milliseconds. Clients should not see the change. In a cluster of several it waits
-        for the last node to be upgraded, and on a full disk for room."""
+        """The shards of a cluster of one whose queues follow the rules of an older version for a
+        few more milliseconds. Clients should not see the change. In a cluster of several nodes it
+        waits for the last node to be upgraded, and on a full disk for space."""
         if self._topics.catalog.nodes.keys() != {self._topics.node_id}:
             return []
         return [

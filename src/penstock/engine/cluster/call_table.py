@@ -113,7 +113,7 @@ def serve_calls(
     serve(PUBLISH, publications.publish_here)
     serve(LAST_PUBLISHED, publications.last_here)
     serve(PART, publications.part_here)
-    serve(QUEUE, delivery.serve)
+    serve(QUEUE, delivery.serve, draws=True)
     serve(MOVES, moves.list_here)
     serve(TOPIC_PLACES, log_queries.survey.places_here)
     serve(QUEUE_PLACES, survey.places_here)

@@ -1,4 +1,4 @@
-"""Who has a data directory: one process at a time, and it says which.
+"""The lock of a data directory: one process at a time may use it, and the lock names that process.
 
 The lock is the operating system's and ends with the process. What stands in the lock file is only
 there to be reported to the next one that comes: that a directory is in use helps little without a

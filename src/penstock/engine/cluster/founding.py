@@ -1,4 +1,4 @@
-"""How a node comes to belong to a cluster: it founds one with others, or joins one that exists.
+"""Founding of a cluster: a node founds one with others, or joins one that exists.
 
 A node with a used data directory knows its id and cluster. One with an empty directory asks all
 nodes in its `--cluster` list, and their answers decide:
@@ -32,7 +32,7 @@ from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node with an empty directory says of itself."""
+    """The request of a node with an empty directory."""
 
     node: NodeId
     incarnation: str
@@ -41,7 +41,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node that was asked knows of the cluster and of the one that introduces itself."""
+    """The answer: the cluster, and what is known there of the new node."""
 
     cluster_id: str = ""
     """Empty: the answering node is new as well."""
@@ -49,9 +49,9 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     founders: dict[NodeId, str] = {}
     """With their incarnations; of a new node: those it would found with, its own incarnation."""
     unwritten: bool = True
-    """There is nothing in the log of the answering node's catalog yet."""
+    """True if the log of the answering node's catalog is empty."""
     confirmed: bool = False
-    """What follows comes from the catalog's leader."""
+    """True if the following fields come from the catalog's leader."""
     known: bool = False
     incarnation: str = ""
 
@@ -60,7 +60,7 @@ INTRODUCE = RemoteCall("introduce", Introduction, Welcome, INTRODUCTION_CALL_SEC
 
 
 def found_alone(new: NodeFile, shards: int) -> NodeFile:
-    """A new cluster of one."""
+    """Found a cluster of one node."""
     return _founded(new, secrets.token_hex(8), shards, {new.node: new.incarnation})
 
 

@@ -23,11 +23,11 @@ from penstock.engine.replica.shard import Shard
 from penstock.machines.queue_commands import TurnClock
 
 TURNS_MAX = 10_000
-"""How many entries one move of the clock may take; each ends thousands of leases."""
+"""The number of entries that one move of the clock may take; each ends thousands of leases."""
 
 
 PASS_SECONDS_MAX = 30.0
-"""How long moving a clock may take, if the node's loop is busy or stands still."""
+"""The longest time for moving a clock while the node's loop is busy or stopped."""
 
 
 class ClockMover:
@@ -53,14 +53,14 @@ class ClockMover:
                 await asyncio.wait([self._passing])
 
     async def close(self) -> None:
-        """Before the node is closed."""
+        """Stop watching the clock, before the node is closed."""
         self.abandon()
         if self._passing is not None:
             self._passing.cancel()
             await asyncio.wait([self._passing])
 
     def abandon(self) -> None:
-        """Watch the clock no more."""
+        """Stop watching the clock."""
         self._unwatch()
         self.behind = False
 

@@ -1,4 +1,4 @@
-"""One node of a cluster: its directory, its shards, its links, put together and kept going.
+"""One node of a cluster: it combines the directory, the shards and the links, and runs them.
 
     data directory      node                  who this node is (see `node_file`)
                         lock                  held while the node runs
@@ -105,8 +105,8 @@ HAND_OVER_SECONDS = 3.0
 FIRST_ELECTION_SECONDS = 3.0
 REMOVED_TICKS = 50
 NOWHERE = "localhost:1"
-"""What the catalog holds of a node that has no peer port: an address, as it wants one, at which
-nothing listens. The node registers its own when it is started with a port."""
+"""The address in the catalog of a node that has no peer port: nothing listens there. The node
+registers its own address when it is started with a port."""
 
 
 class Node:
@@ -123,7 +123,7 @@ class Node:
         memory: MemoryBudget,
     ) -> None:
         self.memory = memory
-        """What all connections of this node may hold, those of clients and of peers."""
+        """The memory budget of all connections of this node, from clients and peers."""
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._lock = lock
@@ -150,6 +150,7 @@ class Node:
             announce=announce,
             complain=lambda line: complaints.note(f"node {settings.node_id} {line}"),
             is_member=self._is_member,
+            memory=memory,
             dialled_networks=settings.dialled_networks,
         )
         self._keyring = Keyring(disk, settings.data, settings.cluster_key_file, announce)
@@ -168,7 +169,7 @@ class Node:
         self._moving = False
         self._assembled = False
         self.notices: dict[str, Callable[[bytes], None]] = {}
-        """What reads which notice of other nodes, besides those about leaders."""
+        """The receivers of notices from other nodes, besides those about leaders."""
 
     @classmethod
     async def open(
@@ -497,11 +498,10 @@ class Node:
         return self._shards
 
     def link_statistics(self) -> LinkStatistics:
-        """What passes between this node and the others."""
+        """The statistics of the links to other nodes."""
         return self._links.statistics()
 
     def health(self) -> NodeHealth:
-        """Whether this node can serve."""
         return self.cluster.health()
 
     async def hand_over(self) -> None:
@@ -529,8 +529,8 @@ class Node:
         self._lock.release()
 
     def abandon(self) -> None:
-        """Let go of the directory without any of that, as a crash would. For a node whose loop has
-        ended: nothing may be awaited on it any more, and what was acknowledged is safe."""
+        """Release the directory without a shutdown, as a crash would. For a node whose loop has
+        ended: nothing can be awaited on it, and what was acknowledged is safe."""
         self._shards.abandon()
         self._lock.release()
 
@@ -735,7 +735,7 @@ class Node:
         return is_member(identity.node, identity.incarnation, self.topics.catalog, raft.leader)
 
     async def _welcome(self, asked: Introduction) -> Welcome:
-        """What this node knows of one that introduces itself."""
+        """Answer a node that introduces itself."""
         settings, file = self._settings, self._file
         if file is None:
             raise Unavailable("this node is just starting")

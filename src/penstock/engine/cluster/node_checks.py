@@ -1,4 +1,4 @@
-"""What a node refuses to be started with, and whom it takes for a member of its cluster."""
+"""Checks at the start of a node: its settings, and its membership of the cluster."""
 
 from collections.abc import Collection, Mapping
 

@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node must never forget about itself."""
+    """The identity of a node, which must never be lost."""
 
     format: int = FORMAT
     node: NodeId
@@ -56,7 +56,7 @@ def load_node_file(disk: Disk, directory: str) -> NodeFile | None:
 
 
 def store_node_file(disk: Disk, directory: str, content: NodeFile) -> None:
-    """Make it durable."""
+    """Write the file durably."""
     replace_whole(disk, os.path.join(directory, NODE_FILE), seal(content))
 
 

@@ -1,4 +1,4 @@
-"""What a node is started with."""
+"""The settings of a node."""
 
 import msgspec
 
@@ -12,8 +12,6 @@ BALLAST_BYTES_PER_SHARD = 32 * MIB
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is started with."""
-
     data: str
     node_id: NodeId = NodeId(1)
     cluster: dict[NodeId, str] = {}
@@ -24,14 +22,14 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_key_file: str | None = None
     """The cluster key, if it is not the one in the data directory."""
     dialled_networks: tuple[str, ...] = ()
-    """Where other nodes may be besides loopback and private networks, as `192.0.2.0/24`."""
+    """The networks of other nodes besides loopback and private ones, as `192.0.2.0/24`."""
     shards: int = 4
     rack: str = ""
     tick_ms: int = TICK_MS
     """The pace of Raft's clock, on which every timeout of a shard rests."""
     log: LogSettings = LogSettings(ballast_bytes=BALLAST_BYTES_PER_SHARD)
     history_bytes: int = DELIVERY_HISTORY_BYTES_MAX
-    """Of each shard."""
+    """The size of each shard's delivery history."""
     state_bytes_max: int = SHARD_STATE_BYTES_MAX
     """Of each shard; above it new state is refused."""
     engine: EngineSettings = EngineSettings()

@@ -1,4 +1,4 @@
-"""Which nodes hold which shard, and the next safe step towards it.
+"""Placement of shards on nodes, and the next safe step towards a target placement.
 
 Three decisions, all pure functions of what the catalog and a shard's leader know:
 
@@ -59,7 +59,8 @@ def catalog_members(
 def balance(
     placement: Mapping[ShardId, Placement], nodes: Collection[NodeId]
 ) -> tuple[ShardId, Placement] | None:
-    """The next shard whose placement should change, and to what; None when all is well.
+    """Return the next shard whose placement should change, and the new placement; None if there is
+    none.
 
     Nodes that are not in `nodes` lose their places first; then places that are missing are filled;
     then the fullest node gives to the emptiest; last, preferred leaders are evened out."""
@@ -108,15 +109,15 @@ def _even_out_leaders(
 
 
 def led_by(node: NodeId, holders: Sequence[NodeId]) -> Placement:
-    """The same placement with this node in front."""
+    """Return the placement with this node first."""
     return (node, *(other for other in holders if other != node))
 
 
 def next_step(
     current: Membership, target: Membership, *, me: NodeId, caught_up: Collection[NodeId]
 ) -> Membership | NodeId | None:
-    """What the leader `me` should do next: a membership to propose, a node to hand leadership to
-    because this one must go, or None: nothing to do, or nothing can be done yet."""
+    """Return the next step of the leader `me`: a membership to propose, a node to hand leadership
+    to because this one must go, or None if there is nothing to do now."""
     voters, learners = set(current.voters), set(current.learners)
     wanted = set(target.everyone())
     missing = wanted - voters - learners

@@ -16,7 +16,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     kafka: str
     http: str
     leads: int
-    """How many shards it leads."""
+    """The number of shards it leads."""
     holds: int
 
 
@@ -46,25 +46,23 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     leads_here: bool = False
     followers: tuple[FollowerStatus, ...] = ()
-    """Known to the leader only."""
+    """The followers; known to the leader only."""
     state_bytes: int = 0
-    """What groups, offsets, producers, leases and so on take in a snapshot."""
+    """The size in a snapshot of groups, offsets, producers, leases and so on."""
     state_share: float = 0.0
     """Of what the fullest kind of it may take."""
     snapshot_failure: str = ""
-    """Why no new snapshot could be taken; the one before and the log are kept."""
+    """The reason why no new snapshot could be taken; the previous one and the log are kept."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole."""
-
     cluster_id: str
     node: NodeId
     """The node that answers."""
     controller: NodeId
     read_only: bool
     health: str
-    """One sentence for people."""
+    """The health of the cluster in one sentence."""
     nodes: tuple[NodeStatus, ...]
     shards: tuple[ShardStatus, ...]
     topics: int
@@ -72,11 +70,9 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a node can serve."""
-
     ready: bool
     problems: tuple[str, ...]
-    """Why it cannot."""
+    """The reasons why it cannot serve."""
     warnings: tuple[str, ...]
-    """What it cannot do although it serves."""
+    """The functions that are unavailable although it serves."""
     read_only: bool

@@ -50,7 +50,7 @@ from penstock.storage import CompactionPolicy
 
 LOOK_TICKS = 10
 HAND_OVER_TICKS = 100
-"""How long a leader stays before it hands over to the one that should lead: ten seconds."""
+"""The time after which a leader hands over to the preferred one: ten seconds."""
 EXPIRY_TICKS = 6_000
 CAUGHT_UP_ENTRIES = 1_000
 SILENCE_TICKS_MAX = 10
@@ -121,7 +121,8 @@ class Stewardship:
                 self._begin(shard, running)
 
     def lead_catalog(self) -> None:
-        """This node leads the catalog since now: a new cluster need not wait for a tick."""
+        """Begin at once when this node becomes the leader of the catalog, so that a new cluster
+        need not wait for a tick."""
         running = self._shards.get(CATALOG_SHARD)
         if running is not None and not self._closed:
             self._begin(CATALOG_SHARD, running)
@@ -131,7 +132,7 @@ class Stewardship:
             self._tasks[shard] = asyncio.create_task(self._tend(shard, running))
 
     async def close(self) -> None:
-        """Look after nothing any more."""
+        """Stop all tasks."""
         self._closed = True
         for task in list(self._tasks.values()):
             task.cancel()

@@ -1,4 +1,4 @@
-"""What a request to a group may look like: names, sizes and times, before anything is believed."""
+"""Validation of group requests: names, sizes and times."""
 
 from penstock.core.errors import InvalidGroup, InvalidRequest, InvalidSessionTimeout
 from penstock.core.limits import (
@@ -58,5 +58,5 @@ def check_sync(request: SyncGroup) -> None:
 
 
 def bound_rebalance_timeout(timeout_ms: int) -> int:
-    """What a member asks for, within reason: it is refused for this by no Kafka broker."""
+    """Bound the rebalance timeout of a member. As in Kafka, a large one is not refused."""
     return min(max(timeout_ms, 0), GROUP_REBALANCE_TIMEOUT_MAX_MS)

@@ -90,7 +90,7 @@ from penstock.machines.groups import (
 from penstock.machines.machine import Effect, Refused, Reply, Request, refusal_error
 
 _CLIENT_CHARACTERS_MAX = 255
-"""How much of a client's name goes into its member ids."""
+"""The number of characters of a client's name in its member ids."""
 
 
 class Coordinator:
@@ -229,7 +229,7 @@ class Coordinator:
         self._timers.touch(group, member)
 
     async def leave(self, group: str, members: Sequence[LeavingMember]) -> list[MemberLeft]:
-        """These members go; for each, in order, what came of it."""
+        """Remove members; return the outcome of each, in order."""
         self._check_leading()
         check_names(group)
         check_count("members that leave at once", len(members), GROUP_MEMBERS_MAX)
@@ -329,7 +329,7 @@ class Coordinator:
     def offsets(
         self, group: str, keys: Iterable[OffsetKey] | None = None
     ) -> dict[OffsetKey, CommittedOffset]:
-        """What is committed, of these partitions or of all."""
+        """Return the committed offsets of these partitions, or of all."""
         self._check_leading()
         return self._groups.offsets(group, keys)
 
@@ -381,7 +381,8 @@ class Coordinator:
         ]
 
     def describe(self, group: str) -> GroupDescription:
-        """One group; metadata and assignments only while they are in force, as Kafka has it."""
+        """Describe a group. Metadata and assignments are included only while they are in force, as
+        in Kafka."""
         self._check_leading()
         found = self._groups.get(group)
         if found is None:
@@ -410,7 +411,7 @@ class Coordinator:
     # Asking.
 
     async def _propose(self, command: GroupCommand, *, repeatable: bool = True) -> Reply:
-        """Have a command decided. What clients may not hear from a group is said in other words.
+        """Propose a command. Errors that Kafka clients do not expect are replaced.
 
         `repeatable`: asking again does no harm, so an unknown outcome only means to ask elsewhere.
         """
@@ -425,7 +426,7 @@ class Coordinator:
         except (OutcomeUnknown, StorageError) as error:
             if not repeatable:
                 raise
-            raise NotCoordinator(f"it may have happened, ask again: {error}") from error
+            raise NotCoordinator(f"the outcome is unknown, try again: {error}") from error
         if isinstance(reply, Refused):
             raise refusal_error(reply)
         if repeatable:

@@ -38,13 +38,13 @@ class Deadlines(Generic[Key]):
         return self._times.pop(key, None) is not None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all deadlines."""
         self._times.clear()
         self._queued.clear()
         self._heap.clear()
 
     def due(self, now_ms: int) -> list[Key]:
-        """The keys whose time has come, earliest first; they are forgotten."""
+        """Remove and return the keys whose deadline has passed, earliest first."""
         found: list[Key] = []
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, key = heapq.heappop(self._heap)

@@ -126,7 +126,7 @@ class Groups:
     # Work groups of one topic.
 
     def work_configs(self, topic: Topic, group: str) -> Mapping[str, str]:
-        """What is set on a work group of one topic; empty for most."""
+        """The configs of a work group on one topic; empty for most."""
         return self._topics.catalog.work_configs(topic, group)
 
     def work_settings(self, topic: Topic, group: str) -> dict[str, WorkSetting]:

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, asked of any node.
+"""The lag of consumer groups, for requests on any node.
 
 A group's committed offsets are with its coordinator, the ends of the partitions with their leaders.
 A node that holds a replica of a partition knows its end well enough, a heartbeat late at most;
@@ -24,7 +24,7 @@ _MEMBERLESS = ("Empty", "Dead")
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in a list."""
+    """A row of the list of groups."""
 
     group: str
     state: str
@@ -43,7 +43,7 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition a group reads."""
+    """A partition that a group reads."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ class GroupLag(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberLine, ...]
     partitions: tuple[PartitionLag, ...]
     lag: int
-    """Over all partitions whose end is known."""
+    """The lag over all partitions whose end is known."""
 
 
 class GroupOffsets(msgspec.Struct):
@@ -95,13 +95,13 @@ class Lag:
     # Asked of any node.
 
     async def groups(self) -> list[GroupLine]:
-        """All groups of the cluster whose coordinators can be reached."""
+        """Return all groups of the cluster whose coordinators can be reached."""
         answers = await self._calls.ask_all(GROUPS, None)
         lines = (line for reply in answers.replies.values() for line in reply)
         return sorted(lines, key=lambda line: line.group)
 
     async def group(self, group: str) -> GroupLag:
-        """One group, wherever its coordinator is."""
+        """Return the lag of one group, from its coordinator."""
         return await self._calls.ask_leader(self._topics.group_shard(group), GROUP, group)
 
     # On this node.

@@ -116,7 +116,7 @@ class PendingRounds:
     def _find_answer(
         self, name: str, member: str, instance: str | None, condition: Condition
     ) -> Answer | PenstockError | None:
-        """What the request gets now; None: it has to wait on."""
+        """Return the answer that the request gets now; None if it still has to wait."""
         group = self._groups.get(name)
         if group is None:
             return UnknownMember(f"group {name} was deleted; join as a new member")

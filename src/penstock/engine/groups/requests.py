@@ -1,4 +1,4 @@
-"""What a front-end asks of a group's coordinator, and what it gets back.
+"""The requests of front-ends to a group's coordinator, and its answers.
 
 The words are those of Kafka's classic group protocol, with two changes: an id that is not there is
 `None` where it is optional (`instance`) and empty where it is always sent (`member`), and whatever
@@ -26,16 +26,16 @@ OffsetKey = tuple[TopicId, int]
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may change about groups."""
+    """The settings of consumer groups."""
 
     session_min_ms: int = GROUP_SESSION_MIN_MS
     session_max_ms: int = GROUP_SESSION_MAX_MS
     initial_delay_ms: int = GROUP_INITIAL_DELAY_MS
-    """How long an empty group waits for more members before its first generation."""
+    """The time that an empty group waits for more members before its first generation."""
     members_max: int = GROUP_MEMBERS_MAX
     offset_metadata_bytes_max: int = OFFSET_METADATA_BYTES_MAX
     offset_retention_ms: int = OFFSET_RETENTION_MS
-    """How long offsets are kept once their group is empty."""
+    """The time for which offsets are kept after their group became empty."""
     offset_sweep_interval_ms: int = OFFSET_SWEEP_INTERVAL_MS
 
 
@@ -61,7 +61,7 @@ class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JoinedMember(msgspec.Struct, frozen=True):
-    """What the leader of a generation learns of each member."""
+    """A member, as the leader of a generation sees it."""
 
     member: str
     instance: str | None
@@ -78,7 +78,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     leader: str
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
-    """For the leader only."""
+    """The members; for the leader only."""
 
 
 class SyncGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class LeavingMember(msgspec.Struct, frozen=True):
 
 
 class MemberLeft(msgspec.Struct, frozen=True):
-    """What came of one member's leaving."""
+    """The outcome of removing one member."""
 
     member: str
     instance: str | None
@@ -118,7 +118,7 @@ class MemberLeft(msgspec.Struct, frozen=True):
 
 
 class OffsetToCommit(msgspec.Struct, frozen=True):
-    """How far a group has got in one partition."""
+    """The committed offset of a group in one partition."""
 
     topic_id: TopicId
     partition: int
@@ -138,7 +138,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupOverview(msgspec.Struct, frozen=True):
-    """A group in a list."""
+    """A row of the list of groups."""
 
     group: str
     protocol_type: str

@@ -1,4 +1,4 @@
-"""Who takes part in share groups (KIP-932): members, their epochs, and which partitions they read.
+"""The membership of share groups (KIP-932): members, their epochs, and the partitions they read.
 
 A share group hands out messages, not partitions: who reads what only spreads the load, and two
 members on one partition do no harm. So membership is the memory of the group's coordinator, the
@@ -35,8 +35,10 @@ from penstock.core.errors import (
     UnknownMember,
 )
 from penstock.core.limits import (
+    MIB,
     SHARE_GROUP_MEMBERS_MAX,
     SHARE_GROUP_SUBSCRIPTIONS_MAX,
+    SHARE_GROUPS_BYTES_MAX,
     SHARE_GROUPS_MAX,
 )
 from penstock.core.types import Term, TopicId
@@ -48,6 +50,11 @@ ASSIGNOR = "simple"
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 _EPOCH_MAX = (1 << 31) - 1
+_MEMBER_BYTES = 1_000
+"""With its session, and its group if it is the only member."""
+_TEXT_BYTES = 60
+_PARTITION_BYTES = 16
+"""In the target and in what the member was sent last: most numbers are shared."""
 
 Assignment = dict[TopicId, tuple[int, ...]]
 """The partitions of each topic that a member reads."""
@@ -56,13 +63,13 @@ Gone = Callable[[str, str], None]
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life of a member."""
+    """The heartbeat of a member."""
 
     group: str
     member: str
     epoch: int
     topics: tuple[str, ...] | None = None
-    """What it subscribes to; None: as before."""
+    """The topics it subscribes to; None: as before."""
     rack: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -74,11 +81,11 @@ class ShareAssigned(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     heartbeat_ms: int
     assignment: Assignment | None = None
-    """None: as before."""
+    """The assignment; None: as before."""
 
 
 class ShareMember(msgspec.Struct, kw_only=True):
-    """What the coordinator knows of a member: what it subscribes to, and its epochs."""
+    """The state of a member in the coordinator: its subscription and its epochs."""
 
     member: str
     client_id: str
@@ -89,6 +96,11 @@ class ShareMember(msgspec.Struct, kw_only=True):
     former_epoch: int = 0
     assignment: Assignment = {}
     """The last assignment that was sent to it."""
+
+    def size_bytes(self) -> int:
+        """About how much memory it takes, without its partitions."""
+        texts = (self.member, self.client_id, self.client_host, self.rack or "", *self.topics)
+        return _MEMBER_BYTES + sum(map(len, texts)) + _TEXT_BYTES * len(texts)
 
 
 class ShareGroup(msgspec.Struct, kw_only=True):
@@ -105,6 +117,8 @@ class ShareGroup(msgspec.Struct, kw_only=True):
     """Of the catalog, when `shape` was looked up."""
     target: dict[str, Assignment] = {}
     """What each member should read."""
+    target_bytes: int = 0
+    """What `target` takes, as it is counted."""
 
 
 class ShareGroups:
@@ -118,6 +132,8 @@ class ShareGroups:
         self._catalog = catalog
         self._term = term
         self._groups: dict[str, ShareGroup] = {}
+        self.bytes = 0
+        """About what all members take; see `SHARE_GROUPS_BYTES_MAX`."""
         self._empty: dict[str, Term] = {}
         """Groups that had members or offsets, the last ones last, and when that was seen."""
         self._sessions: Deadlines[tuple[str, str]] = Deadlines()
@@ -131,9 +147,9 @@ class ShareGroups:
         """Join, stay or leave; raises what a member must know to go on."""
         check_names(beat.group, beat.member, beat.rack)
         if not beat.member:
-            raise InvalidRequest("a member of a share group brings an id of its own")
+            raise InvalidRequest("a member of a share group must choose its own id")
         if beat.epoch < LEAVE_EPOCH:
-            raise InvalidRequest(f"{beat.epoch} is no epoch of a member")
+            raise InvalidRequest(f"{beat.epoch} is not an epoch of a member")
         topics = beat.topics or ()
         if len(topics) > SHARE_GROUP_SUBSCRIPTIONS_MAX:
             raise InvalidRequest(
@@ -191,7 +207,7 @@ class ShareGroups:
             return False  # Another node coordinates it now.
 
     def forget(self, name: str) -> None:
-        """The group is deleted."""
+        """Forget a group that was deleted."""
         self._empty.pop(name, None)
 
     # Members.
@@ -214,12 +230,23 @@ class ShareGroups:
     def _drop(self, group: ShareGroup) -> None:
         """Another node has coordinated the group since: nothing is known of its members."""
         del self._groups[group.name]
-        for member in group.members:
-            self._sessions.cancel((group.name, member))
+        self.bytes -= group.target_bytes
+        for name, member in group.members.items():
+            self.bytes -= member.size_bytes()
+            self._sessions.cancel((group.name, name))
 
     def _join(self, group: ShareGroup | None, beat: ShareHeartbeat) -> ShareGroup:
         if beat.topics is None:
             raise InvalidRequest("who joins a share group says which topics it reads")
+        joining = ShareMember(
+            member=beat.member,
+            client_id=beat.client_id,
+            client_host=beat.client_host,
+            rack=beat.rack,
+            topics=tuple(sorted(set(beat.topics))),
+        )
+        if group is None or beat.member not in group.members:
+            self._check_room(beat.group, joining.size_bytes())
         if group is None:
             if len(self._groups) >= SHARE_GROUPS_MAX:
                 raise Overloaded(f"this node coordinates {SHARE_GROUPS_MAX} share groups already")
@@ -231,15 +258,18 @@ class ShareGroups:
                     f"share group {group.name} has {SHARE_GROUP_MEMBERS_MAX} members, as many as"
                     " may be"
                 )
-            group.members[beat.member] = ShareMember(
-                member=beat.member,
-                client_id=beat.client_id,
-                client_host=beat.client_host,
-                rack=beat.rack,
-                topics=(),
-            )
+            group.members[beat.member] = joining
+            self.bytes += joining.size_bytes()
             group.revision = -1
         return group
+
+    def _check_room(self, group: str, size: int) -> None:
+        if self.bytes + size > SHARE_GROUPS_BYTES_MAX:
+            raise GroupFull(
+                f"the members of all share groups take {self.bytes / MIB:.1f} MiB of this node's"
+                f" memory, as much as they may; {group} gets no more now: use fewer members, or"
+                " subscribe to fewer topics"
+            )
 
     def _beat(self, group: ShareGroup, beat: ShareHeartbeat) -> ShareAssigned:
         member = group.members[beat.member]
@@ -251,6 +281,11 @@ class ShareGroups:
         if beat.topics is not None:
             topics = tuple(sorted(set(beat.topics)))
             if topics != member.topics:
+                grown = msgspec.structs.replace(member, topics=topics).size_bytes()
+                grown -= member.size_bytes()
+                if grown > 0:
+                    self._check_room(group.name, grown)
+                self.bytes += grown
                 member.topics = topics
                 group.revision = -1
         settings = self._catalog().group_settings(group.name)
@@ -271,10 +306,11 @@ class ShareGroups:
         )
 
     def _remove(self, group: ShareGroup, member: str) -> None:
-        del group.members[member]
+        self.bytes -= group.members.pop(member).size_bytes()
         self._sessions.cancel((group.name, member))
         group.revision = -1
         if not group.members:
+            self.bytes -= group.target_bytes
             del self._groups[group.name]
             self.note_empty(group.name)
         for listener in self._listeners:
@@ -299,17 +335,27 @@ class ShareGroups:
             # At the end of the numbers they begin anew; 0 is for joining.
             group.epoch = group.epoch % _EPOCH_MAX + 1
         group.target = target
+        self.bytes -= group.target_bytes
+        group.target_bytes = _PARTITION_BYTES * sum(
+            len(indexes) for assignment in target.values() for indexes in assignment.values()
+        )
+        self.bytes += group.target_bytes
         group.revision = catalog.revision
 
 
 def share_out(
     members: Mapping[str, ShareMember], shape: Mapping[str, tuple[TopicId, int]]
 ) -> dict[str, Assignment]:
-    """Which member reads which partitions; see the top of this module."""
+    """Assign partitions to members; see the top of this module."""
     target: dict[str, dict[TopicId, list[int]]] = {name: {} for name in members}
     turn = 0
+    wanted: dict[str, list[str]] = {topic: [] for topic in shape}
+    for name, member in members.items():
+        for topic in member.topics:
+            if topic in wanted:
+                wanted[topic].append(name)
     for topic, (topic_id, partitions) in shape.items():
-        readers = [name for name, member in members.items() if topic in member.topics]
+        readers = wanted[topic]
         for number in range(max(len(readers), partitions)):
             reader = readers[(number + turn) % len(readers)]
             target[reader].setdefault(topic_id, []).append(number % partitions)

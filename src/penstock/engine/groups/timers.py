@@ -44,20 +44,20 @@ MemberKey = tuple[str, str]
 
 
 class Phase(msgspec.Struct):
-    """Where a group was when this leader last looked, and what its time limit is about."""
+    """The state of a group when this leader last looked, and the deadline it implies."""
 
     state: GroupState
     rebalance: int
     members: int = 0
-    """How many there were when the initial delay was last extended."""
+    """The number of members when the initial delay was last extended."""
     extension_ms: int = 0
-    """How much longer the initial delay may become."""
+    """The remaining extension of the initial delay."""
     unsynced: set[str] = msgspec.field(default_factory=set)
     """The members of this generation that have not asked for their assignment."""
 
 
 class GroupTimers:
-    """All that runs out in the groups of one shard."""
+    """The timeouts of the groups of one shard."""
 
     def __init__(self, groups: Groups, clock: Clock, settings: GroupSettings) -> None:
         self._groups = groups
@@ -81,7 +81,7 @@ class GroupTimers:
         self._sweep_ms = self._clock.monotonic_ms() + self._settings.offset_sweep_interval_ms
 
     def due(self) -> Iterator[GroupCommand]:
-        """What is to be asked for now."""
+        """Yield the commands that are due now."""
         now_ms = self._clock.monotonic_ms()
         self._pending.due(now_ms)
         yield from self._end_sessions(now_ms)
@@ -90,7 +90,7 @@ class GroupTimers:
         yield from self._sweep_offsets(now_ms)
 
     def failed(self, command: GroupCommand) -> None:
-        """What was asked for was not done."""
+        """Retry later: the command failed."""
         if isinstance(command, CompleteJoin):
             self._limits.set(command.group, self._clock.monotonic_ms() + RETRY_MS)
 
@@ -135,13 +135,13 @@ class GroupTimers:
             phase.unsynced.discard(member)
 
     def hand_out(self, key: MemberKey, session_ms: int) -> None:
-        """Remember an id whose owner shall come back with it."""
+        """Remember a member id that was given out and has not joined yet."""
         if len(self._pending) >= GROUP_PENDING_MEMBERS_MAX:
             raise Unavailable("too many new members at once; try again later", retry_after_ms=1_000)
         self._pending.set(key, self._clock.monotonic_ms() + session_ms)
 
     def is_pending(self, key: MemberKey) -> bool:
-        """This id was given out, and its owner has not joined with it yet."""
+        """True if this id was given out and has not joined yet."""
         return key in self._pending
 
     def settle_pending(self, key: MemberKey) -> bool:

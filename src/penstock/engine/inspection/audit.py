@@ -39,13 +39,13 @@ logger = logging.getLogger("penstock.audit")
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One order."""
+    """An action of an operator."""
 
     at_ms: int
     node: NodeId
-    """The node that was asked."""
+    """The node that received it."""
     who: str
-    """Where it came from."""
+    """The client that sent it."""
     action: str
     target: str
     detail: str = ""
@@ -78,7 +78,7 @@ class Audit:
     def note(
         self, who: str, action: str, target: str, detail: str = "", outcome: str = "done"
     ) -> None:
-        """An order was given."""
+        """Record an action."""
         line = AuditLine(
             at_ms=self._topics.clock.wall_ms(),
             node=self._topics.node_id,

@@ -1,4 +1,4 @@
-"""What became of messages while this node led their shards, by topic.
+"""The delivery counters of this node, by topic, for the time it led their shards.
 
 Every replica counts what it applies (`machines.activity`), so that the counts of all nodes would
 add up to three times what happened. A leader's own part is the difference between two readings:
@@ -36,7 +36,7 @@ class DeliveryCounters:
         self._led: dict[ShardId, tuple[Queues, _Places]] = {}
 
     def leadership(self, shard: ShardId, queues: Queues, leads: bool) -> None:
-        """This node has begun to lead a shard, or has ceased to."""
+        """Record that this node has begun or ceased to lead a shard."""
         before = self._led.pop(shard, None)
         if before is not None:
             self._book(self._done, *before)
@@ -45,7 +45,7 @@ class DeliveryCounters:
             self._led[shard] = queues, begun
 
     def activity(self) -> Mapping[str, Activity]:
-        """What happened under this node's lead since it started, by topic."""
+        """Return the activity that this node led since it started, by topic."""
         for topic in [one for one in self._done if one != OTHER and not self._is_there(one)]:
             self._of(self._done, OTHER).add(self._done.pop(topic))
         found = {topic: one.copy() for topic, one in self._done.items()}
@@ -76,7 +76,7 @@ class DeliveryCounters:
 
 
 def _places(queues: Queues) -> _Places:
-    """Where anything has happened."""
+    """Return the activity of all topics that had any."""
     places: _Places = {}
     if not queues.gone.is_empty:
         places[_GONE, _PAST] = queues.gone

@@ -1,4 +1,4 @@
-"""What happened on each node, line by line: the last lines are kept, and any node can be asked.
+"""The events of each node: the last lines are kept, and any node can return those of all nodes.
 
 A line is what the node says in its log: who leads, which links are lost, what is repaired. The
 newest five hundred are kept in memory, which is enough to see what happened when something did;
@@ -33,7 +33,7 @@ _KINDS = (
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One line."""
+    """An event: one line of text."""
 
     at_ms: int
     """Wall time of the node that says it."""
@@ -70,7 +70,7 @@ class Events:
         return say
 
     def note(self, line: str, kind: str = "") -> None:
-        """Something happened."""
+        """Record an event."""
         self._number += 1
         event = Event(
             at_ms=self._clock.wall_ms(),
@@ -105,7 +105,7 @@ class Events:
         return merge((one for reply in answers.replies.values() for one in reply), limit)
 
     async def events_here(self, _asked: None) -> list[Event]:
-        """The same as `here`, for other nodes."""
+        """Return the events of this node to another node."""
         return self.here()
 
 
@@ -116,7 +116,7 @@ def merge(events: Iterable[Event], limit: int) -> list[Event]:
 
 
 def kind_of(line: str) -> str:
-    """What a line is about."""
+    """The kind of an event, by its words."""
     for kind, words in _KINDS:
         if any(word in line for word in words):
             return kind

@@ -13,8 +13,8 @@ _CGROUP_FILES = (
 
 
 def disk_bytes(directory: str) -> tuple[int, int]:
-    """What the file system of a directory could hold of this user's data, and how much of that is
-    free; zeros if there is none, as for an engine in memory."""
+    """The total and the free bytes that this user may occupy in the file system of a directory;
+    zeros if there is none, as for an engine in memory."""
     try:
         status = os.statvfs(directory)
     except OSError:
@@ -25,7 +25,7 @@ def disk_bytes(directory: str) -> tuple[int, int]:
 
 
 def memory_bytes() -> int:
-    """What this process takes of the machine's memory now."""
+    """The resident memory of this process."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * PAGE_BYTES
@@ -36,7 +36,7 @@ def memory_bytes() -> int:
 
 @cache
 def memory_bytes_max() -> int:
-    """What the machine has, or what this process was given of it."""
+    """The memory of the machine, or the limit of this process."""
     whole = os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
     for path in _CGROUP_FILES:
         try:

@@ -18,7 +18,7 @@ TRACEBACK_MS: Final = 10_000
 
 
 class LimitedLog:
-    """One per port: `what` it is about, as in "Kafka clients"."""
+    """A rate-limited log of one port; `what` is its subject, as in "Kafka clients"."""
 
     def __init__(self, log: logging.Logger, clock: Clock, what: str) -> None:
         self._log = log
@@ -29,7 +29,7 @@ class LimitedLog:
         self._traceback_ms: int | None = None
 
     def note(self, text: str) -> None:
-        """One line about a client, unless there were too many in this second."""
+        """Log a line about a client, unless there were too many in this second."""
         if self.may_write():
             self._log.warning("%s", one_line(text))
 
@@ -67,8 +67,8 @@ class LimitedLog:
 
 
 class LimitedRecords(logging.Filter):
-    """The same limits for lines of loggers that are not ours to change, such as a library's: those
-    whose names begin with one of `names`. A filter for a handler."""
+    """A filter that applies the same limits to the loggers of libraries whose names begin with one
+    of `names`."""
 
     def __init__(self, limit: LimitedLog, names: tuple[str, ...]) -> None:
         super().__init__()

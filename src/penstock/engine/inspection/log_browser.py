@@ -34,20 +34,20 @@ MESSAGES_MAX = 1_000
 """Of one partition in one look."""
 VALUE_BYTES_MAX = 1 * MIB
 SCAN_BYTES_MAX = 16 * MIB
-"""How much of its logs a node goes through in one look."""
+"""The number of log bytes that a node reads for one request."""
 ANSWER_BYTES_MAX = 8 * MIB
 STEP_BYTES = 256 * KIB
 SHARE_BYTES_MIN = 64 * KIB
 WINDOW_MESSAGES = 1_000
-"""Where there is a filter, how many messages the first window of a look back has at least."""
+"""With a filter, the minimal number of messages in the first window of a backward search."""
 WINDOW_GROWTH = 4
 PARTS_MAX = 1_000
 THE_END = Offset(1 << 62)
-"""Beyond every message."""
+"""An offset after all messages."""
 
 
 class LogBrowseRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What is looked for, and where."""
+    """A filter and the places to search."""
 
     topic_id: TopicId
     parts: tuple[tuple[int, Offset], ...]
@@ -56,13 +56,13 @@ class LogBrowseRequest(msgspec.Struct, frozen=True, array_like=True):
     back: bool
     filter: LogFilter
     messages_max: int
-    """Of each partition."""
+    """The limit for each partition."""
     value_bytes: int
-    """Longer values are cut."""
+    """The limit above which a value is cut."""
 
 
 class LogPart(msgspec.Struct, frozen=True, array_like=True):
-    """What was seen in one partition, in the order of the log."""
+    """The messages found in one partition, in the order of the log."""
 
     index: int
     messages: tuple[SeenMessage, ...]
@@ -71,18 +71,18 @@ class LogPart(msgspec.Struct, frozen=True, array_like=True):
     log_start: Offset
     end: Offset
     is_over: bool
-    """There is nothing more in this direction now."""
+    """True if there is nothing more in this direction now."""
 
 
 LOOK = RemoteCall("look", LogBrowseRequest, list[LogPart], LOOK_CALL_SECONDS)
 
 
 class LogBrowseResult(msgspec.Struct, frozen=True):
-    """What a look has found."""
+    """The messages found."""
 
     parts: tuple[LogPart, ...]
     unreachable: tuple[int, ...]
-    """Partitions whose leader could not be asked."""
+    """The partitions whose leader could not be reached."""
 
 
 class LogBrowser:
@@ -131,8 +131,8 @@ class LogBrowser:
     # On this node.
 
     async def look_here(self, asked: LogBrowseRequest) -> list[LogPart]:
-        """Look at partitions that this node leads; at no others. The node that looks sets the
-        bounds, whatever it is asked for."""
+        """Browse partitions that this node leads; others are skipped. This node enforces the
+        limits, whatever the request says."""
         look = msgspec.structs.replace(
             asked,
             parts=asked.parts[:PARTS_MAX],
@@ -165,7 +165,7 @@ class LogBrowser:
 
 
 class _Sight:
-    """A look at one partition."""
+    """A search in one partition."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class _Sight:
         self.log_start, self.end = topics.bounds(topic, index)
 
     async def onwards(self, place: Offset) -> LogPart:
-        """From a place on."""
+        """Search forwards from a place."""
         first = min(max(place, self.log_start), self.end)
         sieve = self._sieve(first, self.end, self._look.messages_max, self._answer_bytes)
         await self._fill(sieve, self.end, self._scan_bytes)
@@ -196,7 +196,7 @@ class _Sight:
         return self._seen(list(sieve.found), sieve.next, is_over=sieve.next >= self.end)
 
     async def back(self, place: Offset) -> LogPart:
-        """What is before a place."""
+        """Search backwards from a place."""
         before = min(max(place, self.log_start), self.end)
         found: list[SeenMessage] = []
         width = self._first_width()
@@ -220,7 +220,8 @@ class _Sight:
         return self._seen(found, before, is_over=before <= self.log_start)
 
     def _first_width(self) -> int:
-        """So many messages that they are as many as are wanted, and can be read."""
+        """The width of the first window: large enough to hold the wanted messages and small enough
+        to be read."""
         count = self.end - self.log_start
         size = self._topics.partition_bytes(self._topic, self._index)
         wanted = self._look.messages_max
@@ -241,7 +242,7 @@ class _Sight:
         )
 
     async def _fill(self, sieve: LogScan, stop: Offset, bytes_max: int) -> None:
-        """Feed a sieve until it is full, has seen all, or so many bytes are read."""
+        """Feed a sieve until it is full, has reached `stop`, or `bytes_max` bytes are read."""
         left = bytes_max
         while sieve.next < stop and not sieve.is_full and left > 0:
             data = self._topics.read(self._topic, self._index, sieve.next, STEP_BYTES)

@@ -1,4 +1,4 @@
-"""What operators ask of logs, on any node.
+"""Queries of operators about logs, on any node.
 
 survey    places, sizes and readers of topics
 looks     messages, from any place of any partition
@@ -16,7 +16,7 @@ from penstock.engine.topics.topics import Topics
 
 
 class LogQueries:
-    """One per node."""
+    """The log queries of one node."""
 
     def __init__(
         self,

@@ -31,11 +31,11 @@ class SeenMessage(msgspec.Struct, frozen=True, array_like=True):
 
     message: Message
     key_bytes: int
-    """-1: there is no key."""
+    """The size of the key; -1 if there is none."""
     value_bytes: int
-    """-1: there is no value."""
+    """The size of the value; -1 if there is none."""
     is_cut: bool
-    """Something of it is left out."""
+    """True if a part of it is left out."""
 
 
 class LogScan:
@@ -112,7 +112,7 @@ class LogScan:
 
 
 def cut_message(message: Message, value_bytes: int) -> SeenMessage:
-    """As much of a message as is shown."""
+    """Cut a message to the part that is shown."""
     key = _cut(message.key, HEADER_BYTES_MAX)
     value = _cut(message.value, value_bytes)
     headers: tuple[Header, ...] = tuple(
@@ -129,7 +129,7 @@ def cut_message(message: Message, value_bytes: int) -> SeenMessage:
 
 
 def shown_bytes(seen: SeenMessage) -> int:
-    """What a message takes in an answer, roughly."""
+    """The approximate size of a message in an answer."""
     message = seen.message
     size = MESSAGE_OVERHEAD_BYTES + len(message.value or b"") + len(message.key or b"")
     return size + sum(len(name) + len(value or b"") for name, value in message.headers)

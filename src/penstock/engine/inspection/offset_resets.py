@@ -29,7 +29,7 @@ from penstock.machines.group_commands import DeleteGroup, StoreOffsets
 
 
 class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reset does to one partition."""
+    """The effect of a reset on one partition."""
 
     topic: str
     partition: int
@@ -55,20 +55,19 @@ class GroupResets:
         topics: Collection[str] = (),
         partitions: Sequence[int] | None = None,
     ) -> list[OffsetChange]:
-        """What a reset would change. Without topics: in all that the group has read; `partitions`
-        are those of a single topic."""
+        """Plan a reset. Without topics it covers all that the group has read; `partitions` are
+        those of a single topic."""
         described = await self._lag.group(group)
         if described.members:
             raise GroupNotEmpty(
-                f"group {group} has {len(described.members)} members: stop them before it goes on"
-                " elsewhere"
+                f"group {group} has {len(described.members)} members: stop them before you reset it"
             )
         before = {(one.topic, one.partition): one.committed for one in described.partitions}
         names = sorted(set(topics) or {topic for topic, _ in before})
         if not names:
-            raise InvalidRequest(f"group {group} has read nothing yet: say which topic is meant")
+            raise InvalidRequest(f"group {group} has read nothing yet: name the topic")
         if partitions is not None and len(names) != 1:
-            raise InvalidRequest("partitions are those of one topic: say which")
+            raise InvalidRequest("partitions need a topic: name it")
         parts = [part for name in names for part in self._parts(name, partitions)]
         if len(parts) > OFFSETS_PER_COMMIT_MAX:
             raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, asked of the nodes that lead them.
+"""The start and end offsets of partitions, requested from their leaders.
 
 `topic_survey` and `queue_survey` look at a partition in two ways, as a log and as a queue, and
 share the plumbing: partitions are grouped by leader, every leader is asked once and at the same
@@ -24,7 +24,7 @@ P = TypeVar("P")
 
 
 class PlacesRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Which partitions, and from which time on; `NO_TIME` for their end."""
+    """The partitions, and the time to look up; `NO_TIME` for their end."""
 
     partitions: list[PartitionId]
     time_ms: int
@@ -37,7 +37,7 @@ async def find_places(
     partitions: Iterable[PartitionId],
     time_ms: int,
 ) -> dict[PartitionId, P]:
-    """What the leaders of partitions say of them."""
+    """Request the places of partitions from their leaders."""
     by_leader: dict[NodeId, list[PartitionId]] = {}
     for partition in partitions:
         leader = topics.leader(topics.shard_of(partition)).node

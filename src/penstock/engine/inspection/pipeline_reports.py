@@ -54,7 +54,7 @@ class PipelineReports:
             return []
 
     async def reports_here(self, _asked: None) -> list[PipelineReport]:
-        """What the replica of this node has."""
+        """Return the reports in this node's replica."""
         topic = self._topics.catalog.topic(TOPIC)
         if topic is None:
             return []

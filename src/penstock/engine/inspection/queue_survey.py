@@ -1,4 +1,4 @@
-"""Which work groups there are and how far they are, asked of any node.
+"""The work groups of partitions and their progress, for requests on any node.
 
 The leader of a partition has the state of its work groups. A list of all groups asks every node for
 what it leads; a look at one topic asks the leaders of its partitions (`partition_places`). Nodes
@@ -47,7 +47,7 @@ class QueueSurvey:
     async def places(
         self, partitions: Iterable[PartitionId], *, time_ms: int = NO_TIME
     ) -> dict[PartitionId, QueuePlace]:
-        """Where partitions begin and end, and where their work groups are."""
+        """Return the bounds of partitions and the positions of their work groups."""
         return await find_places(self._topics, self._calls, QUEUE_PLACES, partitions, time_ms)
 
     async def require(self, topic: Topic, group: str) -> None:

@@ -76,13 +76,13 @@ class Sampler:
 
     @property
     def spent_seconds(self) -> float:
-        """What making samples has cost this node so far."""
+        """The time this node has spent on samples."""
         return self._slices.spent_seconds
 
     # Asked of any node.
 
     async def everywhere(self) -> tuple[list[NodeSample], list[NodeId]]:
-        """What all nodes lead, and the nodes that did not answer."""
+        """Return the samples of all nodes, and the nodes that did not answer."""
         nodes = sorted(node for node in self._topics.catalog.nodes if node != self._topics.node_id)
         mine, answers = await asyncio.gather(
             self.here(fresh=True), self._calls.ask_each(SAMPLE, dict.fromkeys(nodes))
@@ -94,7 +94,7 @@ class Sampler:
         return await self.here()
 
     async def here(self, *, fresh: bool = False) -> NodeSample:
-        """What this node leads; a sample that is a little old will do, unless it must be fresh."""
+        """Return the sample of this node; it may be a little old unless `fresh` is set."""
         async with self._making:
             now_ms = self._topics.clock.monotonic_ms()
             if self._sample is None or fresh or now_ms - self._made_ms >= self._fresh_ms:
@@ -200,7 +200,8 @@ class Sampler:
         )
 
     async def _groups(self) -> list[GroupSample]:
-        """Where their ends are known only elsewhere, that is waited for, and costs nothing."""
+        """The samples of consumer groups. The end offsets that only other nodes know are awaited,
+        which costs no processor time."""
         groups: list[GroupOffsets] = []
         for coordinator in self._coordination.led_coordinators():
             groups += self._lag.offsets_of(coordinator)
@@ -248,15 +249,15 @@ class _Sum:
         self.oldest_age_ms = -1
 
     def add(self, partition: PartitionId, work: WorkGroup, end: Offset) -> bool:
-        """One more; True if it has anything left to do."""
+        """Add a partition; return True if it has remaining work."""
         self.partitions.append(partition)
         tally, activity = work.tally, work.activity
         ready, leased, delayed = work.ready, work.leased, work.delayed
         numbers = [
             ready, leased, delayed, work.dead, end - work.opened,
-            tally.acked, tally.moved, tally.expired,
+            activity.acked, activity.moved, activity.expired,
             activity.delivered, activity.redelivered, activity.failed,
-            activity.discarded + sum(activity.dead.values()),
+            activity.discarded + sum(activity.dead.values()), tally.moved,
         ]  # fmt: skip
         if len(self.partitions) == 1:
             self.counts = numbers

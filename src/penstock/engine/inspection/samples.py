@@ -10,21 +10,25 @@ from penstock.core.types import Index, NodeId, PartitionId, ShardId, Term, Topic
 
 
 class WorkCounts(msgspec.Struct, frozen=True, array_like=True):
-    """How many messages of a work group are in which state, and what became of the others."""
+    """The number of messages of a work group in each state, and the activity so far."""
 
     ready: int = 0
     leased: int = 0
     delayed: int = 0
     dead: int = 0
     sent: int = 0
+    """Offered since the group was opened."""
     acked: int = 0
+    """From here on: since this node's process began to apply what happens there. A node of 0.1
+    counts acked, moved and expired since the group was opened."""
     moved: int = 0
     expired: int = 0
     delivered: int = 0
-    """From here on: since this node's process began to apply what happens there."""
     redelivered: int = 0
     failed: int = 0
     died: int = 0
+    moved_ever: int = 0
+    """Moved to a dead-letter queue since the group was opened; 0 from a node of 0.1."""
 
 
 class QueueSample(msgspec.Struct, frozen=True, array_like=True):
@@ -72,7 +76,7 @@ class FollowerSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShardSample(msgspec.Struct, frozen=True, array_like=True):
-    """A shard this node leads."""
+    """A shard that this node leads."""
 
     shard: ShardId
     term: Term
@@ -84,18 +88,18 @@ class ShardSample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MachineSample(msgspec.Struct, frozen=True, array_like=True):
-    """The machine a node runs on."""
+    """The machine of a node."""
 
     version: str
     up_ms: int
     disk_bytes: int
-    """0: not known."""
+    """The size of the disk; 0 if unknown."""
     disk_free_bytes: int
     data_bytes: int
     memory_bytes: int
     memory_bytes_max: int
     holds: int
-    """Shards."""
+    """The number of shards it holds."""
     state_used_share: float = 0.0
     """Of what one kind of state may take in a shard; that of the fullest."""
 

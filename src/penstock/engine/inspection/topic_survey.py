@@ -1,4 +1,4 @@
-"""Where topics begin and end, how large they are, and which groups read them, asked of any node.
+"""The bounds and sizes of topics, and the consumer groups that read them, for requests on any node.
 
 The leaders of the partitions have their bounds (`partition_places`), and the coordinator of a group
 has its offsets. Nodes that do not reply are left out.
@@ -26,13 +26,13 @@ READERS_MAX = 1_000
 
 
 class LogPlace(msgspec.Struct, frozen=True, array_like=True):
-    """One partition as a log."""
+    """The bounds of one partition's log."""
 
     log_start: Offset
     end: Offset
-    """One past the last message."""
+    """The offset after the last message."""
     size_bytes: int
-    """On its leader's disk."""
+    """The size on its leader's disk."""
     at_time: Offset
     """The first message that is as late as was asked; the end if there is none."""
 
@@ -44,7 +44,7 @@ class TopicReader(msgspec.Struct, frozen=True, array_like=True):
     state: str
     members: int
     committed: dict[int, Offset]
-    """By index of the partition."""
+    """The committed offsets, by index of the partition."""
 
 
 TOPIC_PLACES = RemoteCall("topic_places", PlacesRequest, dict[PartitionId, LogPlace])
@@ -65,7 +65,7 @@ class TopicSurvey:
     async def places(
         self, partitions: Iterable[PartitionId], *, time_ms: int = NO_TIME
     ) -> dict[PartitionId, LogPlace]:
-        """Where partitions begin and end, as their leaders have it."""
+        """Return the bounds of partitions, as their leaders know them."""
         return await find_places(self._topics, self._calls, TOPIC_PLACES, partitions, time_ms)
 
     async def readers(self, topic: Topic) -> list[TopicReader]:

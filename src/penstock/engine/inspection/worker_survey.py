@@ -27,7 +27,7 @@ from penstock.machines.queue_commands import Acquire, Settle, decode_queue_comma
 from penstock.machines.shard_machine import command_tag
 
 PAGES_MAX = 16
-"""How much of a shard's history is read: about a mebibyte."""
+"""The number of pages of a shard's history that are read: about a mebibyte."""
 PARTITIONS_MAX = 1_000
 WORKERS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
@@ -39,14 +39,14 @@ _FAILED = (Verdict.RELEASE, Verdict.REJECT)
 
 
 class WorkersRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions and the work group whose workers are asked for."""
+    """The partitions and the work group to survey."""
 
     partitions: tuple[PartitionId, ...]
     group: str
 
 
 class WorkerActivity(msgspec.Struct, frozen=True, array_like=True):
-    """What one worker did, as far as is known."""
+    """The activity of one worker, as far as it is known."""
 
     name: str
     leased: int = 0
@@ -59,7 +59,7 @@ class WorkerActivity(msgspec.Struct, frozen=True, array_like=True):
     last_ms: int = 0
     """Of its last delivery or answer."""
     error: str = ""
-    """Why a message failed last."""
+    """The reason of its last failure."""
     error_ms: int = 0
 
 
@@ -106,7 +106,7 @@ class WorkerSurvey:
 
 
 class _Lease:
-    """What is open of one lease."""
+    """The open part of one lease."""
 
     __slots__ = ("count", "until_ms", "worker")
 

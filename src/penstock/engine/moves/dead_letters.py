@@ -32,19 +32,19 @@ from penstock.machines.work_records import DeadMessage
 BATCH_MESSAGES = 100
 LOOK_TICKS = 2
 TASKS_MAX = 16
-"""How many queues are looked after at once."""
+"""The number of queues that are processed concurrently."""
 STUCK_MAX = 10_000
-"""How many messages of one queue may be passed over because they cannot be moved."""
+"""The number of messages of one queue that may be skipped because they cannot be moved."""
 DEAD_LETTERS_KEPT_MS = 14 * 24 * 60 * 60 * 1000
 """The least that a dead-letter queue which was made here keeps its messages for."""
 HEADERS_BYTES = 16 * KIB
-"""What a dead letter may have more than the message it was."""
+"""The additional size of a dead letter's headers."""
 
 Key = tuple[PartitionId, str]
 
 
 class _Pause:
-    """How often something has failed in a row, and when it is tried again."""
+    """The consecutive failures of an operation, and the time of its next attempt."""
 
     __slots__ = ("backoff", "until_ms")
 
@@ -57,18 +57,18 @@ class _Pause:
 
 
 class _Trouble:
-    """What went wrong with the dead of one work group: with all of them, or with some."""
+    """The problems with the dead messages of one work group: with all of them, or with some."""
 
     __slots__ = ("pause", "stuck", "stuck_pause")
 
     def __init__(self, random: JitterSource) -> None:
         self.pause = _Pause(random)
         self.stuck: set[Offset] = set()
-        """They were refused, and are passed over until it is their time."""
+        """The messages that were refused, and are skipped until their next attempt."""
         self.stuck_pause = _Pause(random)
 
     def is_over(self, dead: int, now_ms: int) -> bool:
-        """There may be something that can be moved now."""
+        """True if there may be messages that can be moved now."""
         if self.pause.until_ms > now_ms:
             return False
         return dead > len(self.stuck) or self.stuck_pause.until_ms <= now_ms
@@ -108,7 +108,7 @@ class DeadLetters:
                 self._look(shard, running)
 
     async def close(self) -> None:
-        """Move nothing any more."""
+        """Stop moving messages."""
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -1,4 +1,4 @@
-"""How many dead letters of a queue lie in its dead-letter queue.
+"""The number of dead letters of a queue in its dead-letter queue.
 
 They are the queue's to worry about, though they are no longer in it. They are counted by the
 dead-letter queue's own counters, so that the cost does not depend on how many there are; if several
@@ -29,7 +29,7 @@ async def dead_lettered(
 
 
 def dead_letter_queue(topics: Topics, topic: Topic, group: str) -> str:
-    """Where the messages go that failed for good in a work group; empty if they stay."""
+    """The dead-letter queue of a work group; empty if dead messages stay."""
     name = topics.catalog.work_settings(topic, group).dead_letter_topic
     return "" if name == topic.name else name
 
@@ -37,8 +37,8 @@ def dead_letter_queue(topics: Topics, topic: Topic, group: str) -> str:
 async def count_letters(
     topics: Topics, delivery: DeliveryService, names: Collection[str]
 ) -> dict[str, int]:
-    """What lies in each of these dead-letter queues. One that is not there, or cannot be asked
-    now, is left out."""
+    """Return the number of messages in each of these dead-letter queues. A queue that does not
+    exist or cannot be reached is left out."""
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def count(topic: Topic) -> int | None:

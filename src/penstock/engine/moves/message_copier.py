@@ -31,7 +31,7 @@ from penstock.machines.queue_commands import ConfigureQueue, CopyPlace
 from penstock.machines.queue_headers import message_group_of
 
 SENT_BYTES_MAX = 256 * KIB
-"""So much goes in one batch, unless a single message is larger."""
+"""The size of a batch, unless a single message is larger."""
 KNOWN_PARTITIONS_MAX = 100_000
 _MESSAGE_BYTES = 100
 
@@ -39,8 +39,8 @@ Change = Callable[[ShardId, Request], Awaitable[Reply]]
 
 
 class Delivered(NamedTuple):
-    """What came of copies, by the offset of what they are copies of: where they are, of one that
-    was sent twice where the last is; and why some are refused for good."""
+    """The outcome of copying, by the offset of the original: the place of each copy, the last one
+    if it was sent twice, and the errors of those that are refused for good."""
 
     places: dict[Offset, CopyPlace]
     refused: dict[Offset, LocalError]
@@ -54,7 +54,7 @@ class Copy(NamedTuple):
     """The index of where it goes if it has neither group nor key."""
     message: NewMessage
     fixed: bool = False
-    """It goes there whatever it has."""
+    """True if it must go to that partition whatever its key is."""
 
 
 class MessageCopier:
@@ -113,7 +113,7 @@ class MessageCopier:
 
 
 def _place(copy: Copy, topic: Topic) -> int:
-    """Where a copy goes, the first time and every time."""
+    """The partition of a copy, the same at every attempt."""
     partitions = len(topic.partitions)
     lane = message_group_of(copy.message, topic.settings.queue.queue_rules)
     if copy.fixed or lane is None:

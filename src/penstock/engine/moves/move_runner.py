@@ -1,4 +1,4 @@
-"""One move, carried out: messages of one queue are sent to another and acknowledged in the first.
+"""Runs one move: messages of one queue are sent to another and acknowledged in the first.
 
     look at a page ── lease those that are meant ── send copies ── acknowledge ── write down how far
 
@@ -51,13 +51,13 @@ from penstock.machines.queues import Acquired, Settled
 
 PAGE_MESSAGES_MAX = 100
 PAGE_MESSAGES = 10
-"""How many messages are looked at before it is known how large they are."""
+"""The number of messages in a page until their size is known."""
 PAGE_BYTES = 4 * MIB
 SILENT_PAGES_MAX = 50
-"""After so many pages with nothing to move, the position is stored all the same."""
+"""The number of pages without messages to move after which the position is stored anyway."""
 LEASE_MS = 30_000
 HELD_MS_MAX = 60_000
-"""How long to wait for messages that another receiver has leased: longer than our own lease."""
+"""The longest wait for messages that another receiver has leased: longer than our own lease."""
 HELD_PAUSE_MS = 500
 FINISH_SECONDS = 3.0
 NO_COPIES: Mapping[Offset, CopyPlace] = MappingProxyType({})
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class MoveRunner:
-    """For one move; `run` it once."""
+    """Runs one move; call `run` once."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class MoveRunner:
     async def _move_page(
         self, index: int, position: Offset, end: Offset, only: set[Offset] | None
     ) -> Offset:
-        """Move what is meant of one page; where the next one begins."""
+        """Move the matching messages of a page; return the start of the next one."""
         most = self._page_messages
         began_ms = self._topics.clock.monotonic_ms()
         page = await self._delivery.browse(
@@ -207,9 +207,10 @@ class MoveRunner:
     async def _carry(
         self, index: int, free: Sequence[BrowsedMessage]
     ) -> tuple[int, int, set[Offset]]:
-        """Move these messages: how many were moved, how many cannot be, and which were leased
-        by another receiver meanwhile; also after their copies were sent, if that took longer than
-        their lease: such a copy is sent once more when they are free, and is passed over."""
+        """Move these messages. Return how many were moved, how many cannot be, and which were
+        leased by another receiver meanwhile. The last may happen after their copies were sent, if
+        that took longer than the lease: such a copy is sent again when they are free, and is
+        recognised as a duplicate."""
         targets = {one.message.offset: self._target(one) for one in free}
         lost = sum(target is None for target in targets.values())
         wanted = [one for one in free if targets[one.message.offset] is not None]
@@ -239,7 +240,8 @@ class MoveRunner:
         return len(leased) - len(refused) - len(late), lost + len(refused), taken | late
 
     def _target(self, one: BrowsedMessage) -> tuple[Topic, int] | None:
-        """Where a message goes, and to which partition, if that is known; None: nowhere."""
+        """Return the destination of a message, and its partition if that is known; None if there is
+        none."""
         catalog = self._topics.catalog
         if self._move.destination != NO_TOPIC_ID:
             found = catalog.topic_by_id(self._move.destination)
@@ -291,8 +293,8 @@ class MoveRunner:
         verdict: Verdict,
         copies: Mapping[Offset, CopyPlace] = NO_COPIES,
     ) -> set[Offset]:
-        """Settling twice does no harm. Returns those that another receiver has got since, because
-        the lease had run out: nothing is said about them."""
+        """Settle messages; doing it twice does no harm. Return those that another receiver has
+        leased since, because the lease had expired: they are not settled."""
         ordered = sorted(offsets)
         settlements = tuple(
             Settlement(offset, Offset(offset + 1), epoch, verdict, 0) for offset in ordered
@@ -317,8 +319,8 @@ class MoveRunner:
 
 
 async def _finish(work: Coroutine[Any, Any, T]) -> T:
-    """What has begun is brought to its end, if that does not take long, also when the node stops:
-    unfinished messages are not delivered for a while."""
+    """Finish an operation even if the node stops, within a time limit: unfinished messages are not
+    delivered for a while."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -124,7 +124,9 @@ class Moves:
         wanted = filter or EVERYTHING
         wanted.check()
         if destination is not None and destination.topic_id == source.topic_id:
-            raise InvalidRequest(f"messages of {source.name} cannot be moved to where they are")
+            raise InvalidRequest(
+                f"messages of {source.name} cannot be moved to the queue they are in"
+            )
         if destination is not None:
             check_unprotected(destination.name)
         ends = await self._ends(source)
@@ -202,7 +204,7 @@ class Moves:
         return count
 
     async def list_here(self, asked: ListMoves) -> MoveList:
-        """The moves out of a queue whose shard this node leads."""
+        """Return the moves out of a queue whose shard this node leads."""
         running = self._shards.get(asked.shard)
         if running is None:
             raise NotLeader(f"this node does not lead shard {asked.shard}")
@@ -215,7 +217,7 @@ class Moves:
         return self._topics.shard_of(source.partitions[0])
 
     async def _ask(self, source: Topic, command: StartMove | CancelMove) -> Move:
-        """What is asked of a move may be asked twice."""
+        """Send a command about a move; repeating it does no harm."""
         for _ in range(START_TRIES):
             try:
                 return _moved(await self._change(self._home(source), command))
@@ -251,7 +253,7 @@ class Moves:
     async def _dead(
         self, source: Topic, index: int, group: str, wanted: MoveFilter
     ) -> Iterator[tuple[Offset, ...]]:
-        """Messages of a partition that are dead and meant, so many at a time."""
+        """Yield the dead messages of a partition that match, in chunks."""
         last = (await self._ends(source))[index]
         first, end = wanted.span(index, last)
         found = [
@@ -393,7 +395,7 @@ def _moved(reply: Reply) -> Move:
 
 
 def _untaken(command: StartMove, count: int) -> Move:
-    """What a dry run found."""
+    """The result of a dry run."""
     return Move(
         move_id="",
         source=command.source,
@@ -427,4 +429,4 @@ def _as_letter(source: Topic, index: int, group: str, one: BrowsedMessage) -> Me
 
 
 def _ignore(_reply: Reply | PenstockError) -> None:
-    """What is refused or lost is looked at again."""
+    """Ignore the outcome: a command that was refused or lost is repeated at the next look."""

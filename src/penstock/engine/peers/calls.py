@@ -77,7 +77,9 @@ class Answers(Generic[R]):
 @dataclass(slots=True)
 class _Served:
     call: RemoteCall[Any, Any]
-    function: Callable[[Any], Awaitable[Any]]
+    function: Callable[..., Awaitable[Any]]
+    draws: bool
+    """The function is also passed the memory account of the caller's link."""
     kept_reply: object = None
     kept_body: bytes = b""
 
@@ -93,10 +95,17 @@ class RemoteCalls:
 
     # Serving.
 
-    def serve(self, call: RemoteCall[Q, R], function: Callable[[Q], Awaitable[R]]) -> None:
-        """Let other nodes, and this one, call a local function by the row's name."""
+    def serve(
+        self,
+        call: RemoteCall[Q, R],
+        function: Callable[[Q], Awaitable[R]],
+        *,
+        draws: bool = False,
+    ) -> None:
+        """Let other nodes, and this one, call a local function by the row's name. One that `draws`
+        takes the memory account of the caller's link as well, if there is one."""
         assert call.name not in self._served, f"{call.name} is served twice"
-        self._served[call.name] = _Served(call, function)
+        self._served[call.name] = _Served(call, function, draws)
 
     def served(self) -> tuple[RemoteCall[Any, Any], ...]:
         """The rows that this node serves."""
@@ -116,7 +125,8 @@ class RemoteCalls:
             raise InvalidRequest(f"node {source} calls {name}, which is not known here")
         call = served.call
         request = decode_body(body, call.request, f"node {source} sent a request {name}")
-        reply = await served.function(request)
+        more = (caller.account,) if served.draws else ()
+        reply = await served.function(request, *more)
         if not call.is_reply_kept:
             return encode_body(reply, call.reply)
         if reply is not served.kept_reply:

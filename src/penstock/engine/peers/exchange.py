@@ -31,6 +31,7 @@ from penstock.core.limits import (
     REQUESTS_IN_FLIGHT_MAX,
     REQUESTS_SERVED_BYTES_MAX,
 )
+from penstock.core.memory_budget import REQUESTS, MemoryAccount
 from penstock.core.types import NodeId
 from penstock.engine.peers.frames import (
     NAME_CHARACTERS_MAX,
@@ -64,6 +65,8 @@ class Caller(NamedTuple):
     node: NodeId
     is_member: bool
     """Of this node's cluster; what others may call is in the table of calls."""
+    account: MemoryAccount | None = None
+    """What its link draws on the memory budget."""
 
 
 Serve = Callable[[Caller, str, bytes], Awaitable[bytes]]
@@ -77,6 +80,7 @@ class Exchange:
         peer: NodeId,
         *,
         outgoing: Outgoing,
+        account: MemoryAccount,
         serve: Serve,
         tasks: set[asyncio.Task[bytes]],
         counters: LinkCounters,
@@ -84,6 +88,7 @@ class Exchange:
     ) -> None:
         self._peer = peer
         self._outgoing = outgoing
+        self._account = account
         self._serve = serve
         self._tasks = tasks
         self._counters = counters
@@ -160,8 +165,15 @@ class Exchange:
             self._counters.requests_refused += 1
             self._fail(request, Overloaded(f"{request.method}: too many requests at once"))
             return
+        # A member has to go on when clients have taken all the memory; its own bounds are above.
+        if not is_member and not self._account.admits(size):
+            self._counters.requests_refused += 1
+            self._fail(request, Overloaded(f"{request.method}: memory is short"))
+            return
         self._counters.requests_served += 1
-        task = self._loop.create_task(self._answer(request, Caller(self._peer, is_member)))
+        self._account.take(REQUESTS, size)
+        caller = Caller(self._peer, is_member, self._account)
+        task = self._loop.create_task(self._answer(request, caller))
         self._serving[task] = size
         self._serving_ids[request.id] = task
         self._serving_bytes += size
@@ -180,7 +192,9 @@ class Exchange:
 
     def _served(self, request: Request, task: asyncio.Task[bytes]) -> None:
         self._tasks.discard(task)
-        self._serving_bytes -= self._serving.pop(task, 0)
+        size = self._serving.pop(task, 0)
+        self._serving_bytes -= size
+        self._account.give_back(REQUESTS, size)
         self._serving_ids.pop(request.id, None)
         if task.cancelled():  # The link is gone, or the caller.
             return
@@ -223,6 +237,7 @@ class Exchange:
                 )
         for task in self._serving:
             task.cancel()
+        self._account.give_back(REQUESTS, self._serving_bytes)
         self._serving.clear()
         self._serving_ids.clear()
         self._serving_bytes = 0

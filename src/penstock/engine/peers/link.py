@@ -34,6 +34,7 @@ from penstock.core.limits import (
     PEER_OUTGOING_BYTES_MAX,
     STRANGER_FRAME_BYTES_MAX,
 )
+from penstock.core.memory_budget import ANSWERS, REQUESTS, MemoryBudget
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Exchange, Serve
@@ -69,6 +70,7 @@ from penstock.engine.peers.message_check import check_message
 from penstock.engine.peers.send_queue import LinkCounters, Outgoing
 from penstock.engine.replica.network import PeerMessage
 
+PROTOCOL = "peer"
 PROOF_WANTED = "nodes must prove here that they hold the cluster key"
 _AUTHENTICATION = frozenset(
     (
@@ -123,6 +125,7 @@ class LinkSurroundings(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeId
     settings: LinkSettings
     security: LinkSecurity
+    memory: MemoryBudget
     clock: Clock
     counters: LinkCounters
     tasks: set[asyncio.Task[bytes]]
@@ -171,13 +174,19 @@ class Link(asyncio.BufferedProtocol):
         self.welcome: asyncio.Future[Refused | None] = self._loop.create_future()
         """Done when the link works, or never will; then with the reason."""
         self.exchange: Exchange | None = None
+        # In its own place: an address that clients share must not be used up by the nodes there.
+        self._account = world.memory.open(PROTOCOL, f"{PROTOCOL} {dialled}", self)
         self.outgoing = Outgoing(
-            bytes_max=world.settings.outgoing_bytes_max,
+            bytes_max=min(world.settings.outgoing_bytes_max, world.memory.bytes_max // 8),
             counters=world.counters,
             soon=self._loop.call_soon,
             announce=world.announce,
         )
         self._reader = FrameReader()
+        self._reader_bytes = 0
+        """The memory of the reader, as it is counted."""
+        self._waiting_bytes = 0
+        """What waits to leave, as it is counted."""
         self._transport: asyncio.Transport | None = None
         self._address = "nowhere"
         self._reason = ""
@@ -242,6 +251,7 @@ class Link(asyncio.BufferedProtocol):
     def set_trusted(self, trusted: bool) -> None:
         """Whether the other side is a member. A stranger's frames must be small."""
         self.trusted = trusted
+        self._account.set_reserved(trusted)
         self._reader.accept_up_to(FRAME_BYTES_MAX if trusted else STRANGER_FRAME_BYTES_MAX)
 
     def establish(self, hello: Hello) -> None:
@@ -250,6 +260,7 @@ class Link(asyncio.BufferedProtocol):
         self.exchange = Exchange(
             hello.identity.node,
             outgoing=self.outgoing,
+            account=self._account,
             serve=self._world.on_request,
             tasks=self._world.tasks,
             counters=self._world.counters,
@@ -276,11 +287,20 @@ class Link(asyncio.BufferedProtocol):
     def abort(self, reason: str) -> None:
         """Close at once; what is on its way is lost."""
         self._stop(reason)
+        self._account.close()  # Also of a connection that was never made.
         if self._transport is not None:
             self._transport.abort()
             # Not left to `connection_lost`: uvloop does not call it for a connection that is
             # aborted while the call that makes it is being cancelled.
             self._gone()
+
+    def moved_bytes(self) -> int | None:
+        """For the memory budget: a link has a bound of its own for silence."""
+        return None
+
+    def evict(self, reason: str) -> None:
+        """For the memory budget: give way to others."""
+        self.abort(reason)
 
     def notify(self, method: str, body: bytes) -> None:
         """Send a notice, if there is room for it."""
@@ -289,6 +309,7 @@ class Link(asyncio.BufferedProtocol):
     def tick(self, now_ms: int, *, overslept: bool) -> None:
         """Look whether anyone is still there. `overslept`: this process was not running itself."""
         settings = self._world.settings
+        self._count_waiting()
         if self._heard or overslept:
             self._heard, self._heard_ms = False, now_ms
         if self._reason or self.hello is None:
@@ -337,7 +358,12 @@ class Link(asyncio.BufferedProtocol):
         self._world.on_open(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return self._reader.space()
+        view = self._reader.space()
+        if self._reader.capacity != self._reader_bytes:
+            before, self._reader_bytes = self._reader_bytes, self._reader.capacity
+            self._account.take(REQUESTS, self._reader_bytes)
+            self._account.give_back(REQUESTS, before)
+        return view
 
     def buffer_updated(self, count: int) -> None:
         self._heard = True
@@ -361,9 +387,11 @@ class Link(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.outgoing.pause()
+        self._count_waiting()
 
     def resume_writing(self) -> None:
         self.outgoing.resume()
+        self._count_waiting()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop((str(error) or repr(error)) if error is not None else "it was closed")
@@ -515,7 +543,14 @@ class Link(asyncio.BufferedProtocol):
             )
         self.abort(f"refused: {refused.reason}")
 
+    def _count_waiting(self) -> None:
+        """What waits to leave, as often as is worth it; between two counts it has its bound."""
+        before, self._waiting_bytes = self._waiting_bytes, self.outgoing.waiting_bytes
+        self._account.take(ANSWERS, self._waiting_bytes)
+        self._account.give_back(ANSWERS, before)
+
     def _gone(self) -> None:
+        self._account.close()
         if self._transport is not None:
             self._transport = None
             self._world.on_closed(self)

@@ -51,6 +51,7 @@ from penstock.core.limits import (
     PEER_UNPROVEN_CONNECTIONS_PER_HOST_MAX,
     REQUEST_BODY_BYTES_MAX,
 )
+from penstock.core.memory_budget import MemoryBudget
 from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.engine.peers.cluster_key import ClusterKeys
 from penstock.engine.peers.exchange import Serve
@@ -157,6 +158,7 @@ class Links:
         complain: Callable[[str], None] | None = None,
         is_member: Callable[[LinkIdentity], bool] = lambda _identity: True,
         security: LinkSecurity | None = None,
+        memory: MemoryBudget | None = None,
         dialled_networks: Iterable[str] = (),
         settings: LinkSettings | None = None,
         clock: Clock | None = None,
@@ -179,6 +181,7 @@ class Links:
             node=identity.node,
             settings=settings,
             security=security,
+            memory=memory or MemoryBudget(),
             clock=self._clock,
             counters=self._counters,
             tasks=self._tasks,

@@ -155,6 +155,7 @@ class Replica:
             compaction=self.compaction,
             run=self._in_background,
             soon=self._soon,
+            seconds=world.seconds,
             announce=world.announce,
             slice_bytes=settings.snapshot_slice_bytes,
             snapshot_write_bytes=settings.snapshot_write_bytes,

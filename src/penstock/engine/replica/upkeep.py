@@ -29,6 +29,8 @@ COMPACTION_TICKS = 5
 the interpreter from the loop."""
 SCRUB_TICKS = 100
 """How often a sealed segment is read to find rot; a multiple of `UPKEEP_TICKS`."""
+SLICE_SECONDS = 0.005
+"""How long a slice of a snapshot may be encoded: many small things have few bytes and take long."""
 SERVED_TICKS = 10
 """A follower heard of within this many ticks is being served from the log."""
 
@@ -46,6 +48,7 @@ class Upkeep:
         compaction: Compaction,
         run: Callable[[LogJob, Callable[[bool], None]], None],
         soon: Callable[[Callable[[], None]], object],
+        seconds: Callable[[], float],
         announce: Callable[[str], None],
         slice_bytes: int = SNAPSHOT_SLICE_BYTES,
         snapshot_write_bytes: int = SNAPSHOT_WRITE_BYTES,
@@ -57,6 +60,7 @@ class Upkeep:
         self._compaction = compaction
         self._run = run
         self._soon = soon
+        self._seconds = seconds
         self._announce = announce
         self._slice_bytes = slice_bytes
         self._snapshot_write_bytes = snapshot_write_bytes
@@ -114,13 +118,14 @@ class Upkeep:
     def _encode(self, snapshot: NewSnapshot, pieces: Iterator[Piece]) -> None:
         """A slice of a snapshot."""
         until = snapshot.staged_bytes + self._slice_bytes
+        until_seconds = self._seconds() + SLICE_SECONDS
         try:
             for piece in pieces:
                 if isinstance(piece, Patch):
                     snapshot.stage(piece.data, piece.position)
                 else:
                     snapshot.stage(piece)
-                if snapshot.staged_bytes >= until:
+                if snapshot.staged_bytes >= until or self._seconds() > until_seconds:
                     break
             else:
                 self._run(snapshot.finish_job(), lambda _: self._snapshot_done(snapshot))

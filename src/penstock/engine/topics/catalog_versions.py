@@ -1,4 +1,4 @@
-"""When the catalog begins to use a new version: with the first command that needs it.
+"""Versions of the catalog: a new one is used from the first command that needs it.
 
 What replicas of the catalog decide belongs to its version (see `machines.catalog`), so a command of
 a new version may be written only when every node of the cluster knows that version. It is not

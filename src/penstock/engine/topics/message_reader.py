@@ -76,7 +76,7 @@ class MessageReader:
         self._starts: dict[PartitionId, list[Offset]] = {}
         self._marks: OrderedDict[tuple[PartitionId, int], Marks] = OrderedDict()
         self.bytes = 0
-        """About what is kept."""
+        """The approximate size of the cache."""
 
     def read(
         self, shard: Readable, partition: PartitionId, runs: Iterable[tuple[Offset, Offset]]
@@ -108,7 +108,7 @@ class MessageReader:
             self.bytes -= self._stretches.pop((partition, start)).bytes
 
     def _marks_of(self, partition: PartitionId, base: int, count: int) -> Marks:
-        """Where records of a batch begin, as far as that is known."""
+        """The known positions of records in a batch."""
         if not _FAR_MESSAGES < count <= _MARKED_RECORDS_MAX:
             return new_marks()
         key = (partition, base)
@@ -283,11 +283,12 @@ class _OpenBatch:
         return found
 
     def _place(self, offset: Offset) -> int:
-        """How many of the messages read so far are before `offset`."""
+        """The number of messages read so far that are before `offset`."""
         return bisect_left(self._messages, offset, key=_offset_of)
 
     def _read_there(self, first: Offset, end: Offset) -> list[Message] | None:
-        """What is far from all that was read; None if one has to read on to it."""
+        """Read messages far from those read so far; None if the records up to them have to be
+        read."""
         opened = self._opened
         assert opened is not None
         if not opened.complete or first > opened.last:

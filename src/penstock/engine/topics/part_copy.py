@@ -29,14 +29,14 @@ from penstock.machines.producers import Producer
 from penstock.machines.publication_commands import PublishedPart
 
 READ_BYTES = 1 * MIB
-"""What is copied at once; a batch that is larger comes alone."""
+"""The number of bytes copied at once; a larger batch is copied alone."""
 
 Fetch = Callable[[PartitionId, Offset, int], bytes]
 Range = tuple[Offset, Offset]
 
 
 class Promotion(msgspec.Struct, frozen=True, array_like=True):
-    """A part, and the producer in whose name it is appended."""
+    """A part, and the producer that appends it."""
 
     part: PublishedPart
     producer_id: ProducerId
@@ -44,7 +44,8 @@ class Promotion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartCopy:
-    """What a partition still lacks of its part, as far as it was applied when this was made."""
+    """The messages of a part that a partition still lacks, as of the entries applied when this was
+    made."""
 
     def __init__(self, partitions: Partitions, fetch: Fetch, promotion: Promotion) -> None:
         """Raises `ProducerFenced` if the application has gone on to a later publication."""
@@ -76,7 +77,7 @@ class PartCopy:
 
 
 def records_there(producer: Producer | None, epoch: int) -> int:
-    """How many messages of a part a partition has, by what it remembers of the producer."""
+    """The number of messages of a part in a partition, by its record of the producer."""
     if producer is None or producer.epoch < epoch:
         return 0
     if producer.epoch > epoch:
@@ -85,7 +86,7 @@ def records_there(producer: Producer | None, epoch: int) -> int:
 
 
 def ranges_after(ranges: tuple[Range, ...], done: int) -> tuple[Range, ...]:
-    """What is left of ranges after so many messages."""
+    """Return the rest of ranges after `done` messages."""
     left = []
     for first, end in ranges:
         skipped = min(done, end - first)
@@ -150,14 +151,14 @@ def expired(part: PublishedPart) -> StagingExpired:
 def not_whole(part: PublishedPart) -> InvalidRequest:
     """The ranges of the part are not what was staged."""
     return InvalidRequest(
-        f"the ranges that are to be published in partition {part.partition} do not begin and end"
-        " where staged batches do; give what the stage has given"
+        f"the ranges to publish in partition {part.partition} do not begin and end"
+        " where staged batches do; pass the staged messages unchanged"
     )
 
 
 def foreign(part: PublishedPart) -> InvalidRequest:
-    """What is in the ranges is not this part's."""
+    """Return the error for ranges that were staged for another partition."""
     return InvalidRequest(
-        f"what is to be published in partition {part.partition} was staged for another; give what"
-        " the stage has given"
+        f"the ranges to publish in partition {part.partition} were staged for another partition;"
+        " pass the staged messages unchanged"
     )

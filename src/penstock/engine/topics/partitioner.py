@@ -1,4 +1,4 @@
-"""Which partition a message goes to when its sender does not say: the one Kafka's clients choose.
+"""The partition of a message whose sender does not choose one: as Kafka's clients do.
 
 A key always goes to the same partition, by murmur2, so that order by key holds for all producers.
 Messages without a key take turns.
@@ -16,7 +16,7 @@ class Partitioner:
         self._turns = count()
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """The index of a partition."""
+        """Return the index of a partition."""
         if partitions == 1:
             return 0
         if key is None:

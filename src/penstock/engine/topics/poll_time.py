@@ -1,4 +1,4 @@
-"""How much of a request's time its client wanted to wait: for messages that are not there yet.
+"""The part of a request's time that its client wanted to wait for messages.
 
 A long poll of twenty seconds is not slow. The timer of a request begins with `begin_parking`, and
 code that waits for messages on its behalf reports that with `parked`. What ties them together is
@@ -32,7 +32,7 @@ def begin_parking() -> PollTime:
 
 
 def note_parked(seconds: float) -> None:
-    """So long, this task's request was waiting for messages to come."""
+    """Add to the time for which this task's request waited for messages."""
     request = _PARKED.get()
     if request is not None:
         request.seconds += seconds
@@ -40,7 +40,7 @@ def note_parked(seconds: float) -> None:
 
 @contextmanager
 def parked() -> Iterator[None]:
-    """What happens in this block is waiting for messages to come."""
+    """Count the time of this block as waiting for messages."""
     began = precise_seconds()
     try:
         yield

@@ -30,7 +30,7 @@ from penstock.machines.machine import Appended, Reply
 from penstock.machines.publication_commands import PublishedPart
 
 UNDER_WAY_BYTES_MAX = 16 * MIB
-"""So much of a part is being appended at once."""
+"""The number of bytes of a part that are being appended at once."""
 
 _PromotionKey = tuple[PartitionId, ProducerId, int]
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class PartPromotion:
         there is no room. From now on what was staged is kept for the publication."""
         topic = self._topic(part)
         if topic is None:
-            raise UnknownTopicId("there is no topic of this id: it was deleted")
+            raise UnknownTopicId("there is no topic with this id: it was deleted")
         running = self._topics.led_shard(part.partition)
         await running.wait_current()
         unknown = self._staging.staged(part).verify(part)
@@ -85,7 +85,7 @@ class PartPromotion:
         self._staging.release(part, publication)
 
     async def close(self) -> None:
-        """Append nothing any more."""
+        """Stop appending."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()

@@ -72,13 +72,13 @@ class PublishRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublishOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """It is published; whether this call has decided it."""
+    """The batch is published; `is_new` is true if this call has decided it."""
 
     is_new: bool
 
 
 class FindLastBatch(msgspec.Struct, frozen=True, array_like=True):
-    """Which batch has an application published last?"""
+    """Requests the last published batch of an application."""
 
     application: str
 
@@ -90,7 +90,7 @@ class LastBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartStep(Enum):
-    """What to do with a part of a publication."""
+    """A step of a publication in one partition."""
 
     CHECK = "check"
     APPEND = "append"
@@ -141,8 +141,8 @@ class Publications:
         return await self._calls.ask_leader(shard, PUBLISH, request)
 
     async def last(self, application: str) -> int:
-        """The last batch that an application has published, or `NOTHING_PUBLISHED`. A batch that is
-        decided counts: it comes, whatever happens."""
+        """Return the last batch that an application has published, or `NOTHING_PUBLISHED`. A
+        decided batch is included, because it will be appended in any case."""
         check_application(application)
         shard = self._topics.group_shard(application)
         asked = FindLastBatch(application)
@@ -151,7 +151,7 @@ class Publications:
     # Deciding.
 
     async def last_here(self, asked: FindLastBatch) -> LastBatch:
-        """The last batch of an application whose shard this node leads."""
+        """Return the last batch of an application whose shard this node leads."""
         running = self._led(asked.application)
         await running.wait_current()
         known = running.machine.publications.get(asked.application)
@@ -218,7 +218,8 @@ class Publications:
                 raise outcome
 
     async def _release(self, request: PublishRequest) -> None:
-        """What was staged for a batch that was published before need not wait until it expires."""
+        """Release the ranges staged for a batch that was published before, so that they need not
+        wait until they expire."""
         await self._ask_all(PartStep.RELEASE, request)
 
     async def _ask_all(self, step: PartStep, request: PublishRequest) -> list[PenstockError | None]:
@@ -356,4 +357,4 @@ async def _change(running: Shard, command: BeginPublication | SettleParts) -> Re
 
 
 def _ignore(_reply: Reply | PenstockError) -> None:
-    """What is refused or lost is looked at again."""
+    """Ignore the outcome: a command that was refused or lost is repeated at the next look."""

@@ -53,7 +53,7 @@ class QueueBounds:
         *,
         messages: int,
     ) -> None:
-        """Raise `QueueFull` if the queue has no room for so many messages more, or for none."""
+        """Raise `QueueFull` if the queue has no room for `messages` more, or for none."""
         problem = self._length_problem(running, partition, settings, messages)
         problem = problem or self._bytes_problem(running, partition, settings, 1)
         if problem:
@@ -85,7 +85,7 @@ class QueueBounds:
         )
 
     def watch(self, partition: PartitionId, size: int, produced: "asyncio.Future[Any]") -> None:
-        """So many bytes are under way until this is done."""
+        """Count `size` bytes as in flight until `produced` is done."""
         self._under_way[partition] = self._under_way.get(partition, 0) + size
         produced.add_done_callback(lambda _: self._arrived(partition, size))
 

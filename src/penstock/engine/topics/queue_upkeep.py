@@ -1,4 +1,4 @@
-"""What the leader of a shard sees to for the queues in it.
+"""The maintenance of the queues in a shard by its leader.
 
     rules      the partitions and the open work groups have the rules that topics and groups are
                configured with; a topic that is configured as a queue has its default work group
@@ -38,11 +38,11 @@ from penstock.machines.queue_commands import (
 from penstock.machines.queues import NEWEST_QUEUES_VERSION, QueueChanged
 
 STEPS_AT_ONCE = 1_000
-"""How many rules one look may write; the next look goes on."""
+"""The number of commands in one look; the next look continues."""
 TRIM_MESSAGES = 1_000
-"""Messages that are done with are deleted when there are so many of them…"""
+"""Acknowledged messages are deleted when there are this many…"""
 TRIM_MS = 1_000
-"""…or after so long."""
+"""…or after this time."""
 TRIM_PARTITIONS_PER_TICK = 200
 _PLAIN_RULES = QueueRules()
 
@@ -174,7 +174,7 @@ class QueueUpkeep:
 def _steps(
     running: Shard, catalog: Catalog, topic: Topic, partition: PartitionId
 ) -> Iterator[Request]:
-    """What is missing for a partition to be the queue that it should be."""
+    """Yield the commands that make a partition match the settings of its queue."""
     settings = topic.settings.queue
     queues = running.machine.queues
     groups = queues.groups(partition)
@@ -223,7 +223,7 @@ async def write_work_rules(
 
 
 async def _surely(change: Change, shard: ShardId, request: Request) -> None:
-    """These commands may be carried out twice."""
+    """Send a command, and repeat it if the outcome is unknown: repeating does no harm."""
     try:
         await change(shard, request)
     except OutcomeUnknown:
@@ -239,11 +239,12 @@ def opening(
 
 
 def _raise_unforeseen(outcomes: Iterable[Reply | BaseException | None]) -> None:
-    """What is refused or lost is looked at again; anything else is a mistake of ours."""
+    """Raise errors that are bugs. Commands that were refused or lost are repeated at the next
+    look."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, PenstockError):
             raise outcome
 
 
 def _ignore(_reply: Reply | PenstockError) -> None:
-    """What is refused or lost is looked at again."""
+    """Ignore the outcome: a command that was refused or lost is repeated at the next look."""

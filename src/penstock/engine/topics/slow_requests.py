@@ -1,4 +1,4 @@
-"""One line in the log for a request that took long, and what it most likely waited for.
+"""The log of slow requests: a line for each, with the most likely cause.
 
     slow request: kafka Produce of 127.0.0.1:53114 took 1240 ms; a sync of the log of shard 2 took
     1180 ms of it
@@ -19,19 +19,19 @@ from penstock.engine.replica.loop_watchdog import Stall
 LINES_PER_SECOND_MAX: Final = 5
 SLOW_MS: Final = 1_000
 WAITS_FOR_MEMBERS: Final = frozenset({"JoinGroup", "SyncGroup"})
-"""They last until the other members of a consumer group are there."""
+"""Requests that last until the other members of a consumer group have sent theirs."""
 _CULPRIT_SHARE: Final = 0.4
-"""What took up so much of the time is what the request waited for."""
+"""The share of a request's time above which an operation counts as its cause."""
 
 logger = logging.getLogger("penstock.slow")
 
 
 class SlowRequests:
-    """For one node, all protocols."""
+    """The slow requests of one node, of all protocols."""
 
     def __init__(self, shards: LocalShards, clock: Clock) -> None:
         self.seconds = SLOW_MS / 1_000
-        """What is slow; infinity: nothing is."""
+        """The threshold; infinity turns the log off."""
         self.count = 0
         self.stalls = 0
         self._shards = shards
@@ -71,7 +71,8 @@ class SlowRequests:
         )
 
     def note_stall(self, stall: Stall) -> None:
-        """One piece of work held the event loop, and with it every request of this node."""
+        """Record that one piece of work held the event loop, and with it every request of this
+        node."""
         self.stalls += 1
         if self._may_say():
             logger.warning(
@@ -91,7 +92,7 @@ class SlowRequests:
         return self._lines <= LINES_PER_SECOND_MAX
 
     def explain(self, began: float, ended: float) -> str:
-        """What was slow at that time."""
+        """Return the most likely cause of a slow request."""
         slowest_sync, slowest_commit = (0.0, 0), (0.0, 0)
         for shard in self._shards:
             running = self._shards.get(shard)

@@ -47,14 +47,15 @@ from penstock.machines.publication_commands import PublishedPart
 
 TRIM_TICKS = 10
 MARKS = 60
-"""Into so many steps the time that messages wait is divided; they expire step by step."""
+"""The number of steps into which the waiting time is divided; messages expire step by step."""
 
 PublicationKey = tuple[str, int]
 """An application and the number of its batch."""
 
 
 class StagedBatch(NamedTuple):
-    """Where a batch waits: for which partition, in which of the staging topic, and where there."""
+    """The place of a staged batch: its target partition, its staging partition, and its offsets
+    there."""
 
     partition: PartitionId
     staging: PartitionId
@@ -95,13 +96,13 @@ class Staging:
         return StagedBatch(partition, staging, appended.base_offset, appended.end_offset)
 
     def staged(self, part: PublishedPart) -> "StagingIndex":
-        """What the leader of a part's shard knows of its staging partition."""
+        """Return the leader's index of the staging partition of a part."""
         topics = self._topics
         shard = topics.shard_of(part.partition)
         staging = self._find(shard)
         if staging != part.staging:
             if part.staging >= topics.catalog.next_partition:
-                raise Unavailable("this node does not know yet where messages are staged")
+                raise Unavailable("this node does not know the staging topic yet")
             raise expired(part)
         return self._staged(shard, topics.led_shard(part.partition), staging)
 
@@ -169,7 +170,8 @@ class Staging:
 
 
 class StagingIndex:
-    """What waits in one staging partition, as far as its leader knows, in one term."""
+    """The staged messages in one staging partition, as far as its leader knows them, in one
+    term."""
 
     def __init__(self, running: Shard, staging: PartitionId, now_ms: int) -> None:
         self.staging = staging
@@ -177,16 +179,17 @@ class StagingIndex:
         self._term = running.replica.raft.term
         end = running.machine.partitions.planned_end(staging)
         self._known_from = end
-        """What lies before was staged under another leader, or forgotten: it expires."""
+        """Messages before this offset were staged under another leader, or forgotten: they
+        expire."""
         self._ranges: SortedDict[Offset, tuple[Offset, PartitionId]] = SortedDict()
-        """What waits: from where to where, and for which partition."""
+        """The ranges of staged messages, by start: the end and the target partition."""
         self._floors: SortedList[Offset] = SortedList()
         """Of the batches being appended: none of them will be below its floor."""
         self._checked: dict[PublicationKey, tuple[Offset, int]] = {}
         """From where on publications need what is here, and when they said so."""
         self._trimmed_to = Offset(0)
         self._marks: deque[tuple[int, Offset]] = deque([(now_ms, end)])
-        """Where the partition ended at which time."""
+        """The end of the partition at different times."""
 
     def is_of(self, running: Shard, staging: PartitionId) -> bool:
         """Leadership may have moved to another node and back, between two looks: what was
@@ -248,7 +251,7 @@ class StagingIndex:
         self._checked[publication] = min(first, kept), now_ms
 
     def release(self, ranges: Iterable[Range], publication: PublicationKey) -> None:
-        """These ranges have been published."""
+        """Remove ranges that have been published."""
         self._checked.pop(publication, None)
         for first, end in ranges:
             for one in list(self._ranges.irange(first, end, (True, False))):

@@ -1,4 +1,4 @@
-"""How many messages come and go, by topic and by the protocol that brings or fetches them.
+"""The number of messages produced and delivered, by topic and protocol.
 
 One call for each batch and each answer; the numbers are plain ints in dictionaries. A message is
 counted as produced on the node that appends it, which leads its partition, and as delivered on the
@@ -22,7 +22,7 @@ INTERNAL: Final = "internal"
 
 
 class FlowReading(msgspec.Struct, frozen=True):
-    """What went through one topic by one protocol."""
+    """The traffic of one topic by one protocol."""
 
     produced: int
     produced_bytes: int
@@ -58,7 +58,7 @@ class Flow:
         return self._counts.setdefault(topic, [0, 0, 0])
 
     def read(self, is_there: Callable[[str], bool]) -> dict[str, FlowReading]:
-        """What was counted, by topic; those that are gone are counted among the others."""
+        """Return the counts by topic; deleted topics are counted as one."""
         gone = [topic for topic in self._counts if topic != OTHER and not is_there(topic)]
         for topic in gone:
             counts = self._counts.pop(topic)
@@ -69,13 +69,13 @@ class Flow:
 
 
 class Traffic:
-    """All protocols of a node."""
+    """The traffic of all protocols of a node."""
 
     def __init__(self) -> None:
         self._flows: dict[str, Flow] = {}
 
     def of(self, protocol: str) -> Flow:
-        """Where the traffic of one protocol is counted."""
+        """Return the traffic of one protocol."""
         flow = self._flows.get(protocol)
         if flow is None:
             flow = self._flows[protocol] = Flow()

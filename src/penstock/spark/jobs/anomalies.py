@@ -1,4 +1,4 @@
-"""Which numbers of a series stand out against those just before them.
+"""Detection of numbers in a series that differ from those just before them.
 
 The measure is the robust z-score of Iglewicz and Hoaglin (1993): 0.6745 (x - median) / MAD, where
 MAD is the median distance from the median. Mean and standard deviation would not do: one outlier
@@ -24,7 +24,8 @@ _TO_SIGMA: Final = 1.4826
 
 
 def robust_scores(values: Sequence[float], trailing: int = TRAILING) -> list[float | None]:
-    """How odd each number is, in standard deviations; None where too few stand before it."""
+    """Return the deviation of each number in standard deviations; None where too few numbers
+    precede it."""
     numbers = np.asarray(values, dtype=float)
     scores: list[float | None] = []
     for at, value in enumerate(numbers):

@@ -60,7 +60,7 @@ Place = tuple[str, int]
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task archives."""
+    """The part of an archive that one task writes."""
 
     root: str
     url: str
@@ -80,7 +80,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveStep:
-    """One entry that the job has added."""
+    """An entry that the job has added."""
 
     number: int
     """Of the entry in the manifest."""
@@ -95,7 +95,7 @@ class ArchiveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """What `archive` has done, and what the lake has now."""
+    """The result of `archive`, and the size of the lake."""
 
     root: str
     topics: tuple[str, ...]
@@ -179,7 +179,7 @@ class _Archive:
         self._described = self._describe()
 
     def ends(self) -> dict[Place, int]:
-        """Where the topics end, as last seen."""
+        """The end offsets of the topics, as last seen."""
         return {
             (topic.name, one.index): one.end
             for topic in self._described.values()
@@ -246,7 +246,7 @@ class _Archive:
         return True
 
     def outcome(self) -> Archived:
-        """All steps together."""
+        """The result of all steps."""
         return Archived(
             root=self._lake.root,
             topics=self._topics,
@@ -305,7 +305,8 @@ class _Archive:
         self._lost[topic] = self._lost.get(topic, 0) + start - first
 
     def _shares(self, chosen: Mapping[Place, tuple[int, int]]) -> list[Share]:
-        """One task each: as many as Spark runs at once, unless that makes them tiny."""
+        """Divide the offsets among tasks: as many as Spark runs at once, unless they would become
+        tiny."""
         total = sum(end - first for first, end in chosen.values())
         width = max(TASK_OFFSETS_MIN, -(-total // parallelism(self._spark)))
         return [
@@ -338,7 +339,8 @@ class _Archive:
 def share_out(
     waiting: Mapping[Place, tuple[int, int]], max_offsets: int
 ) -> dict[Place, tuple[int, int]]:
-    """At most so many offsets (but one of each partition), each partition by what it has."""
+    """Choose at most `max_offsets` offsets (but at least one of each partition), in proportion to
+    the backlog of each partition."""
     total = sum(end - first for first, end in waiting.values())
     if total <= max_offsets:
         return dict(waiting)

@@ -38,7 +38,7 @@ ID_CHARACTERS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionAudit:
-    """One partition of the topic, in its log and in its lake."""
+    """The counts of one partition, in the topic's log and in the lake."""
 
     partition: int
     log_start: int
@@ -47,7 +47,7 @@ class PartitionAudit:
     log_holes: int
     """Offsets of the log without a message."""
     lake_offsets: int = 0
-    """That the catalog claims to have."""
+    """The number of offsets that the catalog of the lake claims."""
     lake_rows: int = 0
     lake_holes: int = 0
     """Offsets that the catalog claims and no file has."""
@@ -83,21 +83,21 @@ class SinkAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that is wrong."""
+    """A discrepancy."""
 
     kind: str
     partition: int | None = None
     offset: int | None = None
     id: str | None = None
     source: int = 0
-    """How often it is in the log, or in the source."""
+    """The number of copies in the log, or in the source."""
     other: int = 0
-    """How often it is in the lake, or in the sink."""
+    """The number of copies in the lake, or in the sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What `audit` has found."""
+    """The result of `audit`."""
 
     topic: str
     lake: str | None
@@ -110,7 +110,7 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Nothing is lost and nothing doubled."""
+        """True if no message is lost or duplicated."""
         return not self.problems
 
 
@@ -226,7 +226,7 @@ class _Audit:
                 self._topic.partitions]  # fmt: skip
 
     def _kinds(self) -> str:
-        """What is wrong with an offset, as an expression of SQL; empty if nothing is."""
+        """The discrepancies of an offset, as a SQL expression; empty if there are none."""
         cases = ["WHEN log > 1 THEN 'doubled in the log'"]
         if self.lake is not None:
             covered = _within(self.lake.catalog.spans(self._topic.name))
@@ -273,7 +273,7 @@ class _Audit:
         )
 
     def problems_of(self, one: PartitionAudit, *, complete: bool) -> list[str]:
-        """What is wrong with a partition, in sentences."""
+        """Return the problems of a partition, in sentences."""
         counted = [
             (one.doubled, "are there twice"),
             (one.missing, "are missing in the lake"),
@@ -392,7 +392,7 @@ def _within(spans: Mapping[int, Spans]) -> str:
 
 
 def _ids(by: str) -> "tuple[Column, Column]":
-    """What a message of the source, and one of the sink, is known by."""
+    """The columns that identify a message in the source and in the sink."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     if by in ("key", "value"):

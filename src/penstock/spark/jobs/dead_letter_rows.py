@@ -60,7 +60,7 @@ LIVING: Final = ("ready", "leased", "delayed")
 DEAD: Final = ("dead",)
 DEAD_LETTER_CONFIG: Final = "queue.dead.letter.topic"
 ENDINGS: Final = ("_dlq", "-dlq", "_dead", "-dead", ".dead")
-"""A queue whose name ends so holds dead letters, also if no queue's settings name it any more."""
+"""Suffixes of queues that hold dead letters, even if no queue's settings name them any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,20 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSources:
-    """What there is to read."""
+    """The dead letters to read."""
 
     stores: tuple[Store, ...]
     queues: tuple[str, ...]
-    """The queues whose dead letters are wanted; none: all."""
+    """The queues whose dead letters are read; all if empty."""
     left_out: int
-    """So many of the oldest offsets are not looked at: there are too many."""
+    """The number of the oldest offsets that are skipped because there are too many."""
 
 
 def find_stores(
     url: str, queues: Iterable[str] = (), *, letters_max: int = LETTERS_MAX
 ) -> DeadLetterSources:
-    """Where the dead of these queues lie, or of all; `UnknownTopic` if one is not there."""
+    """Return the places of the dead letters of these queues, or of all; raise `UnknownTopic` if a
+    queue does not exist."""
     return run(_find(client_of(url), tuple(queues), letters_max))
 
 
@@ -157,7 +158,8 @@ async def _find(client: Client, wanted: tuple[str, ...], letters_max: int) -> De
 
 
 def _bounded(stores: list[Store], letters_max: int) -> tuple[list[Store], int]:
-    """So many offsets, the latest of each, in pieces; and how many that leaves out."""
+    """Keep the latest offsets of each store, up to the limit, in pieces; also return how many are
+    left out."""
     left_out = 0
     kept: list[Store] = []
     share = letters_max // max(1, len(stores))
@@ -204,7 +206,7 @@ def _look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
 def _pages(
     client: Client, *, queue: str, partition: int, start: int, end: int, is_dlq: bool
 ) -> Iterator[list[PeekedMessage[bytes]]]:
-    """Messages of a range, so many at a time as make a few megabytes."""
+    """Yield messages of a range, in pages of a few megabytes."""
     handle = client.queue(queue, codec=bytes, group=DEFAULT_WORK_GROUP)
     states = LIVING + DEAD if is_dlq else DEAD
     page, position = PAGE_MESSAGES, start

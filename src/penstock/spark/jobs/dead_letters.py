@@ -47,7 +47,7 @@ KINDS_MAX: Final = 1_000
 KEYS_MAX: Final = 10
 TRAITS_MAX: Final = 5_000
 TRAITS_KEPT: Final = 200_000
-"""How many different traits a task counts before it passes its counts on."""
+"""The number of different traits that a task counts before it passes its counts on."""
 PATTERNS_MAX: Final = 10
 BARS_MAX: Final = 60
 WIDTHS_SECONDS: Final = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800)
@@ -73,7 +73,7 @@ class KeyCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePattern:
-    """What the dead of a queue have in common."""
+    """A trait that the dead letters of a queue share."""
 
     queue: str
     pattern: Pattern
@@ -81,7 +81,7 @@ class QueuePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCount:
-    """How many died of one kind of failure within one bar of the chart."""
+    """The number of dead letters with one kind of failure within one bar of the chart."""
 
     start: datetime
     kind: str
@@ -95,7 +95,7 @@ class DeadLetterReport:
     made_at: datetime
     messages: int
     left_out: int
-    """So many offsets, the oldest, were not looked at."""
+    """The number of the oldest offsets that were skipped."""
     kinds: tuple[FailureKind, ...]
     ages: tuple[tuple[str, int], ...]
     keys: tuple[KeyCount, ...]
@@ -107,7 +107,7 @@ class DeadLetterReport:
     chart: str | None = None
 
     def to_json(self) -> str:
-        """One document for programs."""
+        """Return the report as one JSON document."""
         return msgspec.json.encode(self).decode()
 
 
@@ -245,7 +245,7 @@ def _keys(letters: "DataFrame") -> tuple[KeyCount, ...]:
 
 
 def _width(kinds: Sequence[FailureKind]) -> int:
-    """How many seconds a bar is wide, so that there are not too many."""
+    """The width of a bar in seconds, so that there are not too many bars."""
     if not kinds:
         return WIDTHS_SECONDS[0]
     span = max(one.last_died for one in kinds) - min(one.first_died for one in kinds)
@@ -349,7 +349,7 @@ def _living(letters: "DataFrame", url: str, queues: Sequence[str]) -> "DataFrame
 
 
 async def _tails(url: str, queues: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Where to begin, by topic and partition, to get at most so many messages in all."""
+    """The start offsets, by topic and partition, that limit the number of messages in all."""
     client = client_of(url)
     described = []
     for name in queues:
@@ -376,8 +376,8 @@ def _count_traits(
     only: Sequence[str] | None = None,
     share: int = 1,
 ) -> "list[Row]":
-    """How many messages have each trait, by these columns; the most frequent, so many times more
-    of them as `share` says."""
+    """Return the number of messages with each trait, by these columns; only the most frequent
+    traits, whose limit is multiplied by `share`."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     chosen = None if only is None else frozenset(only)

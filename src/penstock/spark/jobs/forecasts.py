@@ -1,4 +1,4 @@
-"""What becomes of a queue if it goes on as it does: Little's law and a straight line.
+"""Forecasts of a queue, by Little's law and linear extrapolation.
 
 Little (1961): in a system that neither grows nor shrinks, L = λ W: as many messages are in it as
 arrive each second times the seconds that each stays. So the depth L and the rate of arrival λ that

@@ -54,7 +54,7 @@ _SQL: Final = re.compile(r"\s*(select|with|table|values|from)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enriched:
-    """What a run has done."""
+    """The result of a run."""
 
     messages: int
     with_row: int
@@ -119,7 +119,8 @@ def enrich_stream(
     trigger: str | None = TRIGGER,
     spark: "SparkSession | None" = None,
 ) -> "StreamingQuery":
-    """The same for ever, until the query is stopped; without a trigger, until all is done."""
+    """Enrich messages continuously until the query is stopped; without a trigger, until all are
+    processed."""
     address = address_of({"url": url})
     if (to is None) == (lake is None):
         raise InvalidRequest("say where enriched messages go: a topic or a lake, one of them")
@@ -262,7 +263,8 @@ def _observed(joined: "DataFrame") -> "DataFrame":
 
 
 def _to_topic(joined: "DataFrame", url: str, topic: str, to: str | None) -> "DataStreamWriter":
-    """One write for both topics, so that they are published at once."""
+    """Write enriched messages and dead letters in one query, so that they are published
+    together."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     well = F.col("reason").isNull()

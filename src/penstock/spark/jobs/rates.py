@@ -48,8 +48,8 @@ def count_windows(messages: "DataFrame", seconds: int) -> "DataFrame":
 
 
 def judge(counted: "DataFrame", seconds: int) -> "DataFrame":
-    """The same with rates, and how odd its topic's window is: columns `score` and `is_odd`. A
-    window that is odd for having no message has a row of its own, of no partition."""
+    """Add rates, and for each topic's window the columns `score` and `is_odd`. A window that is odd
+    because it has no messages gets a row of its own, without a partition."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     def score(rows: "pd.DataFrame") -> "pd.DataFrame":
@@ -72,7 +72,7 @@ def judge(counted: "DataFrame", seconds: int) -> "DataFrame":
 
 
 def _scored(rows: "pd.DataFrame", seconds: int) -> "pd.DataFrame":
-    """One topic's windows, those without messages filled in as 0."""
+    """The windows of one topic; those without messages are 0."""
     import pandas as pd  # noqa: PLC0415
 
     counts = rows.set_index("window_start")["messages"].sort_index()

@@ -49,7 +49,6 @@ def kind_of(reason: str) -> str:
 
 
 def kind_column(reason: "Column") -> "Column":
-    """The same of a column of reasons."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as Spark's users write it
 
     for pattern, put in _RULES:

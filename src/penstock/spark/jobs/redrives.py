@@ -38,14 +38,14 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """What a redrive did, or would do."""
+    """The result of a redrive, or of its dry run."""
 
     predicate: str
     dry_run: bool
     matched: int
     moved: int
     queues: Mapping[str, int]
-    """How many were chosen in each queue they lie in."""
+    """The number of selected messages, by the queue that holds them."""
 
 
 def redrive_by(
@@ -92,7 +92,7 @@ def check_predicate(letters: "DataFrame", predicate: str) -> "DataFrame":
 def choose(
     letters: "DataFrame", predicate: str, *, messages_max: int = REDRIVEN_MAX
 ) -> dict[str, list[Place]]:
-    """Where the chosen letters lie, by queue, in order."""
+    """Return the places of the selected dead letters, by queue, in order."""
     chosen = check_predicate(letters, predicate)
     rows = chosen.select("lies_in", "lies_partition", "lies_offset").limit(messages_max + 1)
     places: dict[str, list[Place]] = {}
@@ -120,7 +120,8 @@ async def _move(
 async def _move_some(
     client: Client, name: str, places: Sequence[Place], to: str | None, rate: int | None
 ) -> int:
-    """One move, to its end. To ask for it twice is harmless: what was moved is not there."""
+    """Run one move to its end. Repeating it does no harm: messages that were moved are not there
+    any more."""
     begun = await _begin(client.queue(name), places, to, rate)
     while True:
         try:

@@ -63,25 +63,25 @@ HEADERS: Final = "array<struct<key: string, value: binary>>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStep:
-    """One window that was published."""
+    """A window that was published."""
 
     window: int
     windows: int
     rows: int
-    """In this window."""
+    """The number of messages in this window."""
     sent: int
-    """By this run, so far."""
+    """The number of messages that this run has sent so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What `replay` has done, or would do."""
+    """The result of `replay`, or of its dry run."""
 
     name: str
     topic: str
     to: str
     matched: int
-    """Messages that are chosen."""
+    """The number of selected messages."""
     sent: int
     """By this run; the others were sent by runs before it."""
     windows: int
@@ -190,7 +190,7 @@ class _Replay:
         )
 
     def _send(self, plan: ReplayPlan, counts: Counts, rate: float | None) -> int:
-        """How many messages were sent."""
+        """Send the windows; return the number of messages."""
         last = run(self._client.last_published(plan.application))
         sent = 0
         next_at = time.monotonic()

@@ -21,11 +21,11 @@ ROWS_AT_ONCE: Final = 200_000
 """About how many messages are published at once if there is no rate."""
 BURST_SECONDS: Final = 2.0
 BUCKETS: Final = 1_000
-"""How finely messages are counted before."""
+"""The number of buckets in which messages are counted before they are sent."""
 
 
 class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages go where, and in which windows."""
+    """The messages of a replay, their destination and their windows."""
 
     name: str
     topic: str
@@ -38,13 +38,13 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     keep_partitions: bool
     keep_timestamps: bool
     partitions: Mapping[int, tuple[int, int]] = {}
-    """From which offset to which."""
+    """The first and the end offset of each partition."""
     step: int = 1
-    """How many offsets of each partition are one window."""
+    """The number of offsets of each partition in one window."""
 
     @property
     def width(self) -> int:
-        """How many offsets the longest partition has."""
+        """The number of offsets of the longest partition."""
         return max((end - first for first, end in self.partitions.values()), default=0)
 
     @property
@@ -77,11 +77,11 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts:
-    """How many messages are chosen, by where they are: counted before they are sent."""
+    """The number of selected messages in each bucket, counted before they are sent."""
 
     def __init__(self, bucket: int, rows: Mapping[int, int]) -> None:
         self.bucket = bucket
-        """How many offsets of each partition are counted together."""
+        """The number of offsets of each partition in one bucket."""
         self.rows = rows
 
     @property
@@ -95,12 +95,12 @@ class Counts:
 
 
 def bucket_of(plan: ReplayPlan) -> int:
-    """How many offsets are counted together."""
+    """The number of offsets in one bucket."""
     return max(1, -(-plan.width // BUCKETS))
 
 
 def choose_step(plan: ReplayPlan, counts: Counts, rate: float | None) -> int:
-    """So many offsets that even where messages are densest, a window is no burst."""
+    """Choose a number of offsets so small that even the densest window is not a burst."""
     densest = max(counts.rows.values(), default=0)
     if not densest:
         return max(1, plan.width)
@@ -129,6 +129,6 @@ async def keep_plan(client: Client, plan: ReplayPlan) -> ReplayPlan:
 
 
 def _choice(plan: ReplayPlan) -> dict[str, object]:
-    """What a person has asked for."""
+    """The fields of the plan that the user has chosen."""
     fields = msgspec.structs.asdict(plan)
     return {name: fields[name] for name in fields if name not in ("partitions", "step")}

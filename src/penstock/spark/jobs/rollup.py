@@ -55,12 +55,12 @@ LOOK_SECONDS: Final = 2.0
 PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
 TRIGGER: Final = "10 seconds"
 KEPT_WINDOWS: Final = 2 * TRAILING
-"""How far back a stream looks to judge a window."""
+"""The number of past windows with which a stream judges a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRates:
-    """A topic over all windows."""
+    """The totals of a topic over all windows."""
 
     topic: str
     messages: int
@@ -96,13 +96,13 @@ class ErrorRate:
 
     @property
     def rate(self) -> float:
-        """The share that died."""
+        """The share of messages that died."""
         return self.dead / self.messages if self.messages else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupReport:
-    """What was rolled up, and where the tables are."""
+    """The result of `rollup`, and the paths of the tables."""
 
     tables: dict[str, str]
     rates: tuple[TopicRates, ...]
@@ -112,7 +112,7 @@ class RollupReport:
     forecasts: tuple[GroupForecast, ...]
 
     def to_json(self) -> str:
-        """One document for programs."""
+        """Return the report as one JSON document."""
         return msgspec.json.encode(self).decode()
 
 

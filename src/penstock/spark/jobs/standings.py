@@ -1,4 +1,4 @@
-"""How far groups are and how deep queues are, read twice, so that rates can be computed.
+"""The lag of groups and the depth of queues, read twice so that rates can be computed.
 
 One look tells depths; rates need two. Consumer groups go by committed offsets: arrivals are how far
 the log's end moved, departures how far the commits did. Work groups of queues go by the counters of
@@ -36,7 +36,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupForecast:
-    """Of one group on one topic."""
+    """The forecast of one group on one topic."""
 
     at: datetime
     kind: Literal["consumer group", "work group"]
@@ -48,7 +48,7 @@ class GroupForecast:
 def look_twice(
     url: str, topics: Sequence[str], *, seconds: float
 ) -> tuple[list[Lag], list[GroupForecast]]:
-    """The groups of these topics as they are after so many seconds, and what becomes of them."""
+    """Return the lag of these topics' groups after `seconds`, and their forecasts."""
     return run(_look_twice(client_of(url), topics, seconds))
 
 

@@ -1,4 +1,4 @@
-"""What to do about each kind of failure: deliver anew, wait, or mend something first.
+"""Suggestions for each kind of failure: redrive, wait, or fix something first.
 
     fix       nearly all of its dead share a trait that hardly any living message has: the messages
               are at fault, or the worker for this kind of message, and would die again
@@ -38,7 +38,7 @@ class FailureKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """What to do about one kind of failure."""
+    """A suggestion for one kind of failure."""
 
     action: Literal["redrive", "wait", "fix"]
     queue: str
@@ -92,5 +92,5 @@ def _is_poison(pattern: Pattern) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """A text of Spark's SQL."""
+    """Quote a text for Spark's SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

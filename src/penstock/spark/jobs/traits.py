@@ -23,7 +23,8 @@ TEXT_CHARACTERS_MAX: Final = 40
 FIELDS_MAX: Final = 20
 PARSED_BYTES_MAX: Final = 65_536
 SURPRISE_MIN: Final = 10.83
-"""What chance reaches once in a thousand times (chi-squared with one degree of freedom)."""
+"""The value that chance exceeds once in a thousand times (chi-squared with one degree of
+freedom)."""
 _SEPARATORS: Final = "-:_/.#|"
 
 
@@ -182,6 +183,6 @@ def _is_text(data: bytes) -> bool:
 
 
 def _prefix(text: str) -> str:
-    """What stands before the first separator, and the separator."""
+    """The part of a text up to its first separator, inclusive."""
     places = [at for one in _SEPARATORS if 0 < (at := text.find(one)) < TEXT_CHARACTERS_MAX]
     return text[: min(places) + 1] if places else ""

@@ -24,7 +24,7 @@ DROPPED_KEPT_MS = 7 * 86_400_000
 
 
 class Catalog:
-    """What a lake has, up to entry `number`."""
+    """The content of a lake up to entry `number`."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class Catalog:
 
     @classmethod
     def of(cls, root: str, snapshot: Snapshot) -> "Catalog":
-        """As a snapshot has it."""
+        """Build the catalog of a snapshot."""
         catalog = cls(root)
         catalog.number = snapshot.number
         catalog.files = {one.path: one for one in snapshot.files}
@@ -71,11 +71,11 @@ class Catalog:
         return sorted(self._spans)
 
     def topic_id(self, topic: str) -> str:
-        """The id of the topic whose offsets these are; empty if it has none of it."""
+        """Return the id of the topic in the lake; empty if the lake has none of its messages."""
         return self._ids.get(topic, "")
 
     def rows(self, topic: str) -> int:
-        """How many messages of a topic it has."""
+        """Return the number of messages of a topic."""
         return self._rows.get(topic, 0)
 
     def spans(self, topic: str) -> Mapping[int, Spans]:
@@ -121,7 +121,7 @@ class Catalog:
         self._check_rows(change)
 
     def apply(self, entry: Entry) -> None:
-        """Take up the next entry."""
+        """Apply the next entry."""
         assert entry.number == self.number + 1, (entry.number, self.number)
         self.check(entry.change)
         self.number = entry.number

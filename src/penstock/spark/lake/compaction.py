@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 TARGET_BYTES: Final = 128 * MIB
 GRACE_SECONDS: Final = 3_600.0
 ORPHAN_SECONDS: Final = 86_400.0
-"""How old a file must be that no entry names. Writers finish long before."""
+"""The age at which a file that no entry names is removed. Writers finish long before."""
 GRACE_SECONDS_MAX: Final = 6 * 86_400.0
 ROWS_AT_ONCE: Final = 20_000
 BINS_AT_ONCE: Final = 64
-"""How many are rewritten for one entry: what a killed compaction has to do again."""
+"""The number of bins that are rewritten for one entry: what a killed compaction has to repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What `compact` has done."""
+    """The result of `compact`."""
 
     root: str
     files_before: int
@@ -178,7 +178,7 @@ def sorted_rows(one: Bin) -> Iterator[pa.RecordBatch]:
 
 
 def _clusters(pieces: list[tuple[FileSpan, str]]) -> Iterator[list[tuple[FileSpan, str]]]:
-    """Pieces whose offsets overlap belong together."""
+    """Group pieces whose offsets overlap."""
     cluster: list[tuple[FileSpan, str]] = []
     end = -1
     for span, path in pieces:

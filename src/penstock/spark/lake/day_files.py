@@ -89,7 +89,7 @@ class DayFiles:
 
     @property
     def rows(self) -> int:
-        """How many messages it was given."""
+        """The number of messages written."""
         return sum(one.rows for one in self._done) + sum(one.rows for one in self._open.values())
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -165,7 +165,7 @@ class DayFiles:
 
 
 def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
-    """What tasks write with, and the root in its words."""
+    """Return the file system for tasks, and the root in its notation."""
     if is_local(root):
         return fs.LocalFileSystem(), os.path.abspath(local_path(root))
     try:

@@ -1,4 +1,4 @@
-"""What the manifest of a lake is written in.
+"""The format of a lake's manifest.
 
     ROOT/
       topic=orders/date=2026-01-31/0a1b….parquet    data; it counts only if the manifest names it
@@ -25,11 +25,11 @@ FOLDER = "_penstock"
 MANIFEST = f"{FOLDER}/manifest"
 SNAPSHOTS = f"{FOLDER}/snapshots"
 SNAPSHOT_EVERY = 64
-"""How many entries are read at most when a lake is opened, but for those of a moment ago."""
+"""The number of entries between snapshots, which bounds what opening a lake reads."""
 
 
 class FileSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file has of one partition: offsets within [first, end), so many of them."""
+    """The offsets of one partition in a file: within [first, end), `rows` of them."""
 
     partition: int
     first: int
@@ -38,7 +38,7 @@ class FileSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One Parquet file, by its path below the root."""
+    """A Parquet file, by its path below the root."""
 
     path: str
     topic: str
@@ -56,7 +56,7 @@ class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets of one partition that are in the lake from now on, with so many messages."""
+    """Offsets of one partition that a change adds to the lake, and their number of messages."""
 
     topic: str
     topic_id: str
@@ -71,11 +71,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the lake."""
 
     writer: str
-    """What did it: archive, compact."""
+    """The job that made it: archive, compact."""
     query: str
-    """Which run of it."""
+    """The id of the run."""
     batch: int
-    """Which step of that run, from 0."""
+    """The number of the step within that run, from 0."""
     covered: tuple[Covered, ...] = ()
     added: tuple[LakeFile, ...] = ()
     removed: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoveredTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is covered of a topic: spans by partition."""
+    """The offsets of a topic in the lake: spans by partition."""
 
     topic_id: str
     rows: int
@@ -99,7 +99,7 @@ class CoveredTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What all entries up to a number came to."""
+    """The state after all entries up to a number."""
 
     format: int
     number: int
@@ -110,12 +110,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_path(number: int) -> str:
-    """Where an entry is, below the root."""
+    """The path of an entry, below the root."""
     return f"{MANIFEST}/{number:020}.json"
 
 
 def snapshot_path(number: int) -> str:
-    """Where a snapshot is, below the root."""
+    """The path of a snapshot, below the root."""
     return f"{SNAPSHOTS}/{number:020}.json"
 
 

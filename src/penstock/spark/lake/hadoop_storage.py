@@ -62,7 +62,6 @@ class HadoopStorage:
             raise StorageError(f"{root} cannot be reached: {_told(error)}") from error
 
     def names(self, folder: str) -> list[str]:
-        """See `Storage`."""
         return [
             name
             for status in self._statuses(self._path(folder))
@@ -70,7 +69,6 @@ class HadoopStorage:
         ]
 
     def read(self, path: str) -> bytes | None:
-        """See `Storage`."""
         try:
             stream = self._files.open(self._path(path))
         except self._error as error:
@@ -85,7 +83,6 @@ class HadoopStorage:
             stream.close()
 
     def create(self, path: str, data: bytes) -> bool:
-        """See `Storage`."""
         try:
             if self._conditional:
                 builder = self._files.createFile(self._path(path)).overwrite(True).recursive()
@@ -105,20 +102,17 @@ class HadoopStorage:
         return True
 
     def remove(self, path: str) -> None:
-        """See `Storage`."""
         try:
             self._files.delete(self._path(path), False)
         except self._error as error:
             raise self._failed(path, error) from error
 
     def data_files(self) -> Iterator[StoredFile]:
-        """See `Storage`."""
         for status in self._files.globStatus(self._path("topic=*/date=*/*.parquet")) or ():
             path = "/".join(str(status.getPath().toUri().getPath()).split("/")[-3:])
             yield StoredFile(path, status.getLen(), status.getModificationTime())
 
     def locate(self, path: str) -> str:
-        """See `Storage`."""
         return f"{self.root}/{path}"
 
     def _statuses(self, path: Any) -> list[Any]:

@@ -40,7 +40,7 @@ COLUMNS: Final = (
     "timestampType",
     "headers",
 )
-"""Those of the source, in its order."""
+"""The columns of the source, in its order."""
 
 
 def history(
@@ -104,7 +104,8 @@ def history_rows(
     until: datetime | None = None,
     fail_on_data_loss: bool = True,
 ) -> "DataFrame":
-    """The same from what was looked up before, and only of the offsets that are wanted."""
+    """Return the rows of the wanted offsets, from a description of the topic that was read
+    before."""
     found = [] if lake is None else [lake_rows(spark, lake, topic, wanted, since, until)]
     if described is not None:
         rounds = tail_spans(lake, described, wanted, fail_on_data_loss=fail_on_data_loss)
@@ -128,7 +129,7 @@ def lake_rows(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> "DataFrame":
-    """What the lake has, in the columns of the source."""
+    """Return the messages in the lake, with the columns of the source."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only where there is Spark.
 
     files = lake.catalog.files_of(topic, since_ms=milliseconds(since), until_ms=milliseconds(until))
@@ -149,7 +150,7 @@ def lake_rows(
 
 
 def no_rows(spark: "SparkSession", topic: str) -> "DataFrame":
-    """Nothing, in the columns of the source."""
+    """Return an empty data frame with the columns of the source."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     empty = spark.createDataFrame([], SPARK_SCHEMA)
@@ -190,7 +191,8 @@ def tail_spans(
     *,
     fail_on_data_loss: bool = True,
 ) -> list[dict[int, Span]]:
-    """What must be read from the broker: the first span of each partition, then the second, …
+    """Return the offsets to read from the broker: the first span of each partition, then the
+    second, …
 
     There is one of each, unless the lake has gaps, or begins later than the log."""
     if lake is not None:

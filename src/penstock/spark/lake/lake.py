@@ -48,7 +48,7 @@ WAY_OUT = "restore it from a copy of the lake, or archive the topics anew under 
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What can be read of any version."""
+    """The part of the head that every version has."""
 
     format: int
 
@@ -99,7 +99,7 @@ class Lake:
         raise self._damaged(entry_path(self.catalog.number + 1), "it is missing")
 
     def refresh(self) -> Catalog:
-        """Read what has been added."""
+        """Read the entries added since."""
         return self.catalog if self._catch_up() else self.reload()
 
     def commit(self, change: Change) -> Entry:

@@ -41,19 +41,19 @@ def difference(whole: Iterable[Span], taken: Iterable[Span]) -> Spans:
 
 
 def overlap(one: Iterable[Span], other: Iterable[Span]) -> Spans:
-    """The offsets that both have."""
+    """Return the offsets that are in both."""
     first = union(one)
     return difference(first, difference(first, other))
 
 
 def gaps(spans: Sequence[Span]) -> Spans:
-    """What lies between the first offset and the last and is in none of them."""
+    """Return the gaps between the first offset and the last."""
     joined = union(spans)
     return tuple((before[1], after[0]) for before, after in pairwise(joined))
 
 
 def length(spans: Iterable[Span]) -> int:
-    """How many offsets there are in spans that do not overlap."""
+    """Return the number of offsets in spans that do not overlap."""
     return sum(end - first for first, end in spans)
 
 

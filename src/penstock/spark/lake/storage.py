@@ -1,4 +1,4 @@
-"""Where a lake lies: the few things that its manifest needs of a file system.
+"""The storage of a lake: the few operations of a file system that its manifest needs.
 
 One of them is hard: to make a file that is complete when it appears, and only if there is none of
 that name. On a local disk, or one that is mounted, that is a hard link (`LocalStorage`). Elsewhere
@@ -26,7 +26,7 @@ class StoredFile(NamedTuple):
 
 
 class Storage(Protocol):
-    """What the manifest needs. Paths are below the root, with slashes."""
+    """The file operations of the manifest. Paths are below the root, with slashes."""
 
     root: str
 
@@ -34,7 +34,7 @@ class Storage(Protocol):
         """The names of the files in a folder; none if there is no such folder."""
 
     def read(self, path: str) -> bytes | None:
-        """What a file holds; nothing if it is not there."""
+        """Return the content of a file; None if it does not exist."""
 
     def create(self, path: str, data: bytes) -> bool:
         """Make a file, whole or not at all. False, and nothing done, if there is one."""

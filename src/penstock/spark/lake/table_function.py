@@ -39,7 +39,7 @@ _ROW: Final = pa.schema(
 
 
 class HistoryRows:
-    """What Spark calls, in a worker."""
+    """The table function that Spark calls in a worker."""
 
     def eval(self, root: pa.Array, topic: pa.Array, url: pa.Array) -> Iterator[pa.Table]:
         """All messages of a topic, lake first. Arguments come as columns, of one row each."""

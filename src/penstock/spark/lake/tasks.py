@@ -23,7 +23,7 @@ _SCHEMA = "step BIGINT, error STRING, outcome BINARY"
 
 
 def run_tasks(spark: "SparkSession", steps: Sequence[T], work: Callable[[T], bytes]) -> list[bytes]:
-    """What each step came to, in the order of the steps."""
+    """Run all steps as tasks of Spark and return their results in order."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - only where there is Spark.
 
     if not steps:
@@ -68,7 +68,7 @@ def _in_task(
 
 
 def reason_of(error: Any) -> PenstockError:
-    """What a task died of, in a sentence."""
+    """Return the error of a failed task, in one sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in reversed(lines):
         place, colon, detail = line.partition(": ")
@@ -88,6 +88,7 @@ def bad_predicate(text: str, error: Any) -> InvalidRequest:
 
 
 def parallelism(spark: "SparkSession") -> int:
-    """How many tasks run at once; through Spark Connect it is not known, and guessed."""
+    """The number of tasks that run at once; through Spark Connect it is not known, and
+    estimated."""
     context = getattr(spark, "_sc", None)
     return max(1, context.defaultParallelism) if context is not None else 8

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, found without a broker and without Spark.
+"""Validation of a declaration, without a broker and without Spark.
 
 Each rule says where, what and what to do. Whether an expression is SQL and names columns that are
 there is found by Spark (see `frames`), when a pipeline is checked or run.
@@ -35,7 +35,7 @@ def check(declaration: Declaration) -> None:
 
 
 def problems(declaration: Declaration) -> Iterator[str]:
-    """All that is wrong."""
+    """Yield all problems of a declaration."""
     if not declaration.stages:
         yield "stages: a pipeline has at least one"
     names: list[str] = []
@@ -51,7 +51,8 @@ def problems(declaration: Declaration) -> Iterator[str]:
 
 
 def trigger_ms(written: str) -> int:
-    """How long between two micro-batches; `ValueError` if it is no duration."""
+    """Parse the interval between micro-batches, in milliseconds; raise `ValueError` if it is
+    malformed."""
     matched = _TRIGGER.fullmatch(written)
     if matched is None:
         raise ValueError(f'"{written}" must be a duration with its unit, such as "500ms" or "1m"')

@@ -1,4 +1,5 @@
-"""What a pipeline is: stages that read a topic or a queue, change its rows and write another.
+"""The declaration of a pipeline: stages that read a topic or a queue, change its rows and write
+another.
 
     topic ──> extract ──> topic ──> transform ──> topic ──> load ──> lake
                  └──────────────────────┴───────────────────────┴──> dead letters
@@ -21,7 +22,7 @@ RESTARTS_DEFAULT = 5
 TRIGGER_DEFAULT = "500ms"
 
 Literalised = str | int | float | bool
-"""What can stand in a check: a text, a number, true or false."""
+"""A literal in a check: a text, a number, true or false."""
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -34,21 +35,21 @@ class Column(Part, frozen=True, kw_only=True):
     """A column of the JSON that a message holds, and what must be true of it."""
 
     type: str
-    """As SQL writes it: string, bigint, double, timestamp, array<string>, struct<a: int>, …"""
+    """The SQL type: string, bigint, double, timestamp, array<string>, struct<a: int>, …"""
     required: bool = False
-    """It is there and not null."""
+    """True if the value must exist and not be null."""
     min: int | float | str | None = None
     max: int | float | str | None = None
     pattern: str | None = None
     """A regular expression of Java that some part of the text matches."""
     allowed: tuple[Literalised, ...] = ()
-    """It has one of these values."""
+    """The allowed values; any if empty."""
     check: str | None = None
     """An SQL condition; null counts as met, as in SQL's own CHECK."""
 
 
 class Source(Part, frozen=True, kw_only=True):
-    """Where the rows of a stage come from: one of topic, queue and stage."""
+    """The source of a stage's rows: one of topic, queue and stage."""
 
     topic: str | None = None
     queue: str | None = None
@@ -57,11 +58,11 @@ class Source(Part, frozen=True, kw_only=True):
     group: str | None = None
     """The reader's name at the broker: pipeline-stage unless given."""
     start: str = "earliest"
-    """Where the first run begins: earliest or latest."""
+    """The start of the first run: earliest or latest."""
 
 
 class Target(Part, frozen=True, kw_only=True):
-    """Where rows go to: one of topic, queue and lake."""
+    """The target of a stage's rows: one of topic, queue and lake."""
 
     topic: str | None = None
     queue: str | None = None
@@ -82,13 +83,13 @@ class Table(Part, frozen=True, kw_only=True):
     sql: str | None = None
     """A query, instead of a path."""
     columns: tuple[str, ...] = ()
-    """What is added; all if nothing is said."""
+    """The columns to add; all if empty."""
     missing: Literal["keep", "drop", "dead"] = "keep"
     """A row without a match: keep it with nulls, drop it, or make it a dead letter."""
 
 
 class Stage(Part, frozen=True, kw_only=True, rename={"source": "from"}):
-    """One step, one query of Structured Streaming."""
+    """One step: a query of Structured Streaming."""
 
     name: Name
     source: Source
@@ -101,7 +102,7 @@ class Stage(Part, frozen=True, kw_only=True, rename={"source": "from"}):
     """module:function, from the row as a dict to a dict, or to None to drop it. What it raises
     makes the row a dead letter."""
     gives: dict[str, str] = {}
-    """Columns and types that `each` returns; those it was given if nothing is said."""
+    """The columns and types that `each` returns; by default those of its input."""
     python: str | None = None
     """module:function, from a DataFrame to a DataFrame."""
     sql: str | None = None
@@ -112,30 +113,30 @@ class Stage(Part, frozen=True, kw_only=True, rename={"source": "from"}):
     expect: dict[str, str] = {}
     """Conditions on what comes out, each with the reason that its failing is."""
     key: str | None = None
-    """The key of what is written, in SQL; that of the message read if nothing is said."""
+    """The key of the written message, in SQL; by default the key of the message read."""
     dead_letters: str
     trigger: str
     max_per_trigger: int
 
 
 class Declaration(Part, frozen=True, kw_only=True):
-    """A whole pipeline, in full."""
+    """A complete pipeline."""
 
     name: Name
     broker: str | None = None
-    """Its address; that of the chosen context if nothing is said."""
+    """The broker's address; by default that of the chosen context."""
     state: str | None = None
-    """Where checkpoints are; a directory of the user's if nothing is said."""
+    """The directory of checkpoints; by default one of the user's."""
     partitions: Count = PARTITIONS_DEFAULT
     """Of topics that have to be made."""
     restarts: int = RESTARTS_DEFAULT
-    """How often in a row a stage may fail before the pipeline gives up."""
+    """The number of consecutive failures of a stage after which the pipeline gives up."""
     settings: dict[str, str] = {}
-    """Of Spark."""
+    """Settings of Spark."""
     stages: tuple[Stage, ...]
 
     def stage(self, name: str) -> Stage:
-        """The stage of this name."""
+        """Return the stage of this name."""
         return next(one for one in self.stages if one.name == name)
 
     def input_of(self, stage: Stage) -> str:

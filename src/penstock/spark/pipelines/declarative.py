@@ -31,7 +31,8 @@ def specification_in(path: Path) -> Path | None:
 
 
 def declarative_command(specification: Path, *, master: str, state: Path, dry: bool) -> list[str]:
-    """What is run. Spark starts a server of its own for it, so a master is a remote here."""
+    """Return the command to run. Spark starts a server of its own for it, so the master is given as
+    a remote."""
     import pyspark  # noqa: PLC0415 - it is not there on every machine
 
     program = Path(pyspark.__file__).parent / "bin" / "spark-pipelines"

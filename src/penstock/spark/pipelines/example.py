@@ -50,5 +50,5 @@ to = {{ lake = "lake/{name}" }}           # Parquet; or a topic, or {{queue = "â
 
 
 def example(name: str, file: str) -> str:
-    """The text of the file."""
+    """Return the text of an example file."""
     return TOML.format(name=name, file=file)

@@ -61,14 +61,14 @@ _MANY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """What is known of a stage when its plan is made."""
+    """The context in which a stage's plan is made."""
 
     spark: "SparkSession"
     stage: Stage
     path: str
     """Of the stage in its declaration, for errors."""
     directory: Path
-    """Where the user's modules are."""
+    """The directory of the user's modules."""
     before: "StructType | None" = None
     """The columns of the stage before, if it reads one."""
 
@@ -181,7 +181,8 @@ def _transformed(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
 
 
 def _finished(plan: StagePlan, frame: "DataFrame") -> "DataFrame":
-    """`select` and `expect`, and whatever column of a message has got lost on the way, as null."""
+    """Apply `select` and `expect`, and add the columns of a message that were dropped on the way,
+    as null."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own habit
 
     stage = plan.stage

@@ -48,8 +48,8 @@ def load_function(place: str, directory: Path, path: str) -> Callable[..., Any]:
 
 
 def row_outcome(function: RowFunction, row: "Column") -> "Column":
-    """What becomes of a row, given as a struct, or null: its JSON, or what was raised, or, if it is
-    to be dropped, neither."""
+    """Apply the function to a row, given as a struct, or null. The result has its JSON, or the
+    error; neither if the row is to be dropped."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own habit
 
     def call(row: Any) -> tuple[str | None, str | None]:

@@ -47,7 +47,7 @@ class LakeWriter:
         self._count = count
 
     def write(self, rows: "DataFrame", batch: int) -> None:
-        """One micro-batch of judged rows."""
+        """Write one micro-batch of judged rows."""
         query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY) or "batch"
         rows = rows.persist()
         try:

@@ -38,8 +38,8 @@ def messages_of(
     group: str,
     path: str = "",
 ) -> "DataFrame":
-    """What is written: topic, key, value and headers; and counted on the way. `source` is the
-    topic that was read, if a row does not know any more."""
+    """Return the messages to write: topic, key, value and headers; they are counted on the way.
+    `source` is the topic that was read, for rows that have lost it."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own habit
 
     with errors_at(f"{path}.key"):

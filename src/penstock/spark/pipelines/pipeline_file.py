@@ -152,7 +152,7 @@ def _yaml(text: str) -> object:
 
 
 def _python(path: Path) -> Declaration:
-    """The pipeline of a Python file: its only one, whatever it is called."""
+    """Return the only pipeline in a Python file, whatever its name is."""
     from penstock.spark.pipelines.pipeline import Pipeline  # noqa: PLC0415 - it imports this one
 
     if not path.is_file():

@@ -31,7 +31,7 @@ _EMPTY = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in CARRIED.items()]
 
 
 def pipeline_session(declaration: Declaration, *, master: str, once: bool) -> "SparkSession":
-    """Spark for this pipeline."""
+    """Start Spark for this pipeline."""
     # It repeats, with a stack trace, every error that is reported here in a sentence.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     running = session(
@@ -85,7 +85,7 @@ class Plans:
         return judged(plan, messages)
 
     def messages(self, stage: Stage, frames: "list[DataFrame]") -> "DataFrame":
-        """What a stage writes to topics; for a lake, only its dead letters are."""
+        """Return the messages that a stage writes to topics; for a lake, only its dead letters."""
         return messages_of(
             frames,
             source=self._declaration.input_of(stage),

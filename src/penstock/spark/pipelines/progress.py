@@ -1,4 +1,4 @@
-"""How a stage is doing, from what Spark says after each micro-batch.
+"""The progress of a stage, from Spark's report after each micro-batch.
 
 Rows that came in are counted by offsets, because Spark counts a row twice that a plan reads twice;
 rows that went out and dead letters are counted in the plan itself (see `messages`).
@@ -20,14 +20,14 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTIL
 
 
 class StageProgress:
-    """One stage of one run."""
+    """The progress of one stage of one run."""
 
     def __init__(self, *, stage: str, source: str, target: str) -> None:
         self.report = StageReport(stage=stage, state="waiting", source=source, target=target)
         self._batch: int | None = None
 
     def change(self, **fields: Any) -> None:
-        """Say something else."""
+        """Change the report."""
         self.report = msgspec.structs.replace(self.report, **fields)
 
     def note(self, progress: Any) -> bool:
@@ -66,7 +66,7 @@ class StageProgress:
 
 
 def brief(error: BaseException | str) -> str:
-    """What went wrong, in a line: the last thing that Python raised, if it was Python."""
+    """Summarise an error in a line: the last Python exception, if it was one."""
     text = str(error)
     ours = _OURS.findall(text)
     raised = _RAISED.findall(text)
@@ -97,7 +97,7 @@ def _offsets(said: Any) -> Offsets:
 
 
 def _between(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between; a partition that is new began at its first."""
+    """The number of offsets between; a partition that is new began at its first."""
     return sum(
         max(0, int(offset) - int(start.get(topic, {}).get(partition, 0)))
         for topic, partitions in end.items()

@@ -65,12 +65,12 @@ def expectation(expect: Mapping[str, str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it, whatever is in it."""
+    """Quote a name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: Literalised) -> str:
-    """A value as SQL writes it."""
+    """Format a value as a SQL literal."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

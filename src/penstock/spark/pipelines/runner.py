@@ -49,7 +49,7 @@ PAUSE_SECONDS = 0.02
 BACKOFF_SECONDS = 1.0
 BACKOFF_SECONDS_MAX = 30.0
 QUIET_SECONDS_MAX = 15.0
-"""How long a batch that is under way may take when the pipeline is to stop."""
+"""The longest wait for a running batch when the pipeline is to stop."""
 
 Show = Callable[[PipelineReport], None]
 

@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.2
 
 
 def state_directory(declaration: Declaration, environment: Mapping[str, str]) -> Path:
-    """Where a pipeline's state is, by default: with the user's other state."""
+    """Return the state directory of a pipeline; by default beside the user's other state."""
     if declaration.state is not None:
         return Path(declaration.state).absolute()
     base = environment.get("XDG_STATE_HOME")
@@ -92,7 +92,8 @@ class PipelineState:
         self._jvm_lock = None
 
     def checkpoint(self, stage: Stage, source: str) -> str:
-        """Where Spark keeps how far a stage is; refused if it belongs to another topic."""
+        """Return the directory of a stage's checkpoint; raise an error if it belongs to another
+        topic."""
         directory = self.directory / "stages" / stage.name
         directory.mkdir(parents=True, exist_ok=True)
         note = directory / "source"
@@ -109,5 +110,5 @@ class PipelineState:
         return str(directory / "checkpoint")
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Remove the checkpoints, so that the stages begin anew."""
         shutil.rmtree(self.directory / "stages", ignore_errors=True)

@@ -51,7 +51,7 @@ def enrich(
 
 
 def table_name(table: Table) -> str:
-    """What a reason calls it."""
+    """The name of a table in the reason of a dead letter."""
     return "the table" if table.path is None else PurePath(table.path).stem
 
 

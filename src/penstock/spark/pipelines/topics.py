@@ -13,7 +13,7 @@ DEAD_LETTER_CONFIGS = {
     "queue.delete.acked": "true",
     "retention.ms": str(14 * 24 * 60 * 60 * 1_000),
 }
-"""As a broker makes a dead-letter queue."""
+"""The configs with which a broker creates a dead-letter queue."""
 
 
 async def prepare_topics(client: Client, declaration: Declaration) -> list[str]:

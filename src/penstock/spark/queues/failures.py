@@ -68,7 +68,7 @@ def bury(
 
 
 class _Burial:
-    """What a task does with the bad rows it has."""
+    """The treatment of a task's bad rows."""
 
     def __init__(self, address: str, queue: str, group: str) -> None:
         self._address = address

@@ -50,10 +50,10 @@ class ProgressListener(StreamingQueryListener):
     """Notes which micro-batches of a streaming query are committed."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing has been done yet."""
+        """Do nothing: nothing has been processed yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A micro-batch is committed."""
+        """Commit the progress of a micro-batch."""
         for source in event.progress.sources:
             try:
                 tell(source.latestOffset, source.endOffset)
@@ -61,10 +61,10 @@ class ProgressListener(StreamingQueryListener):
                 log.warning("the progress of a query was not committed: %s", error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing new."""
+        """Do nothing: there is no progress."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Its progress was committed."""
+        """Do nothing: the progress was committed."""
 
 
 def watch(spark: "SparkSession") -> None:

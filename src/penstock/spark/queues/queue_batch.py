@@ -1,4 +1,4 @@
-"""How far a stream has got in a queue, as it stands in Spark's checkpoint.
+"""The position of a stream in a queue, as Spark's checkpoint stores it.
 
     {"orders": {"0": 150, "1": 20},
      "orders:batch": {"stream": "9f0c…", "number": 3, "from": {"0": 100, "1": 20},
@@ -27,7 +27,7 @@ class QueueBatch:
 
     queue: str
     stream: str
-    """Drawn when the query began."""
+    """An id drawn when the query began."""
     number: int
     """Counts the batches of the stream; -1 where it began."""
     starts: Mapping[int, int]
@@ -41,7 +41,7 @@ class QueueBatch:
         return [(index, (first, end)) for index, (first, end) in found if first < end]
 
     def to_offset(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Convert it to the form that Spark stores."""
         batch = {
             "stream": self.stream,
             "number": self.number,
@@ -56,7 +56,7 @@ class QueueBatch:
 
 
 def read_batch(queue: str, offset: Mapping[str, Any]) -> QueueBatch:
-    """What a checkpoint says, or `InvalidRequest` if it is that of another source."""
+    """Read the batch of a checkpoint; raise `InvalidRequest` if it belongs to another source."""
     try:
         batch = offset[f"{queue}:batch"]
         return QueueBatch(

@@ -63,7 +63,7 @@ class QueueColumns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema(batch))
 
     def schema(self, batch: pa.RecordBatch) -> pa.Schema:
-        """Exactly as Spark wants it."""
+        """Return the schema exactly as Spark requires it."""
         return pa.schema(
             [
                 pa.field(name, _OURS[name][1]) if name in _OURS else batch.schema.field(name)

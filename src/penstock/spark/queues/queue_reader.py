@@ -72,7 +72,7 @@ _ELSEWHERE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """What is read, checked; it goes to the tasks."""
+    """The validated options of a read; they are sent to the tasks."""
 
     queue: str
     group: str
@@ -81,7 +81,7 @@ class QueueOptions:
 
     @property
     def client(self) -> Client:
-        """Of the process that asks."""
+        """The client of this process."""
         return client_of(self.reading.address)
 
 
@@ -120,7 +120,8 @@ class QueueTask(InputPartition):
         self.stretches = stretches
         self.fifo = fifo
         self.deletes = deletes
-        """What the group is done with goes: also rows that were buried while others are read."""
+        """True if acknowledged messages are deleted, which may include rows that became dead
+        letters while others are read."""
 
     def __repr__(self) -> str:
         parts = (f"{one.topic}:{one.partition}:{one.start}-{one.end}" for one in self.stretches)
@@ -128,7 +129,7 @@ class QueueTask(InputPartition):
 
 
 class _Reading:
-    """What both readers share: columns, tasks, and where the work group stands."""
+    """The common part of both readers: columns, tasks, and the positions of the work group."""
 
     def __init__(self, schema: StructType, options: QueueOptions) -> None:
         self._columns = QueueColumns(schema)
@@ -155,7 +156,7 @@ class _Reading:
         return [QueueTask(part, fifo=fifo, deletes=deletes) for part in parts or [()]]
 
     def rows(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a task."""
+        """Yield the messages of a task."""
         assert isinstance(task, QueueTask)
         columns, options = self._columns, self._options.reading
         if task.deletes:
@@ -166,7 +167,8 @@ class _Reading:
     def look(
         self, positions: Mapping[int, int], beginning: Beginning = "earliest"
     ) -> dict[int, WorkStanding]:
-        """Where the group stands; on partitions where it has never been it begins."""
+        """Return the positions of the work group; start the group on partitions that are new to
+        it."""
         options = self._options
         return run(_look(options.client, options, positions, beginning))
 
@@ -202,7 +204,7 @@ class QueueReader(DataSourceReader):
         return self._reading.tasks([(index, (starts[index], ready[index])) for index in starts])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A task's messages."""
+        """Yield the messages of a task."""
         return self._reading.rows(partition)
 
 
@@ -222,7 +224,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Where it begins and how far it goes.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """What the work group has not done yet."""
+        """Return the first messages that the work group has not processed."""
         if self._initial is None:
             found = self._reading.look({}, self._options.beginning)
             firsts = {index: one.first for index, one in found.items()}
@@ -237,7 +239,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """All that is there now, and then it ends."""
+        """Stop the query after the messages that exist now."""
         found = self._reading.look({}, self._options.beginning)
         self._targets = {index: one.end for index, one in found.items()}
 
@@ -301,7 +303,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.tasks(read_batch(self._options.queue, end).ranges())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A task's messages."""
+        """Yield the messages of a task."""
         return self._reading.rows(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -314,11 +316,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._settled = (batch.stream, batch.number)
 
     def stop(self) -> None:
-        """Nothing is held: what was not settled is left to do."""
+        """Do nothing: messages that were not settled remain in the queue."""
 
 
 def _bound(again: Mapping[int, Ranges], most: int) -> tuple[dict[int, Ranges], int]:
-    """Of what came again, so many messages at most; and for how many more there is room."""
+    """Limit the messages that were delivered again to `most`; also return the remaining room."""
     bounded: dict[int, Ranges] = {}
     for index, ranges in again.items():
         kept = []
@@ -333,8 +335,8 @@ def _bound(again: Mapping[int, Ranges], most: int) -> tuple[dict[int, Ranges], i
 
 
 def _admit(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """So many messages, of each partition in proportion to what it has; at least one of each that
-    has any, so that none waits for ever."""
+    """Distribute `most` messages among the partitions in proportion to their backlogs; at least one
+    for each that has any, so that none waits for ever."""
     total = sum(end - starts[index] for index, end in ends.items())
     if total <= most:
         return dict(ends)
@@ -347,10 +349,10 @@ def _admit(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> dic
 
 
 def queue_reader(schema: StructType, given: Mapping[str, str]) -> QueueReader:
-    """For `spark.read`."""
+    """Make the reader for `spark.read`."""
     return QueueReader(schema, queue_options(given, is_stream=False))
 
 
 def queue_stream_reader(schema: StructType, given: Mapping[str, str]) -> QueueStreamReader:
-    """For `spark.readStream`."""
+    """Make the reader for `spark.readStream`."""
     return QueueStreamReader(schema, queue_options(given, is_stream=True))

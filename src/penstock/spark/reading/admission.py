@@ -1,4 +1,4 @@
-"""How much a micro-batch reads.
+"""The size of a micro-batch.
 
     maxOffsetsPerTrigger   so many messages, shared among the partitions by how far each is behind,
                            so that all of them arrive at the end at about the same time
@@ -19,7 +19,7 @@ Places = Mapping[TopicPartition, int]
 
 
 def share(starts: Places, ends: Places, most: int) -> dict[TopicPartition, int]:
-    """New ends, with so many messages in all."""
+    """Return new ends that include up to `most` messages in all."""
     behind = _behind(starts, ends)
     total = sum(behind.values())
     if total <= most:
@@ -43,7 +43,8 @@ def share(starts: Places, ends: Places, most: int) -> dict[TopicPartition, int]:
 def share_bytes(
     starts: Places, ends: Places, most: int, sizes: Mapping[TopicPartition, float]
 ) -> dict[TopicPartition, int]:
-    """New ends, with about so many bytes in all; `sizes` are those of one message of each."""
+    """Return new ends that include about `most` bytes in all; `sizes` are the sizes of a message of
+    each partition."""
     behind = _behind(starts, ends)
     total = sum(lag * sizes.get(part, 0.0) for part, lag in behind.items())
     if total <= most:
@@ -55,13 +56,13 @@ def share_bytes(
 
 
 def _behind(starts: Places, ends: Places) -> dict[TopicPartition, int]:
-    """How much there is to read, of those that have something."""
+    """Return the backlog of each partition that has one."""
     return {part: end - starts[part] for part, end in ends.items() if end > starts[part]}
 
 
 @dataclass(slots=True)
 class Patience:
-    """When there is enough for a micro-batch: the least number of messages, or time."""
+    """The condition for a micro-batch: a minimal number of messages, or a time."""
 
     least: int
     seconds: float

@@ -88,5 +88,5 @@ def check_schema(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The same for Arrow, exactly as Spark wants it."""
+    """Return the schema for Arrow, exactly as Spark requires it."""
     return pa.schema([pa.field(name, _KINDS[name][1]) for name in schema.names])

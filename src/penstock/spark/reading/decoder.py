@@ -43,7 +43,7 @@ from penstock.spark.reading.varint_reader import Numbers
 GROUP_BYTES: Final = 4 * MIB
 """About how large the records are that become one Arrow batch."""
 ARROW_BYTES_MAX: Final = 5_000_000
-"""What is larger after unpacking is cut."""
+"""The size above which an Arrow batch is cut."""
 
 _CONTROL: Final = 0x20
 _OUTLINE: Final = struct.Struct(">qi5x4xhiqq14xi")
@@ -66,17 +66,17 @@ class StoredHead(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """Behind its last offset."""
+        """The offset after its last one."""
         return self.base_offset + self.last_delta + 1
 
     @property
     def is_dense(self) -> bool:
-        """Every offset has a record."""
+        """True if every offset has a record."""
         return self.records == self.last_delta + 1
 
     @property
     def is_control(self) -> bool:
-        """It holds marks of transactions and no messages."""
+        """True if it holds markers of transactions and no messages."""
         return bool(self.attributes & _CONTROL)
 
 
@@ -92,12 +92,12 @@ class _Group:
         self.heads: list[StoredHead] = []
         self.size = 0
         self._octets = octets
-        """What was fetched."""
+        """The fetched bytes."""
         self._bodies: list[bytes | None] = []
         """The records of those that were compressed."""
 
     def add(self, head: StoredHead, data: memoryview) -> None:
-        """One more; raises if it cannot be unpacked."""
+        """Add a batch; raise an error if it cannot be decompressed."""
         body = None
         if self.needs_records and head.attributes & CODEC_MASK:
             batch = data[head.position : head.position + head.size]
@@ -110,7 +110,7 @@ class _Group:
         self.size += head.size if body is None else len(body)
 
     def singly(self) -> Iterator["_Group"]:
-        """Each batch by itself."""
+        """Yield each batch as a group of its own."""
         for head, body in zip(self.heads, self._bodies, strict=True):
             group = _Group(self._octets, needs_records=self.needs_records)
             group._append(head, body)
@@ -184,7 +184,7 @@ class Decoder:
     def _decode_heads(
         self, heads: Sequence[StoredHead], start: int, end: int
     ) -> Iterator[pa.RecordBatch]:
-        """Nothing is wanted that is not in the headers."""
+        """Decode from the headers alone, when no column needs the records."""
         counts = np.array([head.records for head in heads], dtype=np.int64)
         offsets = _dense_offsets(heads, counts)
         first, last = np.searchsorted(offsets, (start, end))
@@ -273,7 +273,7 @@ def _dense_offsets(heads: Sequence[StoredHead], counts: Numbers) -> Numbers:
 
 
 class _Columns:
-    """What is known of the records of one group, made into record batches."""
+    """The decoded columns of one group, from which record batches are built."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _Columns:
     def build(
         self, heads: Sequence[StoredHead], counts: Numbers, offsets: Numbers, rows: slice
     ) -> Iterator[pa.RecordBatch]:
-        """These rows of the group, cut where they are too many bytes."""
+        """Yield these rows of the group, cut where they are too large."""
         total = rows.stop - rows.start
         if total <= 0:
             return

@@ -89,7 +89,7 @@ class _StretchReading:
                 return None
 
     def _go_on(self) -> None:
-        """What is next has been deleted; what is left begins later."""
+        """Continue after deleted records, at the start of the log."""
         part, position = self._part, self._reader.position
         found = run(self._raw.find_offsets({part: EARLIEST}))[part]
         if found <= position:
@@ -110,7 +110,7 @@ class _StretchReading:
 
 
 def _freeze() -> None:
-    """Once in a process."""
+    """Freeze existing objects for the garbage collector, once per process."""
     global _frozen  # noqa: PLW0603 - one per process is the point.
     if not _frozen:
         _frozen = True

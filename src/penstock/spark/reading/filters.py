@@ -50,7 +50,7 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
 
 
 class FilteringReader(PenstockReader):
-    """A reader that takes filters."""
+    """A reader that accepts filters."""
 
     _filters: Sequence[Filter] = ()
 
@@ -79,7 +79,7 @@ class FilteringReader(PenstockReader):
 
 
 def narrow(stretches: Iterable[Stretch], filters: Sequence[Filter]) -> list[Stretch]:
-    """What is left of stretches if these filters hold for all rows."""
+    """Return the parts of stretches in which these filters can hold."""
     found = []
     for stretch in stretches:
         row = {"topic": stretch.topic, "partition": stretch.partition}
@@ -142,7 +142,7 @@ def _milliseconds(when: datetime) -> int:
 
 
 def _value(one: Filter) -> Any:
-    """What a filter compares with."""
+    """The value that a filter compares with."""
     return one.value  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""How far a streaming query is behind, out of what Spark reports of it.
+"""The lag of a streaming query, from Spark's progress reports.
 
 Spark's progress of a query says for each source where the micro-batch began and ended, and where
 the log ended then (`latestOffset`). As rows, one for each partition:
@@ -22,22 +22,22 @@ _Places = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """One partition after one micro-batch."""
+    """The position of one partition after one micro-batch."""
 
     topic: str
     partition: int
     start: int
-    """Where the micro-batch began."""
+    """The start of the micro-batch."""
     end: int
-    """Where it ended."""
+    """The end of the micro-batch."""
     latest: int
-    """Where the log ended when the micro-batch was planned."""
+    """The end of the log when the micro-batch was planned."""
     rate: float
     """Messages a second, over the time of the trigger."""
 
     @property
     def lag(self) -> int:
-        """What was left to read."""
+        """The number of messages left to read."""
         return max(0, self.latest - self.end)
 
 
@@ -70,7 +70,7 @@ def lag(progress: Mapping[str, Any] | None) -> list[PartitionLag]:
 
 
 def _places(offsets: object) -> _Places | None:
-    """What a source reports; None if it is not one of ours."""
+    """Parse the offsets of a source; None if it is not one of ours."""
     try:
         found = decode_json(offsets, dict[str, Any]) if isinstance(offsets, str) else offsets
         if isinstance(found, dict):  # What else a source says has a colon in its name: `identity`.

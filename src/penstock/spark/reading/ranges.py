@@ -23,11 +23,11 @@ class Stretch:
     start: int
     end: int
     topic_id: bytes = b""
-    """The topic that was meant: one that is made anew under its name has another."""
+    """The id of the topic: a topic created again under its name has another."""
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """The number of offsets."""
         return self.end - self.start
 
 
@@ -54,7 +54,7 @@ def split(
 
 
 def cut(stretch: Stretch, pieces: int) -> list[Stretch]:
-    """Into so many pieces of about one size, in order; none is empty."""
+    """Cut a stretch into `pieces` of about equal size, in order; none is empty."""
     pieces = max(1, min(pieces, stretch.size))
     bounds = [stretch.start + stretch.size * number // pieces for number in range(pieces + 1)]
     return [
@@ -64,7 +64,8 @@ def cut(stretch: Stretch, pieces: int) -> list[Stretch]:
 
 
 def _share(stretches: Sequence[Stretch], tasks_max: int) -> list[tuple[Stretch, ...]]:
-    """One task each; if they are too many, the largest first to the task with the least."""
+    """Assign stretches to tasks, one each; if there are too many, the largest first to the task
+    with the least."""
     if len(stretches) <= tasks_max:
         return [(one,) for one in stretches]
     tasks: list[list[Stretch]] = [[] for _ in range(tasks_max)]

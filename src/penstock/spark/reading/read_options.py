@@ -43,7 +43,7 @@ from penstock.core.types import EARLIEST, LATEST
 from penstock.spark.address import address_of
 
 Offsets = dict[str, dict[int, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 FETCH_TIMEOUT_MS: Final = 120_000
 TRIGGER_DELAY: Final = "15m"
@@ -57,7 +57,7 @@ NAMES: Final = (
     "maxBytesPerTrigger", "fetchTimeoutMs", "pushFilters",
 )  # fmt: skip
 PASSED_OVER: Final = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "path")
-"""What the Kafka connector knows and nothing here depends on."""
+"""Options of the Kafka connector that have no effect here."""
 
 _KNOWN: Final = {name.lower(): name for name in (*NAMES, *PASSED_OVER)}
 _PASSED_OVER_BEGIN: Final = ("kafka.", "fetchoffset.", "kafkaconsumer.")
@@ -73,7 +73,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends, as the options say it: one of the four, the others are None."""
+    """The start or end of a read; one of the four is set, the others are None."""
 
     option: str
     """The name of the option, for messages."""
@@ -100,7 +100,7 @@ class ReadOptions:
     include_headers: bool = False
     partitions_min: int | None = None
     records_max: int | None = None
-    """Of one task."""
+    """The largest number of records for one task."""
     trigger_offsets_max: int | None = None
     trigger_offsets_min: int | None = None
     trigger_bytes_max: int | None = None
@@ -167,7 +167,7 @@ def check_names(given: Mapping[str, str]) -> None:
 
 
 def flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """True or false."""
+    """Parse an option that is true or false."""
     text = given.get(name.lower())
     if text is None:
         return default
@@ -238,7 +238,7 @@ def _bound(given: Mapping[str, str], side: str, default: int) -> Bound:
 
 
 def parse_offsets(name: str, text: str, *, least: int) -> Offsets:
-    """{"orders": {"0": 23}}"""
+    """Parse {"orders": {"0": 23}}."""
     try:
         found = decode_json(text, dict[str, dict[int, int]])
     except msgspec.DecodeError as error:
@@ -299,7 +299,7 @@ def _bytes(given: Mapping[str, str], name: str) -> int | None:
 
 
 def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
-    """As Spark writes durations: 15m, 30s, 500ms."""
+    """Parse a duration as Spark writes it: 15m, 30s, 500ms."""
     text = given.get(name.lower(), default)
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None or (found[2] or "ms") not in _UNITS:

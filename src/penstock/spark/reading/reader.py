@@ -54,6 +54,6 @@ class PenstockReader(DataSourceReader):
         return found or [()]  # Spark wants one, even if there is nothing to read.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A task's messages."""
+        """Yield the messages of a task."""
         assert isinstance(partition, Task)
         return read_stretches(partition.stretches, self._schema, self._options)

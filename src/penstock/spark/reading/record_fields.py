@@ -39,7 +39,7 @@ class Spans:
     start: Positions
     end: Positions
     is_none: npt.NDArray[np.bool_] | None
-    """Which of them are none; None if there are no such."""
+    """Marks the missing ones; None if there are none."""
 
     def cut(self, first: int, end: int) -> "Spans":
         """The spans from number `first` to before `end`."""
@@ -65,12 +65,12 @@ class RecordFields:
         self._at = skip_varints(octets, starts) + 1
 
     def times(self) -> Numbers:
-        """Timestamp deltas."""
+        """Read the timestamp deltas."""
         numbers, self._at = read_varints(self._octets, self._at)
         return numbers
 
     def offsets(self) -> Numbers:
-        """Offset deltas."""
+        """Read the offset deltas."""
         numbers, self._at = read_varints(self._octets, self._at)
         return numbers
 
@@ -79,7 +79,7 @@ class RecordFields:
         self._at = skip_varints(self._octets, self._at)
 
     def piece(self) -> Spans:
-        """Keys, and then values."""
+        """Read the keys, and at the next call the values."""
         lengths, start = read_varints(self._octets, self._at)
         spans = _spans(lengths, start, self._ends)
         self._at = spans.end
@@ -97,7 +97,7 @@ class RecordFields:
 
 
 def _total(counts: Numbers, room: Numbers) -> int:
-    """How many headers there are, once it is certain that there is room for them."""
+    """The number of headers, after checking that there is room for them."""
     if (counts < 0).any():
         raise InvalidBatch(f"a record says it has {int(counts.min())} headers")
     if (counts > room // 2).any():  # A header takes two bytes at least.

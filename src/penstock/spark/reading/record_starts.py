@@ -1,4 +1,4 @@
-"""Where the records of a batch begin, found without looking at each of them where that can be.
+"""Finds the start of each record in a batch, without examining every record where possible.
 
 A record starts with its length, so records can only be found one after the other. But most logs are
 dull: records of one size, or runs of them. So the length of a record is taken for that of the ones
@@ -22,17 +22,17 @@ Positions = npt.NDArray[np.int64]
 Body = bytes | memoryview
 
 _WINDOW_FIRST: Final = 64
-"""How many records a guess is tried on at first; four times as many each time it holds."""
+"""The number of records on which a guess is first tried; four times as many each time it holds."""
 _RUN_WORTH: Final = 24
 """A shorter run takes longer to guess than to walk."""
 _WALK_FIRST: Final = 64
 _WALK_MAX: Final = 4096
-"""How many records are walked before the next guess."""
+"""The number of records that are walked before the next guess."""
 _LENGTH_BYTES_MAX: Final = 10
 
 
 def find_starts(octets: Octets, start: int, end: int, count: int) -> list[Positions]:
-    """Where so many records begin that lie from `start` to `end`, in pieces, in order."""
+    """Return the positions of `count` records between `start` and `end`, in pieces, in order."""
     own = octets[start:end]
     view: Body = own.data
     body: bytes | None = None
@@ -62,8 +62,7 @@ def find_starts(octets: Octets, start: int, end: int, count: int) -> list[Positi
 
 
 def _find_run(octets: Octets, body: Body, at: int, most: int) -> tuple[Positions, int]:
-    """As many records of one size as follow each other from here on, at least one, and where they
-    end."""
+    """Return the consecutive records of equal size from here on, at least one, and their end."""
     after, place = _after(body, at)
     stride = after - at
     most = min(most, (len(body) - at) // stride)
@@ -92,7 +91,7 @@ def _same(
 
 
 def _after(body: Body, at: int) -> tuple[int, int]:
-    """Where the record ends that begins here, and where its length does."""
+    """Return the end of the record that begins here, and the end of its length field."""
     value = shift = 0
     for place in range(at, min(at + _LENGTH_BYTES_MAX, len(body))):
         octet = body[place]
@@ -107,7 +106,7 @@ def _after(body: Body, at: int) -> tuple[int, int]:
 
 
 def _walk(body: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
-    """The next so many records, one by one, and where the last of them ends."""
+    """Return the positions of the next `count` records, one by one, and the end of the last."""
     starts: list[int] = []
     add = starts.append
     odd = 0

@@ -1,4 +1,4 @@
-"""Which partitions there are, and where in each of them reading begins and ends.
+"""The partitions to read, and the start and end offsets of each.
 
 Everything here asks the broker, on the loop of `connections`, before a task is made: an unknown
 topic, a partition that is not named, an offset that is not there are reported before any work
@@ -31,7 +31,7 @@ Sights = Mapping[str, TopicSight]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the log of each partition starts and ends now."""
+    """The current start and end of each partition's log."""
 
     starts: Places
     ends: Places
@@ -45,7 +45,7 @@ def watch_of(raw: RawLog, options: ReadOptions, *, patience: float = 0.0) -> Top
 
 
 async def look(raw: RawLog, watch: TopicWatch) -> dict[str, TopicSight]:
-    """The topics that exist."""
+    """Return the topics that exist."""
     return await watch.look(raw.deadline())
 
 
@@ -79,7 +79,7 @@ def parts_of(sights: Sights) -> list[TopicPartition]:
 
 
 async def unknown_topic(raw: RawLog, name: str) -> UnknownTopic:
-    """What to say of a topic that is not there: perhaps another one was meant."""
+    """Return the error for an unknown topic, with a suggestion if a similar name exists."""
     others = sorted(await look(raw, raw.watch(re.compile(".*", re.DOTALL))))
     near = get_close_matches(name, others, n=1)
     if near:
@@ -90,7 +90,7 @@ async def unknown_topic(raw: RawLog, name: str) -> UnknownTopic:
 
 
 async def extent_of(raw: RawLog, parts: Iterable[TopicPartition]) -> Extent:
-    """Where these partitions start and end; the end is what is committed."""
+    """Return the bounds of these partitions; the end is that of the committed messages."""
     asked = list(parts)
     ends = await raw.find_offsets(dict.fromkeys(asked, LATEST))
     return Extent(await raw.find_offsets(dict.fromkeys(asked, EARLIEST)), ends)
@@ -133,7 +133,7 @@ async def resolve(
 
 
 def _complete(bound: Bound, given: Offsets, parts: list[TopicPartition]) -> Places:
-    """The same by partition: each must be named, and no other."""
+    """Check that offsets name every partition and no other, and return them by partition."""
     named = {
         TopicPartition(topic, index): offset
         for topic, offsets in given.items()
@@ -154,7 +154,7 @@ def _complete(bound: Bound, given: Offsets, parts: list[TopicPartition]) -> Plac
 
 
 async def plan(raw: RawLog, options: ReadOptions) -> list[Stretch]:
-    """What a batch read reads."""
+    """Return the stretches of a batch read."""
     sights = await look(raw, watch_of(raw, options))
     parts = await find_parts(raw, options, sights)
     extent = await extent_of(raw, parts)

@@ -74,8 +74,8 @@ Json = dict[str, Any]
 BEGAN: Final = ":began"
 
 WAIT_SECONDS: Final = 0.1
-"""How long an idle stream waits for a message before Spark gets the answer that there is none; and
-for how long a report of the ends is good enough."""
+"""The time that an idle stream waits for a message before it reports that there is none; also the
+largest age of a report of the ends."""
 GONE_SECONDS: Final = 5.0
 """For how long a topic must be missing to be gone: a node that has just begun knows little."""
 
@@ -108,13 +108,13 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark asks the driver.
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Where a new query begins; however often it is asked, the answer is the first one."""
+        """Return the start offsets of a new query; the first answer is repeated."""
         if self._initial is None:
             self._initial = to_json(run(self._driver.find_start()))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What Spark hands to `latestOffset`, so that it shows in its plans."""
+        """Return the limit that Spark passes to `latestOffset`, so that its plans show it."""
         options = self._options
         if options.trigger_offsets_max is not None:
             return ReadMaxRows(options.trigger_offsets_max)
@@ -125,7 +125,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """How far the next micro-batch reads."""
+        """Return the end offsets of the next micro-batch."""
         is_limited = not isinstance(limit, ReadAllAvailable)
         begins = from_json(start)
         ends = run(self._driver.find_end(begins, is_limited=is_limited))
@@ -138,15 +138,15 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         run(self._driver.fix_target())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How far there is something, for the progress of the query: see `lag`; and which group is
-        to be told of it: see `progress`."""
+        """Return the ends of the logs, for the progress of the query: see `lag`; and the group
+        whose offsets are committed: see `progress`."""
         told = (
             tell_topics(self._options.address, self._options.group) if self._options.group else {}
         )
         return {**to_json(run(self._driver.ends())), **told}
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch."""
+        """Return the tasks of a micro-batch."""
         begins = from_json(end.get(BEGAN, start))
         stretches = run(self._driver.stretches(begins, from_json(end)))
         options = self._options
@@ -156,18 +156,18 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(one) for one in tasks] or [Task(())]
 
     def commit(self, end: Json) -> None:
-        """Nothing: the checkpoint has it, and `progress` commits for groups."""
+        """Do nothing: the checkpoint has the offsets, and `progress` commits them for groups."""
 
     # What Spark asks a worker.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A task's messages."""
+        """Yield the messages of a task."""
         assert isinstance(partition, Task)
         return read_stretches(partition.stretches, self._schema, self._options)
 
 
 class _Live:
-    """What the driver knows of the topics of one query; used on the loop only."""
+    """The state of one query's topics on the driver; used on the loop only."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -175,7 +175,7 @@ class _Live:
         self._watch: TopicWatch = watch_of(self._raw, options, patience=GONE_SECONDS)
         self._ids: dict[str, bytes] = {}
         self._whole: set[str] = set()
-        """Topics whose logs were as long as what was read of them, or longer."""
+        """Topics whose logs were at least as long as the part read of them."""
         self._gone: set[str] = set()
         """Topics that were reported already."""
         self._ends: Places = {}
@@ -188,7 +188,7 @@ class _Live:
             )
 
     async def find_start(self) -> Places:
-        """What `startingOffsets` and its kin mean now."""
+        """Resolve `startingOffsets` and the related options to offsets."""
         options = self._options
         sights = await self._look()
         parts = await find_parts(self._raw, options, sights)
@@ -198,7 +198,7 @@ class _Live:
         )
 
     async def ends(self) -> Places:
-        """Where all partitions end, or did a moment ago: for reports."""
+        """Return the ends of all partitions, which may be a moment old: for reports."""
         if time.monotonic() - self._asked_at >= WAIT_SECONDS:
             await self._ask_ends()
         return self._ends
@@ -214,8 +214,8 @@ class _Live:
         self._target = dict(await self._ask_ends())
 
     async def _new_ends(self, start: Places) -> Places:
-        """Where all partitions end now. If they end where they did at the last call, this
-        waits a moment for that to change."""
+        """Return the current ends of all partitions. If they are those of the last call, wait a
+        moment for messages."""
         if self._target is not None:
             return dict(self._target)
         if self._ends and all(start.get(part) == end for part, end in self._ends.items()):
@@ -223,7 +223,7 @@ class _Live:
         return dict(await self._ask_ends())
 
     async def find_end(self, start: Places, *, is_limited: bool) -> Places:
-        """How far to read next."""
+        """Return the end offsets of the next micro-batch."""
         ends = self._without_shrinking(start, await self._new_ends(start))
         begins = dict(start)
         new = [part for part in ends if part not in start]
@@ -266,7 +266,7 @@ class _Live:
         return topic in (options.topics or options.assigned or ())
 
     async def stretches(self, start: Places, end: Places) -> list[Stretch]:
-        """What lies between, as far as it is there."""
+        """Return the existing stretches between two positions."""
         sights = await self._look()
         there = {part for part in end if part.partition < _partitions(sights, part.topic)}
         wanted = [part for part in end if end[part] != start.get(part)]
@@ -287,7 +287,7 @@ class _Live:
     def _bounds(
         self, part: TopicPartition, start: int | None, end: int, log_start: int, log_end: int
     ) -> tuple[int, int]:
-        """What there is of a stretch; what there is not any more is data loss."""
+        """Return the existing part of a stretch; a part that was deleted is data loss."""
         if start is None:
             start = log_start  # A new partition.
         name = f"partition {part.partition} of {part.topic}"
@@ -321,7 +321,8 @@ class _Live:
 
 
 def to_json(places: Places) -> Json:
-    """As it goes to the checkpoint: always in the same order, for Spark compares the text."""
+    """Convert positions for the checkpoint, always in the same order, because Spark compares the
+    text."""
     found: Json = {}
     for part in sorted(places):
         found.setdefault(part.topic, {})[str(part.partition)] = places[part]

@@ -75,5 +75,5 @@ def _read_long(octets: Octets, at: Positions, first: Octets) -> tuple[Numbers, P
 
 
 def cut_short() -> InvalidBatch:
-    """What is said of records that end too early."""
+    """Return the error for records that end too early."""
     return InvalidBatch("the records end in the middle of one")

@@ -30,7 +30,7 @@ _FRAME_BYTES: Final = 512
 
 
 def refusal(rows: pa.RecordBatch, complaints: Complaints, *, before: int) -> InvalidRequest:
-    """What to say of the first bad row; so many rows came before these in the task."""
+    """Return the error for the first bad row; `before` rows precede these in the task."""
     row, reason = complaints.first()
     count = int(complaints.bad.sum())
     others = f", nor can {count - 1:,} others near it" if count > 1 else ""

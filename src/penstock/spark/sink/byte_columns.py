@@ -24,7 +24,7 @@ def bytes_of(
 
 
 def lengths_of(column: pa.BinaryArray) -> NDArray[np.int64]:
-    """How long each value is; a missing one has the length -1, as records write it."""
+    """Return the length of each value; -1 for a missing one, as records encode it."""
     _, _, lengths = bytes_of(column)
     if column.null_count:
         lengths[column.is_null().to_numpy(zero_copy_only=False)] = -1

@@ -1,4 +1,4 @@
-"""Where each row goes: its topic, its partition, and with which rows it shares a batch.
+"""The destination of each row: its topic, its partition, and the batch it joins.
 
 The partition is the row's own, or its key's as all clients choose it (`hashing`). Rows without
 either take turns by whole batches, not one by one: with many partitions, turns of single rows would
@@ -42,7 +42,7 @@ class TopicRoom:
     name: str
     partitions: int
     bytes_max: int
-    """Of one batch."""
+    """The size of a batch."""
 
     @property
     def batch_bytes(self) -> int:

@@ -63,7 +63,7 @@ def record_parts(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def record_sizes(parts: pa.RecordBatch) -> Numbers:
-    """How many bytes each record takes, at most."""
+    """Return an upper bound on the size of each record."""
     sizes = np.full(parts.num_rows, RECORD_NUMBERS_BYTES_MAX, np.int64)
     names = _names(parts)
     for name in (KEY, VALUE):
@@ -81,8 +81,8 @@ def record_sizes(parts: pa.RecordBatch) -> Numbers:
 def cut_batches(
     sizes: Numbers, runs: Sequence[tuple[int, int, int]], *, records_max: int
 ) -> list[tuple[int, int]]:
-    """Which rows go into one batch, first and end: of each run (first, end, bytes_max) as many as
-    fit. A row that fits into none was refused before, and would be alone here."""
+    """Return the rows of each batch, as first and end: of each run (first, end, bytes_max) as many
+    as fit. A row that is too large for any batch was refused before; here it would get its own."""
     before = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=before[1:])
     cuts: list[tuple[int, int]] = []
@@ -129,7 +129,7 @@ def encode_batches(
 def _join_records(
     parts: pa.RecordBatch, numbers: Numbers, deltas: Numbers | None
 ) -> tuple[NDArray[np.int64], memoryview]:
-    """Where each record begins, the last one's end, and all records."""
+    """Return the start of each record, the end of the last, and the encoded records."""
     rows, names = parts.num_rows, _names(parts)
     value, key = parts.column(VALUE), parts.column(KEY) if KEY in names else None
     tail = parts.column(TAIL) if TAIL in names else None
@@ -153,7 +153,7 @@ def _join_records(
 
 
 def _tails(rows: pa.RecordBatch) -> pa.BinaryArray | None:
-    """What follows each row's value: how many headers there are, and the headers."""
+    """The bytes that follow each row's value: the number of headers, and the headers."""
     names = _names(rows)
     counts = np.zeros(rows.num_rows, np.int64)
     pieces: list[pa.BinaryArray] = []
@@ -182,7 +182,7 @@ def _delivery_header(name: str, numbers: pa.Int64Array) -> pa.BinaryArray:
 
 
 def _headers(lists: pa.ListArray) -> tuple[Numbers, pa.BinaryArray]:
-    """How many headers each row has, and the headers of each row as bytes."""
+    """The number of headers of each row, and the encoded headers."""
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = lists.flatten()
     name, value = (pc.struct_field(flat, [place]) for place in (0, 1))

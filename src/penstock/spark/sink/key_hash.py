@@ -21,7 +21,7 @@ _SIGN: Final = np.uint32(0x7FFFFFFF)
 
 
 def partitions_of(keys: pa.BinaryArray, partitions: int) -> NDArray[np.int64]:
-    """For each key its partition; for a missing one, whatever comes of an empty key."""
+    """Return the partition of each key; for a missing key, that of an empty one."""
     return ((murmur2_column(keys) & _SIGN) % np.uint32(partitions)).astype(np.int64)
 
 
@@ -49,7 +49,7 @@ def murmur2_column(keys: pa.BinaryArray) -> NDArray[np.uint32]:
 
 
 def _word(data: NDArray[np.uint8], at: NDArray[np.int64], size: int) -> NDArray[np.uint32]:
-    """So many bytes from each place, the first one lowest."""
+    """Read little-endian words of `size` bytes."""
     word = np.zeros(len(at), np.uint32)
     for place in range(size):
         word |= data[at + place].astype(np.uint32) << np.uint32(8 * place)

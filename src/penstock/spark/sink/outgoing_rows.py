@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 
 class Complaints:
-    """What is wrong with some rows of a batch: for each row the number of a reason, or 0."""
+    """The errors in some rows of a batch: for each row the number of a reason, or 0."""
 
     def __init__(self, rows: int) -> None:
         self.reasons: list[str] = [""]

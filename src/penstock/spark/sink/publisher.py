@@ -1,4 +1,5 @@
-"""What the driver does when all tasks of a batch are done: publish what they staged, once.
+"""The work of the driver when all tasks of a batch are done: it publishes the staged messages,
+once.
 
 The broker publishes a batch of an application once, in all partitions or in none, however often it
 is asked (`client.stage`). So a driver that dies before Spark has noted the batch as done, and runs
@@ -28,12 +29,12 @@ logger = logging.getLogger(__name__)
 PUBLISH_SECONDS: Final = 120.0
 """A batch that cannot be published fails its query: a cluster has time to find a leader first."""
 TaskMessages: TypeAlias = list[WriterCommitMessage | None]
-"""What tasks reported to the driver; nothing from those that failed."""
+"""The reports of tasks to the driver; None for those that failed."""
 
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The report of a task to the driver."""
 
     rows: StagedRows | None
     application: str

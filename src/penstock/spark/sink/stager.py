@@ -1,4 +1,4 @@
-"""What a task of a sink does: its rows become record batches, and these are staged.
+"""The work of a sink's task: it encodes rows as record batches and stages them.
 
 Nothing that a task stages is visible until the driver publishes what it names. So a task
 that is repeated, or runs twice at once, does no harm: the other attempt's messages are never named
@@ -30,21 +30,21 @@ from penstock.spark.sink.write_options import WriteOptions
 GATHER_BYTES_MIN: Final = 4 * MIB
 GATHER_BYTES_MAX: Final = 32 * MIB
 PARTITION_BYTES: Final = 64 * KIB
-"""What is gathered for each partition: a publication may have only so many batches."""
+"""The size gathered for each partition: the number of batches in a publication is limited."""
 LOT_BYTES_MAX: Final = 64 * MIB
-"""What is encoded at once; Arrow's columns of bytes end at 2 GiB."""
+"""The size encoded at once; Arrow's columns of bytes end at 2 GiB."""
 TOPICS_MAX: Final = 10_000
 _MESSAGE_BYTES: Final = "max.message.bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What a task has staged."""
+    """The rows that a task has staged."""
 
     staged: Staged
     records: int
     dead: int
-    """How many of them are dead letters."""
+    """The number of dead letters among them."""
 
 
 def stage_rows(
@@ -65,7 +65,7 @@ def stage_rows(
 
 
 def gather(lots: Iterator[pa.RecordBatch], enough: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """The same rows in lots that are neither small nor huge."""
+    """Regroup rows into lots that are neither small nor huge."""
     held: list[pa.RecordBatch] = []
     size = 0
     for lot in lots:
@@ -102,7 +102,7 @@ class Rooms:
         self._found: dict[str, TopicRoom | None] = {}
 
     def find(self, name: str) -> TopicRoom | None:
-        """What a topic has room for, or None if it is not there and not to be made."""
+        """Return the limits of a topic; None if it does not exist and is not to be created."""
         if name not in self._found:
             if len(self._found) >= TOPICS_MAX:
                 raise InvalidRequest(f"one task writes to more than {TOPICS_MAX:,} topics")
@@ -110,7 +110,7 @@ class Rooms:
         return self._found[name]
 
     def need(self, name: str) -> TopicRoom:
-        """The same of one that must be there."""
+        """Return the limits of a topic; raise an error if it does not exist."""
         room = self.find(name)
         if room is None:
             raise UnknownTopic(
@@ -148,7 +148,7 @@ class _Task:
 
     @property
     def gather_bytes(self) -> int:
-        """How much is worth encoding at once."""
+        """The number of bytes worth encoding at once."""
         wanted = self._rooms.partitions * PARTITION_BYTES
         return max(GATHER_BYTES_MIN, min(wanted, GATHER_BYTES_MAX))
 

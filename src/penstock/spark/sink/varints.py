@@ -27,7 +27,7 @@ _REST: Final = np.uint64(0x7F)
 
 
 def varint_sizes(numbers: Numbers) -> Numbers:
-    """How many bytes each number takes."""
+    """Return the encoded size of each number."""
     return _sizes(_zigzag(numbers))
 
 

@@ -86,7 +86,7 @@ _LEFT_OUT: Final = frozenset({"offset", "timestamptype"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How to write; the same for every task of a query."""
+    """The options of a write, the same for every task of a query."""
 
     url: str
     topic: str | None = None
@@ -96,9 +96,9 @@ class WriteOptions:
     keep_timestamps: bool = False
     create_topics: bool = False
     dead_letter_topic: str | None = None
-    """Where rows go that cannot be written; None: they fail the batch."""
+    """The topic of rows that cannot be written; None: they fail the batch."""
     checkpoint: str | None = None
-    """Where Spark keeps how far a stream has got, if it was said here."""
+    """The checkpoint of a stream, if it was given here."""
 
 
 def read_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -229,7 +229,7 @@ def _compression(given: Mapping[str, str]) -> Compression:
 
 
 def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """The first choice is what counts if nothing is said."""
+    """Parse an option with fixed choices; the first is the default."""
     said = given.get(name.lower(), choices[0])
     for choice in choices:
         if said.lower() == choice.lower():

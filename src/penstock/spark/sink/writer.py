@@ -51,8 +51,8 @@ class PenstockWriter(DataSourceArrowWriter):
         publish_tasks(self.options.url, messages, self._batch)
 
     def abort(self, messages: TaskMessages) -> None:
-        """Nothing to take back: what was staged and not published expires. Spark also comes here
-        after a commit that raised, when the batch may well be published."""
+        """Do nothing: staged messages that were not published expire. Spark also calls this after a
+        commit that raised, when the batch may well be published."""
 
 
 def prepare_write(options: Mapping[str, str], schema: Schema, *, overwrite: bool) -> WriteOptions:

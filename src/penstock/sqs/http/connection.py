@@ -1,4 +1,4 @@
-"""One connection that carries SQS requests: HTTP/1.1, and no more of it than they need.
+"""One connection that carries SQS requests: the part of HTTP/1.1 that they need.
 
     head     collected, with a bound, until the parser has the end of it; then it is decided whether
              the request is SQS's and may be carried out
@@ -35,9 +35,9 @@ from penstock.sqs.reply import Reply
 
 HEAD_BYTES_MAX = 64 * KIB
 WRITE_HIGH_BYTES = 16 * KIB
-"""What the transport may keep of answers without being counted."""
+"""The limit of answers in the transport's buffer, which the memory budget does not count."""
 REQUESTS_WAITING_MAX = 32
-"""How many requests may wait for their turn before no more are read."""
+"""The number of requests that may wait for their turn; at the limit no more are read."""
 
 HEAD_SECONDS_MAX = 10.0
 BODY_SECONDS_MAX = 30.0
@@ -93,7 +93,8 @@ class SqsConnection(asyncio.Protocol):
         self._client = b""
         self._arriving: _Request | None = None
         self._raw: list[bytes] | None = []
-        """What has arrived since the request began; None if it began in the middle of something."""
+        """The bytes received since the request began; None if it did not begin at the start of a
+        read."""
         self._in_head = False
         self._head_bytes = 0
         self._is_foreign = False
@@ -364,7 +365,7 @@ class SqsConnection(asyncio.Protocol):
             self._begin(request)
 
     def _begin(self, request: _Request) -> None:
-        """It is this request's turn."""
+        """Start a request: its turn has come."""
         self._current = request
         parts = request.body
         body = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -540,7 +541,7 @@ class SqsConnection(asyncio.Protocol):
                 self._refuse(slow, 408, _TOO_SLOW)
 
     def _allowance(self) -> float:
-        """How long the state that the connection is in may last."""
+        """The longest time for which the connection may stay in its current state."""
         if self._writing_paused:
             return UNREAD_SECONDS_MAX
         if self._is_busy:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 SWEEP_SECONDS = 0.5
 HURRY_SECONDS = 0.5
-"""When the server closes, a request still under way after this time can only be a long poll."""
+"""When the server closes, a request that is still running after this time can only be a long
+poll."""
 
 Fallback = Callable[[], asyncio.Protocol]
 """Makes the ASGI server's protocol for a connection."""
@@ -50,18 +51,18 @@ Probe = Callable[[bytes], Reply | None]
 
 
 def no_probe(_path: bytes) -> Reply | None:
-    """There are none."""
+    """Return None: there are no probes."""
     return None
 
 
 class Entry(enum.Enum):
-    """What a new connection may do."""
+    """The admission of a new connection."""
 
     LET_IN = "let in"
     CROWDED = "crowded"
-    """There are too many: what it asks for is the ASGI server's, but for probes."""
+    """Too many connections: it is passed to the ASGI server, except for probes."""
     PROBES = "probes"
-    """Its address has too many: it may ask for a probe, and nothing else."""
+    """Too many connections from its address: it may request a probe and nothing else."""
     HANDED_OVER = "handed over"
     """The server is closing: what is left is the ASGI server's."""
 
@@ -132,7 +133,7 @@ class NoSqs:
         return Reply(status, b"", b"")
 
     def cancel_long_polls(self) -> None:
-        """There are none."""
+        """Do nothing: there are no long polls."""
 
 
 class SqsHttpServer:
@@ -160,7 +161,7 @@ class SqsHttpServer:
         self.accepted = 0
         self.refused = 0
         self.throttled = 0
-        """How often a request was refused because too much was held."""
+        """The number of requests refused for lack of memory."""
         self.retiring = False
         self._connections_max = connections_max
         self._door_max = door_max

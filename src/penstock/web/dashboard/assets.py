@@ -1,5 +1,5 @@
-"""The files that pages load: scripts and styles, ours and two that were taken from others, whose
-licences are beside them.
+"""The files that pages load: scripts and styles, our own and two of other authors, with their
+licences.
 
     /assets/dashboard.css?v=3f2a…     may be kept for good: another content has another address
 
@@ -29,22 +29,22 @@ class Asset(NamedTuple):
     content: bytes
     kind: str
     version: str
-    """Another content has another one."""
+    """A hash of the content."""
 
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All of them, by name."""
+    """Return all files by name."""
     return {path.name: _read(path) for path in sorted(FOLDER.iterdir()) if path.suffix in _KINDS}
 
 
 def asset_address(name: str) -> str:
-    """Where a page finds a file."""
+    """The address of a file, for use in a page."""
     return f"/assets/{name}?v={assets()[name].version}"
 
 
 async def answer_asset(request: Request) -> Response:
-    """One of the files."""
+    """Serve a file."""
     found = assets().get(request.path_params["file"])
     if found is None:
         return error_answer(404, "NotFound", "there is nothing under this path")

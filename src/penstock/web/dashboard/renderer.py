@@ -50,7 +50,7 @@ SAFE_PAGE = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-"""What no page goes without: a script or style within it would not run, nor one from elsewhere."""
+"""The headers of every page: no inline scripts or styles, and none from other sites."""
 
 
 _TITLES = {404: "Not found", 503: "Not now"}
@@ -82,7 +82,7 @@ class Place(NamedTuple):
     path: str
     name: str
     key: str
-    """Pressed after `g`."""
+    """The key that opens it, pressed after `g`."""
 
 
 NAVIGATION = (
@@ -124,7 +124,7 @@ def error_view(error: PenstockError) -> View:
 
 
 def problem_view(status: int, name: str, message: str) -> View:
-    """The same for what is no error of ours."""
+    """The error page for an error that is not a `PenstockError`."""
     return View(
         template="error.html",
         title=_TITLES.get(status, "That went wrong"),
@@ -189,7 +189,7 @@ def environment() -> "Environment":
 
 
 def runbook_address(alert: Alert) -> str:
-    """Where the runbook of an alert is: at the address of the setting, or in this broker."""
+    """The address of an alert's runbook: on the configured site, or in this broker."""
     if alert.runbook.startswith(("http://", "https://")) or alert.rule not in RULES:
         return alert.runbook
     return runbook_path(alert.rule)
@@ -205,7 +205,7 @@ def address(request: Request, **changes: object) -> str:
 
 
 def _frame(broker: Broker, request: Request, view: View) -> Mapping[str, object]:
-    """What every page has around its own."""
+    """The frame around every page."""
     engine = None if broker.node is None else broker.node.engine
     return {
         "view": view,
@@ -228,7 +228,7 @@ def _frame(broker: Broker, request: Request, view: View) -> Mapping[str, object]
 
 
 def _current(path: str) -> str:
-    """Which entry of the navigation a page belongs to."""
+    """The entry of the navigation that a page belongs to."""
     first = "/" + path.strip("/").partition("/")[0]
     first = "/alerts" if first == "/runbooks" else first
     return first if any(place.path == first for place in NAVIGATION) else ""

@@ -57,11 +57,11 @@ PAGES: dict[str, Page] = {
 
 
 SHARED = ("/", "/queues", "/groups")
-"""They say only what the watch has seen: see `shared.py`."""
+"""Pages that show only readings of the watch, which all users share: see `shared.py`."""
 
 
 def page_routes(broker: Broker) -> Sequence[Route]:
-    """The paths of the dashboard."""
+    """Return the routes of the dashboard."""
     shared = Shared(broker)
     return [
         *(

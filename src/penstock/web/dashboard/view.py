@@ -1,4 +1,4 @@
-"""What a page shows, before it has a form."""
+"""The content of a page, before it is rendered."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

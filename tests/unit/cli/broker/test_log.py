@@ -144,7 +144,7 @@ def test_repair_wants_the_name_back(
     before = files_of(damaged)
     monkeypatch.setattr(sys, "stdin", Terminal("yes\n"))
     assert command_line.run(["log", "repair", str(damaged)]) == 1
-    assert "that was not its name" in capsys.readouterr().err
+    assert "the name does not match" in capsys.readouterr().err
     assert files_of(damaged) == before
     monkeypatch.setattr(sys, "stdin", Terminal(f"{damaged}\n"))
     assert command_line.run(["log", "repair", str(damaged)]) == 0

@@ -45,7 +45,7 @@ def test_reset(commands: Commands) -> None:
     ]
     assert "add --yes" in commands.told(1, "group", "reset", "again", "--to", "earliest")[1]
     code, talk = commands.typed("agian\n", "group", "reset", "again", "--to", "earliest")
-    assert (code, "that was not its name" in talk) == (1, True)
+    assert (code, "the name does not match" in talk) == (1, True)
     assert commands.document("group", "describe", "again")["lag"] == 2
     code, talk = commands.typed("again\n", "group", "reset", "again", "--to", "earliest")
     assert (code, "the offsets of group again are reset" in talk) == (0, True)
@@ -70,7 +70,7 @@ def test_a_group_that_begins_with_a_reset(commands: Commands) -> None:
     commands.said("produce", "flood", "-q", stdin=b"a\nb\n")
     commands.said("group", "reset", "early", "--to", "1", "--topic", "flood", "--yes")
     assert commands.said("consume", "flood", "--group", "early", "--exit") == "b\n"
-    assert "say which topics" in commands.complaint(
+    assert "name the topics" in commands.complaint(
         1, "group", "reset", "no", "--to", "end", "--yes"
     )
 

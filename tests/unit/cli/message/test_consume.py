@@ -95,7 +95,7 @@ def test_refusals(filled: Commands) -> None:
     assert "there is no topic" in filled.complaint(1, "consume", "nowhere")
     assert filled.document("topic", "list", "--prefix", "nowhere") == []
     told = filled.complaint(1, "consume", "numbers", "--ack")
-    assert "numbers is a topic and no queue" in told
+    assert "numbers is a topic, not a queue" in told
     told = filled.complaint(1, "consume", "numbers", "-e", "-p", "2")
     assert "numbers has partitions 0 to 1, not 2" in told
 
@@ -105,13 +105,13 @@ def test_refusals(filled: Commands) -> None:
     [
         (("-o", "soon"), '--offset = "soon" must be start, end, -10'),
         (("-o", "@soon"), "or a time such as"),
-        (("-f", "%z"), "%z stands for nothing"),
+        (("-f", "%z"), "%z is unknown"),
         (("-f", "%v", "--json"), "exclude each other"),
         (("-n", "0"), "--limit = 0 must be at least 1"),
         (("--ack", "--release"), "exclude each other"),
-        (("--ack", "-p", "0"), "--partition is for reading a log"),
-        (("--group", "g", "-p", "0"), "--partition is for reading a log"),
-        (("--ack", "-o", "end"), "--offset is for reading a log"),
+        (("--ack", "-p", "0"), "--partition cannot be combined with --group"),
+        (("--group", "g", "-p", "0"), "--partition cannot be combined with --group"),
+        (("--ack", "-o", "end"), "--offset is for topics"),
         (("--lease", "5"), "must be a duration"),
     ],
 )

@@ -105,5 +105,5 @@ def test_a_line_of_output() -> None:
     ],
 )
 def test_what_is_no_message(line: bytes) -> None:
-    with pytest.raises(LocalError, match="line 7 is no message in JSON: "):
+    with pytest.raises(LocalError, match="line 7 is not a message in JSON: "):
         outgoing_of(line, 7)

@@ -96,7 +96,7 @@ def test_what_only_queues_understand(commands: Commands) -> None:
     assert commands.said("consume", "jobs", "--ack", "--exit") == "first\nsoon\n"
     commands.said("topic", "create", "plain")
     told = commands.complaint(1, "produce", "plain", "--delay", "1h", "--ttl", "2h", stdin=b"x\n")
-    assert "plain is a topic and no queue: --delay, --ttl would not count" in told
+    assert "plain is a topic, not a queue: --delay, --ttl would not count" in told
 
 
 def test_a_file_may_be_sent_again(commands: Commands) -> None:
@@ -119,7 +119,7 @@ def test_json_lines(commands: Commands) -> None:
     assert first["headers"] == {"content-type": "application/json"}
     assert (second["body"], second["headers"]) == ({"base64": "/w=="}, {"a": "1"})
     _, talk = commands.told(1, "produce", "rows", "--json", stdin=b'{"body": "x"}\nhello\n')
-    assert talk.splitlines()[-1].startswith("penstock: line 2 is no message in JSON")
+    assert talk.splitlines()[-1].startswith("penstock: line 2 is not a message in JSON")
 
 
 def test_what_is_not_there(commands: Commands) -> None:
@@ -137,9 +137,9 @@ def test_what_is_not_there(commands: Commands) -> None:
     [
         (("--count", "0"), "--count = 0 must be at least 1"),
         (("--rate", "0"), "must be more than 0"),
-        (("--json", "-k", "x"), "each line says everything"),
+        (("--json", "-k", "x"), "each line has its own"),
         (("-K", ""), "must not be empty"),
-        (("-K", "\\q"), "is no escape"),
+        (("-K", "\\q"), "is not an escape"),
         (("-H", "x"), "must be NAME=VALUE"),
         (("--delay", "soon"), "must be a duration"),
         (("--create", "table"), "table"),

@@ -103,7 +103,7 @@ def test_what_is_typed_wrongly(capsys: Captured) -> None:
     assert "must be a time such as 0.2 (seconds)" in complaint(
         capsys, 2, "--rate", "1", "--service-time", "soon"
     )
-    assert "not less than none" in complaint(capsys, 2, "--rate", "1", "--service-time", "-1")
+    assert "a time of 0 or more" in complaint(capsys, 2, "--rate", "1", "--service-time", "-1")
     assert "must be a size such as" in complaint(capsys, 2, *USUAL, "--size", "big")
     assert "--guarantee" in complaint(capsys, 2, *USUAL, "--guarantee", "perhaps")
     assert "--rate must be from" in complaint(capsys, 1, "--rate", "0", "--service-time", "1")

@@ -140,7 +140,7 @@ def test_destructive_verbs_ask(capsys: Captured, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("sys.stdin", io.StringIO())
         assert "add --yes" in complaint(capsys, 1, *arguments)
         monkeypatch.setattr("sys.stdin", Terminal("deer\n"))
-        assert "that was not its name" in complaint(capsys, 1, *arguments)
+        assert "the name does not match" in complaint(capsys, 1, *arguments)
     assert document(capsys, "describe", "dear")["groups"][0]["ready"] == 2
     monkeypatch.setattr("sys.stdin", Terminal("dear\n"))
     assert said(capsys, "purge", "dear") == "queue dear is purged\n"

@@ -23,7 +23,7 @@ def test_new_show_and_check(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert "now `penstock pipeline check shop.toml`" in commands.said("pipeline", "new", "shop")
-    assert "shop.toml is there already" in commands.complaint(1, "pipeline", "new", "shop")
+    assert "shop.toml exists already" in commands.complaint(1, "pipeline", "new", "shop")
     assert "a name has letters" in commands.complaint(1, "pipeline", "new", "no name")
     assert "topic shop.raw" in commands.said("pipeline", "show", "shop.toml")
     document = commands.document("pipeline", "show", "shop.toml")

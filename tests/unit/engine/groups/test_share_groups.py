@@ -18,6 +18,7 @@ from penstock.core.limits import (
     SHARE_GROUPS_MAX,
 )
 from penstock.core.types import Term
+from penstock.engine.groups import share_groups
 from penstock.engine.groups.share_groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -225,11 +226,11 @@ def test_sessions_of_a_lost_group_end_without_a_word(coordinator: Coordinator) -
 
 
 def test_what_makes_no_sense_is_refused(coordinator: Coordinator) -> None:
-    with pytest.raises(InvalidRequest, match="which topics"):
+    with pytest.raises(InvalidRequest, match="name its topics"):
         coordinator.beat("a", JOIN_EPOCH)
-    with pytest.raises(InvalidRequest, match="id of its own"):
+    with pytest.raises(InvalidRequest, match="choose its own id"):
         coordinator.join("")
-    with pytest.raises(InvalidRequest, match="no epoch"):
+    with pytest.raises(InvalidRequest, match="not an epoch"):
         coordinator.beat("a", -2)
     with pytest.raises(InvalidGroup):
         coordinator.beat("a", JOIN_EPOCH, "orders", group="")
@@ -251,6 +252,34 @@ def test_there_are_only_so_many(coordinator: Coordinator) -> None:
         coordinator.beat("m", JOIN_EPOCH, "orders", group=f"g{number}")
     with pytest.raises(Overloaded):
         coordinator.beat("m", JOIN_EPOCH, "orders", group="one more")
+
+
+def test_members_together_have_a_bound_in_bytes(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = coordinator.groups
+    names = [f"{number:03d}" + "x" * 246 for number in range(100)]
+    coordinator.join("a", "orders")
+    alone = groups.bytes
+    coordinator.join("a", "orders", *names)
+    whole = groups.bytes
+    assert whole - alone > 100 * 249
+    monkeypatch.setattr(share_groups, "SHARE_GROUPS_BYTES_MAX", whole + 5_000)
+    with pytest.raises(GroupFull, match="subscribe to fewer topics"):
+        coordinator.beat("b", JOIN_EPOCH, "orders", *names, group="others")
+    assert groups.names() == ["workers"], "nothing is left of a join that was refused"
+    assert groups.bytes == whole
+    small = coordinator.beat("b", JOIN_EPOCH, "orders", group="others")
+    with pytest.raises(GroupFull):
+        coordinator.beat("b", small.epoch, "orders", *names, group="others")
+    coordinator.beat("b", small.epoch, "orders", group="others")
+    coordinator.beat("a", 2, "orders")
+    coordinator.beat("b", small.epoch, "orders", *names, group="others")
+    coordinator.beat("b", LEAVE_EPOCH, group="others")
+    assert groups.bytes == alone
+    coordinator.term = None
+    assert groups.names() == []
+    assert groups.bytes == 0
 
 
 def test_every_partition_has_a_reader_and_every_reader_a_partition() -> None:

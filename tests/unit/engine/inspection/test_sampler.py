@@ -58,6 +58,30 @@ def test_partitions_are_summed() -> None:
     asyncio.run(story())
 
 
+def test_what_happened_is_counted_since_the_state_was_loaded_all_of_it() -> None:
+    async def story() -> None:
+        async with opened() as (node, _):
+            topic = await make(node, "jobs")
+            await node.delivery.send(topic, [NewMessage(b"x")] * 3)
+
+            async def work_off() -> None:
+                (got,) = await node.delivery.receive(topic)
+                await node.delivery.settle(topic, [(got.receipt, Verdict.ACK, -1, "")])
+
+            await work_off()
+            counts = (await queue(node, topic)).counts
+            assert (counts.sent, counts.delivered, counts.acked, counts.ready) == (3, 1, 1, 2)
+            machine = node.topics.led_shard(topic.partitions[0]).machine
+            machine.restore(machine.snapshot())  # As a node does that starts.
+            counts = (await queue(node, topic)).counts
+            assert (counts.sent, counts.delivered, counts.acked, counts.ready) == (3, 0, 0, 2)
+            await work_off()
+            counts = (await queue(node, topic)).counts
+            assert (counts.delivered, counts.acked) == (1, 1)
+
+    asyncio.run(story())
+
+
 def test_one_sample_serves_whoever_asks_within_a_second() -> None:
     async def story() -> None:
         async with opened() as (node, clock):

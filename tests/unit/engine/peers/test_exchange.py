@@ -21,6 +21,7 @@ from penstock.core.limits import (
     REQUEST_BODY_BYTES_MAX,
     REQUESTS_IN_FLIGHT_MAX,
 )
+from penstock.core.memory_budget import ANSWERS, MemoryBudget
 from penstock.core.types import NodeId
 from penstock.engine.peers.exchange import Caller, describe_error, remake_error
 from penstock.engine.peers.frames import (
@@ -31,6 +32,7 @@ from penstock.engine.peers.frames import (
     encode_frame,
 )
 from penstock.server.reserved_ports import ReservedPorts
+from tests.idle_connection import IdleConnection
 from tests.unit.engine.linked import (
     Node,
     RawPeer,
@@ -285,3 +287,56 @@ def test_names_that_are_no_errors_and_attributes_that_are_none_mean_nothing() ->
 
 def test_a_long_sentence_is_cut() -> None:
     assert len(str(travel(describe_error(1, PenstockError("x" * 100_000))))) == 4096
+
+
+def test_requests_of_nodes_draw_on_the_memory_budget(run: Run) -> None:
+    async def script() -> None:
+        gate = asyncio.Event()
+
+        async def serve(caller: Caller, method: str, body: bytes) -> bytes:
+            await gate.wait()
+            return b""
+
+        memory = MemoryBudget(64 * MIB)
+        members = {TWO}
+        one = await Node(
+            1, serve=serve, memory=memory, is_member=lambda other: other.node in members
+        ).start()
+        two, three = await Node(2).start(), await Node(3).start()
+        two.knows(one)
+        three.knows(one)
+        await until(lambda: len(one.links.connected()) == 2)
+        await until(lambda: two.links.connected() and three.links.connected())
+        clients = memory.open("kafka", "host-1", IdleConnection())
+        clients.take(ANSWERS, memory.bytes_max)
+        with pytest.raises(Overloaded, match="memory is short"):
+            await three.links.ask(ONE, "m", b"", timeout=60)
+        asked = asyncio.create_task(two.links.ask(ONE, "m", bytes(MIB), timeout=60))
+        await until(lambda: one.links.statistics().requests_served == 1)
+        requests = memory.held_by("peer")["requests"]
+        assert requests >= 2 * MIB, "the frame that was read, and the request that is served"
+        gate.set()
+        assert await asked == b""
+        clients.close()
+        await close_all(two, three)
+        await until(lambda: memory.held == 0)
+        await close_all(one)
+
+    run(script())
+
+
+def test_the_requests_of_a_link_that_is_lost_are_given_back(run: Run) -> None:
+    async def script() -> None:
+        memory = MemoryBudget(64 * MIB)
+        one = await Node(1, serve=lambda *_: forever(), memory=memory).start()
+        two = await Node(2).start()
+        two.knows(one)
+        await until(two.links.connected)
+        asked = asyncio.create_task(two.links.ask(ONE, "m", bytes(MIB), timeout=60))
+        await until(lambda: memory.held_by("peer")["requests"] >= 2 * MIB)
+        await close_all(two)
+        await asyncio.gather(asked, return_exceptions=True)
+        await until(lambda: memory.held == 0)
+        await close_all(one)
+
+    run(script())

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.entries import SnapshotMark
 from penstock.core.types import Index, NodeId
-from penstock.engine.replica import snapshot_transfer
+from penstock.engine.replica import snapshot_transfer, upkeep
 from penstock.engine.replica.network import SnapshotRequest
 from penstock.engine.replica.snapshot_transfer import SnapshotSource
 from penstock.machines.partitions import AppendBatch, Partitions
@@ -62,6 +62,30 @@ def test_a_snapshot_goes_on_slice_by_slice_while_requests_are_served(
     again = cluster.restart(1)
     cluster.elect()
     assert again.replica.machine.bounds(PARTITION).high_watermark == 60
+
+
+def test_the_loop_turns_after_each_piece_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, place = with_partition(snapshot_log_bytes=5_000)
+    encoded: list[int] = []
+
+    def pieces(machine: Partitions) -> Iterator[Piece]:
+        monkeypatch.undo()
+        for piece in in_single_bytes(machine):
+            encoded.append(len(encoded))
+            yield piece
+
+    append(cluster, place, 5)
+    monkeypatch.setattr(Partitions, "snapshot_pieces", pieces)
+    place.seconds_a_look = 2 * upkeep.SLICE_SECONDS
+    for _ in range(20):
+        ask(place, AppendBatch(PARTITION, build_batch(value=b"x" * 500)))
+    seen = [0]
+    while place.work():
+        if len(encoded) > seen[-1]:
+            seen.append(len(encoded))
+    assert len(encoded) > 10
+    assert seen == list(range(len(encoded) + 1)), "one piece at a time"
+    assert place.replica.log.snapshot.index > 0
 
 
 def test_a_snapshot_that_cannot_be_encoded_leaves_the_old_one_and_the_log(

@@ -222,7 +222,7 @@ def test_a_reset_is_previewed_on_the_page(web: WebBroker) -> None:
     )
     assert found["reset_body"] == {"to": "latest"}
     found = web.expect(200, "GET", "/groups/readers?to=whenever&format=json")
-    assert "is no place" in found["problem"]
+    assert "is not a place" in found["problem"]
     assert web.expect(200, "GET", "/v1/groups/readers")["lag"] == 2
 
 

@@ -52,7 +52,7 @@ OnBytes = Callable[[int], None]
 
 
 class ShardCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup has of one shard, and up to which entry."""
+    """The part of a backup that belongs to one shard, and its last entry."""
 
     shard: ShardId
     index: Index
@@ -63,7 +63,7 @@ class ShardCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """The document."""
+    """The document that describes a backup."""
 
     format: int = FORMAT
     version: str
@@ -73,7 +73,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     node: NodeId
     nodes: int
-    """How many founded the cluster; 0 if this node joined later."""
+    """The number of nodes that founded the cluster; 0 if this node joined later."""
     data_shards: int
     shards: tuple[ShardCopy, ...]
 
@@ -89,19 +89,19 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shards_in(disk: Disk, directory: str) -> list[ShardId]:
-    """The shards whose directories are here and hold something."""
+    """Return the shards that have a directory with files here."""
     names = [name.removeprefix(PREFIX) for name in disk.list(directory) if PREFIX in name]
     numbers = sorted(ShardId(int(name)) for name in names if name.isdecimal())
     return [one for one in numbers if disk.list(shard_path(directory, one))]
 
 
 def shard_path(directory: str, shard: ShardId) -> str:
-    """Where a shard is in a data directory or a backup."""
+    """The path of a shard in a data directory or a backup."""
     return os.path.join(directory, f"{PREFIX}{shard}")
 
 
 class BackupRun:
-    """One backup under way: hold, then copy. Close it, whatever happens."""
+    """A backup in progress: hold the logs, then copy them. It must be closed in any case."""
 
     def __init__(self, disk: Disk, data: str) -> None:
         self._disk = disk
@@ -127,7 +127,8 @@ class BackupRun:
             raise DirectoryRefused(f"{self._data} holds no shard yet; there is nothing to back up")
 
     def _known_committed(self, path: str) -> Index:
-        """What the marker vouches for; in a cluster of one, what is durable is committed."""
+        """The last committed entry according to the marker; in a cluster of one, all durable
+        entries are committed."""
         file = MarkerFile(self._disk, os.path.join(path, MARKER_NAME))
         marker = file.load()
         file.close()
@@ -187,14 +188,15 @@ class BackupRun:
         return made
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         for held in self._held.values():
             held.close()
         self._held.clear()
 
 
 def load_backup(disk: Disk, directory: str) -> Backup:
-    """What a backup says of itself; raises if there is none, or it was not finished."""
+    """Read the document of a backup; raise an error if there is none or the backup was not
+    finished."""
     path = os.path.join(directory, BACKUP_FILE)
     data = read_whole(disk, path)
     if data is None:
@@ -242,7 +244,7 @@ def verify_backup(disk: Disk, directory: str) -> list[Finding]:
 
 
 def backup_bytes(made: Iterable[Backup]) -> int:
-    """How much there is to read in these."""
+    """The total size of these backups."""
     return sum(one.size_bytes for one in made)
 
 
@@ -266,7 +268,7 @@ def _compare(disk: Disk, directory: str, wanted: CopiedFile) -> list[Finding]:
 
 def _node_file(disk: Disk, data: str) -> NodeFile:
     if not disk.exists(data):
-        raise DirectoryRefused(f"there is no directory {data}; say where the node keeps its data")
+        raise DirectoryRefused(f"there is no directory {data}; give the data directory of the node")
     found = load_node_file(disk, data)
     if found is None or not found.cluster_id:
         raise DirectoryRefused(

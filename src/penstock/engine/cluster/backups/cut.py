@@ -1,4 +1,4 @@
-"""One moment of the whole cluster: an entry in every shard, such that nothing before them depends
+"""A consistent cut of the cluster: an entry in every shard, such that nothing before them depends
 on anything after them.
 
 Shards are logs of their own, and time passes between looking at one and at the next. A consumer
@@ -50,7 +50,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     here: tuple[ShardId, ...]
     """The shards of which this node has everything up to the cut on its disk."""
     held_ms: int
-    """How long requests had to wait."""
+    """The time for which requests had to wait."""
 
 
 class ShardHold(msgspec.Struct, frozen=True, array_like=True):
@@ -161,7 +161,7 @@ class Cuts:
         return marks
 
     async def release_here(self, asked: ShardHold) -> None:
-        """Let the shards go on."""
+        """Release the shards, which continue."""
         for shard in asked.shards:
             running = self._shards.get(shard)
             if running is not None:

@@ -64,7 +64,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     topics: int
     partitions: int
     made_at_ms: int
-    """The oldest of the backups."""
+    """The time of the oldest backup."""
     one_moment: bool
     """All shards are as of one moment of the old cluster."""
 
@@ -179,7 +179,7 @@ class _Making:
         )
 
     def make(self, source: _Source, node: NodeId, directory: str) -> None:
-        """One shard of one node."""
+        """Make one shard of one node."""
         copy = source.copy
         origin = ShardReader(self._reading, shard_path(source.directory, copy.shard), copy)
         mark = SnapshotMark(
@@ -293,7 +293,7 @@ class ShardReader:
             file.close()
 
     def entries(self) -> Iterator[Entry]:
-        """All that is there, in order."""
+        """Yield all entries in order."""
         manifest = self._manifest
         for row in manifest.segments:
             yield from self._segment(row.number, row.base, row.last, row.end)

@@ -32,7 +32,7 @@ Sort = Literal["backup", "data", "log"]
 
 
 def sort_of(disk: Disk, directory: str) -> Sort:
-    """What kind of directory this is."""
+    """The kind of a directory."""
     if not disk.exists(directory):
         raise DirectoryRefused(f"there is no directory {directory}")
     names = set(disk.list(directory))

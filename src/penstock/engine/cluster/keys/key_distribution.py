@@ -1,4 +1,4 @@
-"""How the members of a cluster come by its key, and by another one: while they work.
+"""Distribution of the cluster's key, and of a new one, among running members.
 
 **A cluster of release 0.1 has no key.** Nodes of this release talk to it with bare hellos. As soon
 as every member of the catalog is linked and says in its hello that it knows keys:
@@ -59,7 +59,7 @@ CLUSTER_KEY = RemoteCall("cluster_key", KeyOffer, NoneType)
 
 
 class KeyDistribution:
-    """For one node."""
+    """The key distribution of one node."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class KeyDistribution:
         self._rotation = asyncio.Lock()
 
     def status(self) -> KeyStatus:
-        """What this node knows of the key."""
+        """The state of the key on this node."""
         keyring = self._keyring
         return KeyStatus(required=keyring.required, fingerprints=keyring.keys.fingerprints())
 

@@ -1,1 +1,1 @@
-"""Where one message came from, who had it, and what became of it."""
+"""The trace of one message: its origin, its receivers and its fate."""

@@ -1,4 +1,4 @@
-"""What this node knows of one place of a topic, out of its own memory and its own log.
+"""The facts that this node knows about one place of a topic, from its memory and its log.
 
     of every partition           how far the consumer groups are that it looks after, and when they
                                  went by, as far as its delivery histories say
@@ -43,10 +43,10 @@ class AskedPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """What one node knows of a place."""
+    """The facts that one node knows about a place."""
 
     holds: bool = False
-    """It has a replica of the shard; otherwise only the last two say something."""
+    """True if the node has a replica of the shard; otherwise only the last two fields are set."""
     message: Message | None = None
     index: int = 0
     term: int = 0
@@ -56,7 +56,7 @@ class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     notes: tuple[Noted, ...] = ()
     first_index: int = 0
     since_ms: int = -1
-    """When the delivery history's first line was written."""
+    """The time of the delivery history's first line."""
     passings: tuple[Passing, ...] = ()
     readers: tuple[Reader, ...] = ()
 
@@ -65,7 +65,7 @@ TRACE_PLACE = RemoteCall("trace_place", AskedPlace, PlaceFacts, TRACE_CALL_SECON
 
 
 class MessageFacts:
-    """One per node."""
+    """Collects the facts of one node."""
 
     def __init__(self, topics: Topics, shards: LocalShards) -> None:
         self._topics = topics
@@ -73,7 +73,7 @@ class MessageFacts:
         self._reader = MessageReader(bytes_max=READ_BYTES_KEPT)
 
     async def known_here(self, asked: AskedPlace) -> PlaceFacts:
-        """All that this node knows; nothing of a topic or partition that it does not know."""
+        """Return the facts of this node; none for an unknown topic or partition."""
         topic = self._topics.catalog.topic_by_id(asked.topic_id)
         if topic is None or not 0 <= asked.index < len(topic.partitions):
             return PlaceFacts()
@@ -108,7 +108,8 @@ class MessageFacts:
     async def _readers_here(
         self, asked: AskedPlace
     ) -> tuple[tuple[Reader, ...], tuple[Passing, ...]]:
-        """How far the consumer groups of this node are, and what all delivery histories say."""
+        """The positions of the consumer groups on this node, and the commits in all delivery
+        histories."""
         readers: list[Reader] = []
         passings: dict[str, Passing] = {}
         for shard in list(self._shards):
@@ -163,7 +164,7 @@ class MessageFacts:
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """How every command begins."""
+    """The first fields of every command."""
 
     tag: str
     stamp_ms: int
@@ -174,7 +175,7 @@ def _stamp_of(payload: bytes) -> int:
 
 
 def _states(running: Shard, partition: PartitionId, offset: Offset) -> tuple[State, ...]:
-    """Where a message is with each work group, on the leader."""
+    """The states of a message in all work groups, on the leader."""
     if not running.replica.leads:
         return ()
     found: list[State] = []

@@ -1,4 +1,4 @@
-"""Where a message is, by its id, and where copies of it went.
+"""Search of a message by its id, and of its copies.
 
 A message's id follows from where it was sent to (see `core.message_id`), so the place is found by
 trying: ids of places are computed, the newest of every partition first, until one is it. Nothing is
@@ -60,7 +60,7 @@ class FoundCopy(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FindCopies(msgspec.Struct, frozen=True, array_like=True):
-    """Which messages of a partition have this id, or come from one of these places?"""
+    """Requests the messages of a partition that have this id, or come from one of these places."""
 
     topic_id: TopicId
     index: int
@@ -75,7 +75,7 @@ TRACE_COPIES = RemoteCall("trace_copies", FindCopies, list[FoundCopy], COPIES_CA
 async def find_place(
     wanted: str, stretches: Sequence[Stretch], places_max: int = PLACES_TRIED_MAX
 ) -> tuple[Stretch, Offset] | None:
-    """The place whose id this is; None if it is none of the newest `places_max`."""
+    """Return the place of an id; None if it is not among the newest `places_max` places."""
     digits = bytes.fromhex(wanted.replace("-", ""))
     left = places_max
     for stretch, first, end in _rounds(stretches):
@@ -92,7 +92,7 @@ async def find_place(
 
 
 def places_of(stretches: Sequence[Stretch]) -> int:
-    """How many there are to try."""
+    """The number of places to try."""
     return sum(one.end for one in stretches)
 
 
@@ -153,7 +153,7 @@ def place_text(topic_id: TopicId, index: int, offset: Offset) -> str:
 
 
 def origin_of(message: Message) -> str:
-    """Where a message was moved from, as `place_text` has it; nothing if it was not moved."""
+    """The place a message was moved from, as `place_text` formats it; empty if it was not moved."""
     said = message.header(delivery_headers.ORIGIN) or b""
     return ":".join(said.decode(errors="replace").split(":", 3)[:3])
 

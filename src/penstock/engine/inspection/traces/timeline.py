@@ -91,7 +91,7 @@ _DEAD = frozenset({"rejected", "died", "buried", "discarded"})
 
 
 class Noted(msgspec.Struct, frozen=True, array_like=True):
-    """What one line says of one message."""
+    """The part of one line that concerns one message."""
 
     index: Index
     time_ms: int
@@ -103,7 +103,7 @@ class Noted(msgspec.Struct, frozen=True, array_like=True):
     until_ms: int = -1
     detail: str = ""
     copy: CopyPlace | None = None
-    """Where it went, if it was moved."""
+    """The place it was moved to, if it was."""
 
 
 class Passing(msgspec.Struct, frozen=True, array_like=True):
@@ -119,7 +119,7 @@ class Passing(msgspec.Struct, frozen=True, array_like=True):
 
 
 def notes_of(lines: Iterable[Line], partition: PartitionId, offset: Offset) -> Iterator[Noted]:
-    """What lines say of a message."""
+    """Yield the parts of lines that concern a message."""
     for line in lines:
         if command_tag(line.payload) == _STORE:
             continue
@@ -158,7 +158,7 @@ def notes_of(lines: Iterable[Line], partition: PartitionId, offset: Offset) -> I
 def passings_of(
     lines: Iterable[Line], topic_id: TopicId, partition: int, offset: Offset
 ) -> Iterator[Passing]:
-    """When consumer groups committed an offset behind a message; the first of each group counts."""
+    """Yield the first commit of each consumer group after a message."""
     for line in lines:
         if command_tag(line.payload) != _STORE:
             continue
@@ -283,7 +283,7 @@ class _Teller:
             )  # fmt: skip
 
     def _is_over(self, one: Noted) -> bool:
-        """When this happened, the lease had ended. Its receiver may still ack it."""
+        """True if the lease had ended by then. Its receiver may still ack it."""
         lease = self._lease
         if lease is None or (one.epoch == lease.epoch and one.what not in LEASES):
             return False
@@ -295,7 +295,7 @@ class _Teller:
         return ended
 
     def _concerns(self, number: int, one: Noted) -> bool:
-        """Whether it did something to this message: commands name more than they meet."""
+        """True if it changed this message: a command may name messages that it does not affect."""
         is_over, is_dead = self._what in _OVER, self._what in _DEAD
         match one.what:
             case "purged" | "closed" | "passed over":

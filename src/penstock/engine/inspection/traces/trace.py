@@ -69,16 +69,16 @@ SEARCHES_MAX = 2
 TRACE_BYTES = 55
 """Of the header traceparent: 00, the trace, its parent, flags, with hyphens in between."""
 ROUNDS_MAX = 8
-"""How often a message is followed from queue to queue."""
+"""The number of moves, from queue to queue, that are followed."""
 COPIES_MAX = 100
-"""After so many, places are not followed any more that delivery histories tell of."""
+"""The number of copies above which the delivery histories are not followed further."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
 
 
 class Traces:
-    """One per node."""
+    """The traces of one node."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Traces:
         self._reading = asyncio.Semaphore(SEARCHES_MAX)
 
     async def trace(self, message: str, within: Sequence[str] = ()) -> TraceInfo:
-        """Where a message was sent to first, and then where it was moved to."""
+        """Trace a message from where it was sent first through all its moves."""
         topics = [self._topics.topic(name) for name in within]
         place = _PLACE.fullmatch(message)
         if place is not None and not _ID.fullmatch(message.lower()):
@@ -125,7 +125,7 @@ class Traces:
     async def _find(
         self, wanted: str, within: Sequence[Topic]
     ) -> tuple[tuple[Topic, int, Offset] | None, bool]:
-        """The place of an id; and whether there was more than could be tried."""
+        """Return the place of an id, and whether there was more than could be searched."""
         catalog = self._topics.catalog
         topics = within or [topic for _, topic in sorted(catalog.topics.items())]
         ends = await self._survey.places(
@@ -180,8 +180,8 @@ class Traces:
                 seen.append(await self._look_at(topic, place.partition, Offset(place.offset)))
 
     async def _next_topics(self, seen: Sequence[Sighting]) -> list[Topic]:
-        """Where the messages that were seen may have gone: dead letters first, for what comes back
-        to a queue comes from there."""
+        """The topics that the messages may have moved to. Dead-letter queues come first, because a
+        message that returns to a queue comes from one."""
         catalog = self._topics.catalog
         found: dict[TopicId, Topic] = {}
         for name in dict.fromkeys(one.place.topic for one in seen):
@@ -196,12 +196,12 @@ class Traces:
         return list(found.values())
 
     def _served(self, letters: str) -> list[Topic]:
-        """The queues whose dead letters come here: back to them they go."""
+        """The queues whose dead letters this queue receives: they may return there."""
         topics = self._topics.catalog.topics.values()
         return [one for one in topics if one.settings.queue.dead_letter_topic == letters]
 
     async def _destinations(self, source: Topic) -> list[Topic]:
-        """Where messages of a queue were moved to recently."""
+        """The recent destinations of moves out of a queue."""
         try:
             moves = await self._moves.list(source)
         except PenstockError:
@@ -312,7 +312,7 @@ class Traces:
         )
 
     def _add_message(self, seen: Sighting, message: Message) -> Sighting:
-        """What a message says of itself."""
+        """Add the facts in the message itself."""
         value = message.value
         parent = message.header("traceparent") or b""
         return msgspec.structs.replace(
@@ -340,8 +340,8 @@ class Traces:
 
 
 def _arrival(seen: Sighting) -> float:
-    """When a copy was written: it may carry the time of the first one. One that is not there any
-    more came before what happened to it."""
+    """The time when a copy was written, since it may carry the timestamp of the original. A copy
+    that was removed counts as older than its events."""
     if seen.written is not None:
         return seen.written.time_ms
     if seen.timestamp_ms is not None:

@@ -17,7 +17,7 @@ from penstock.web.dashboard.renderer import FRAGMENT, page_answer
 
 KEPT_MAX = 64
 KEPT_SECONDS = LINES_AGAIN_MS / 1_000
-"""The lines of other nodes are on such a page, and are asked for again after that."""
+"""The lifetime of a cached page: the events of other nodes on it are requested again after that."""
 
 
 class Shared:

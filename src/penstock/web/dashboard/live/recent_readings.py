@@ -1,4 +1,4 @@
-"""What the watch of this node has seen lately, as pages want it.
+"""The recent readings of this node's watch, in the form that pages need.
 
 A broker has no watch until its node is there, and no readings for a moment after that: pages then
 say so, instead of showing zeros.
@@ -28,7 +28,7 @@ SPARK_POINTS = 60
 """Of a small line: five minutes, at a step of five seconds."""
 TREND_NAMES = ("in_rate", "out_rate", "ack_rate", "ready")
 LINES_SECONDS = 1.0
-"""How long a page waits for the lines of other nodes."""
+"""The longest wait of a page for the events of other nodes."""
 LINES_AGAIN_MS = 1_500
 """All nodes are asked for their lines so often at most, however many pages are open."""
 
@@ -37,7 +37,7 @@ _asked: "WeakKeyDictionary[Events, tuple[int, list[Event]]]" = WeakKeyDictionary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lately:
-    """What there is to show."""
+    """The recent readings and alerts."""
 
     watch: "Watch | None"
     readings: Readings | None
@@ -45,7 +45,7 @@ class Lately:
     """The alerts that fire and are neither acknowledged nor silenced, the worst first."""
 
     def points(self, key: Key, name: str) -> list[float]:
-        """How a curve went in the last minutes; nothing if that is not known."""
+        """Return the last minutes of a curve; an empty list if they are not known."""
         if self.watch is None or self.readings is None:
             return []
         since_ms = self.readings.at_ms - SPARK_POINTS * 5_000
@@ -57,12 +57,12 @@ class Lately:
         return msgspec.structs.replace(row, points=points)
 
     def trends(self) -> dict[str, list[float]]:
-        """How everything together went, by name."""
+        """The trends of the cluster, by name."""
         return {name: self.points(CLUSTER, name) for name in TREND_NAMES}
 
 
 def lately(broker: Broker) -> Lately:
-    """What this node's watch has seen."""
+    """Return the recent readings of this node's watch."""
     watch = broker.watch
     if watch is None:
         return Lately(watch=None, readings=None, alerts=[])
@@ -79,7 +79,7 @@ def alerts_by_queue(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
 
 
 async def event_lines(broker: Broker, limit: int, kinds: Sequence[str] = ()) -> list[Event]:
-    """What the nodes have said last, the newest first."""
+    """Return the last events of all nodes, newest first."""
     node = broker.node
     if not isinstance(node, Node):
         return []

@@ -1,4 +1,4 @@
-"""What a search has found, for as long as it is not worth searching again.
+"""A cache of search results. An entry lives longer the longer its search took.
 
 A page that is open asks for itself every two seconds. What is found at once is found anew each
 time; what took long to find is shown again for a while: as with the watch (`watch/watch.py`), at
@@ -32,7 +32,7 @@ class SearchCache(Generic[T]):
         self._found: OrderedDict[Hashable, _Found[T]] = OrderedDict()
 
     async def get(self, key: Hashable, search: Callable[[], Awaitable[T]]) -> T:
-        """What was found before, if that is recent for what it cost; else search."""
+        """Return the cached result if it is recent enough for what it cost; otherwise search."""
         began_ms = self._clock.monotonic_ms()
         found = self._found.get(key)
         if found is not None and began_ms < found.until_ms:

@@ -15,7 +15,7 @@ from penstock.core.types import NO_NODE, NodeId, ShardId
 from penstock.web.broker import Broker, Engine, Phase
 
 LINES_MAX = 3
-"""About alerts, in one beat."""
+"""The number of alerts named in one beat."""
 LEVELS = ("critical", "warning", "attention")
 
 
@@ -24,9 +24,9 @@ class PageStatus(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
     """Sentences; nothing if all is well."""
     alerts: dict[str, int]
-    """How many are firing, by level."""
+    """The number of firing alerts, by level."""
     lines: list[str]
-    """What has happened since the last one."""
+    """The events since the last beat."""
 
 
 class StatusWatch:
@@ -40,7 +40,7 @@ class StatusWatch:
         """The message of each alert that fires, by key; None before the first beat."""
 
     def beat(self) -> PageStatus:
-        """How things are now, and what has happened since the last beat."""
+        """Return the current status and the events since the last beat."""
         lines = self._alert_news()
         if self._broker.node is not None:
             with contextlib.suppress(PenstockError):  # Its catalog is being opened.
@@ -48,7 +48,7 @@ class StatusWatch:
         return msgspec.structs.replace(self.look(), lines=lines)
 
     def look(self) -> PageStatus:
-        """How things are now."""
+        """Return the current status."""
         broker = self._broker
         problems = [*broker.problems(), *broker.warnings()]
         if broker.node is not None:
@@ -66,7 +66,7 @@ class StatusWatch:
         )
 
     def _alert_news(self) -> list[str]:
-        """What fires now and did not, and the other way round; of many, only how many."""
+        """Describe the alerts that began or ended; if there are many, only their number."""
         watch = self._broker.watch
         firing = {} if watch is None else {one.key: one.message for one in watch.firing()}
         before, self._firing = self._firing, firing
@@ -90,7 +90,7 @@ class StatusWatch:
 
 
 def alert_counts(broker: Broker) -> dict[str, int]:
-    """How many alerts fire and are not silenced, by level, the worst first."""
+    """Return the number of alerts that fire and are not silenced, by level, worst first."""
     counts = dict.fromkeys(LEVELS, 0)
     for alert in () if broker.watch is None else broker.watch.firing():
         counts[alert.level.value] += 1
@@ -98,7 +98,7 @@ def alert_counts(broker: Broker) -> dict[str, int]:
 
 
 def other_nodes(broker: Broker) -> list[tuple[NodeId, str]]:
-    """Where the same pages are, for when this node does not answer."""
+    """Return the addresses of the same pages on other nodes, for when this node does not answer."""
     if broker.node is None:
         return []
     engine = broker.node.engine
@@ -137,7 +137,8 @@ def _alive(engine: Engine) -> frozenset[NodeId]:
 
 
 def _handovers(before: Mapping[int, NodeId], now: Mapping[int, NodeId]) -> list[str]:
-    """One line for each node that leads more than before, one for shards without a leader."""
+    """Return a line for each node that leads more shards than before, and one for shards without a
+    leader."""
     lines = []
     gained: dict[NodeId, list[int]] = {}
     for number, node in now.items():
@@ -153,7 +154,7 @@ def _handovers(before: Mapping[int, NodeId], now: Mapping[int, NodeId]) -> list[
 
 
 def _many(noun: str, numbers: Iterable[int]) -> str:
-    """Shard 3; shards 1, 2 and 3."""
+    """Name things by number: "shard 3", "shards 1, 2 and 3"."""
     names = [str(number) for number in numbers]
     if len(names) == 1:
         return f"{noun} {names[0]}"

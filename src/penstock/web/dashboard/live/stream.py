@@ -26,14 +26,14 @@ from penstock.web.dashboard.live.status import PageStatus, StatusWatch
 
 TICK_SECONDS = 2.0
 LOOK_SECONDS = 0.25
-"""How soon a stop is noticed, and that the cluster is not as it was."""
+"""The interval of checks for a stop and for changes of the cluster."""
 LISTENERS_MAX = 64
 BEATS_WAITING_MAX = 4
 _END = b"event: end\ndata: {}\n\n"
 
 
 class Live:
-    """For one broker."""
+    """The live updates of one broker."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Live:
                 self._send(_event(self._status.beat()))
 
     def _health(self) -> str:
-        """What pages say about the cluster."""
+        """The health of the cluster in one sentence."""
         watch = self._broker.watch
         return "" if watch is None or watch.readings is None else watch.readings.health
 

@@ -43,7 +43,7 @@ async def alerts(broker: Broker, _request: Request) -> View:
 
 
 def _covered(active: Iterable[Alert], silence: AlertSilence) -> list[Alert]:
-    """What would be announced without it."""
+    """Return the firing alerts that a silence covers."""
     return [one for one in active if one.state is AlertState.FIRING and silence.covers(one)]
 
 

@@ -1,4 +1,4 @@
-"""What operators have ordered, the newest first."""
+"""The page of operators' actions, newest first."""
 
 from starlette.requests import Request
 

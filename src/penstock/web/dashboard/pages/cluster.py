@@ -22,7 +22,7 @@ BEHIND_ENTRIES = 1_000
 
 
 async def cluster(broker: Broker, request: Request) -> View:
-    """Nodes, shards, event lines."""
+    """The page of the cluster: nodes, shards and events."""
     if broker.node is None:
         raise Unavailable("the broker is starting; ask again", retry_after_ms=1_000)
     status = await broker.node.cluster.status()
@@ -78,13 +78,13 @@ def _chosen(kind: str) -> Sequence[str]:
 
 
 def _missing(status: ClusterStatus, alive: Collection[NodeId]) -> list[str]:
-    """Only of shards whose leader can be asked."""
+    """Return the missing replicas of shards whose leader can be reached."""
     known = tuple(one for one in status.shards if one.leader in alive)
     return missing_replicas(msgspec.structs.replace(status, shards=known))
 
 
 def _shard_row(shard: ShardStatus, alive: Collection[NodeId]) -> dict[str, object]:
-    """With a word on how it is."""
+    """A row of a shard, with a word on its state."""
     behind = max((one.lag_entries for one in shard.followers), default=0)
     silent = [one.node for one in shard.followers if one.silent_ms >= SILENT_MS]
     if shard.read_only:

@@ -22,8 +22,6 @@ _KEYS: Mapping[str, Callable[[GroupReading], float | str]] = {
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in the list."""
-
     reading: GroupReading
     topics: list[str]
     topics_more: int

@@ -66,7 +66,7 @@ async def group_page(broker: Broker, request: Request) -> View:
 
 
 async def _preview(node: Node, group: GroupLag, to: str, topic: str) -> dict[str, object]:
-    """What a reset would change; a problem is said where it was written."""
+    """The preview of a reset; an error is shown beside the field."""
     changes: list[OffsetChange] = []
     problem = ""
     if to and not group.members:

@@ -16,7 +16,7 @@ LINES_SHOWN = 8
 
 
 async def overview(broker: Broker, _request: Request) -> View:
-    """Everything in short."""
+    """The overview page."""
     seen = lately(broker)
     readings = seen.readings
     rows = [] if readings is None else by_trouble(readings.queues, alerts_by_queue(seen.alerts))

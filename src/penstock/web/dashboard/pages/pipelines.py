@@ -13,7 +13,7 @@ TONES = {
 
 
 async def pipelines(broker: Broker, _request: Request) -> View:
-    """What pipelines report."""
+    """The page of pipeline reports."""
     if broker.node is None:
         raise Unavailable("the broker is starting; ask again", retry_after_ms=1_000)
     reports = await broker.node.pipeline_reports.reports()

@@ -18,8 +18,7 @@ NEW_QUEUE: Mapping[str, str] = {
     "retry_delay_ms": "5s",
     "lease_ms": "30s",
 }
-"""What the form for a new queue is filled in with: failures wait longer and longer, and end in a
-dead-letter queue."""
+"""The initial values of the form for a new queue: exponential retries and a dead-letter queue."""
 _KEYS: Mapping[str, Callable[[QueueRow], float | str]] = {
     "name": lambda row: row.reading.queue,
     "ready": lambda row: row.reading.ready,
@@ -35,7 +34,7 @@ _KEYS: Mapping[str, Callable[[QueueRow], float | str]] = {
 
 
 async def queue_list(broker: Broker, request: Request) -> View:
-    """All queues, a line each."""
+    """The page of all queues."""
     seen = lately(broker)
     rows: list[QueueRow] = []
     if seen.readings is not None:

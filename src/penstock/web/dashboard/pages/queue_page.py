@@ -54,7 +54,7 @@ from penstock.web.setting_names import queue_kind, queue_settings
 
 ROWS = 25
 PATIENCE_SECONDS = 2.0
-"""How long a page waits for a partition that has no leader now, before it says so."""
+"""The longest wait for a partition without a leader before the page says so."""
 SLOW = "Some partitions cannot be reached now: what is here is what was known last."
 POINTS = ("ready", "leased", "ack_rate")
 TABS = ("messages", "dead", "workers", "send", "settings")
@@ -144,7 +144,8 @@ async def _in_time(part: Awaitable[dict[str, object]]) -> dict[str, object]:
 async def _counts(
     node: Node, topic: Topic, group: str, reading: QueueReading | None
 ) -> tuple[QueueCounts, str]:
-    """As it is now; while a partition has no leader, what the watch has seen last, and why."""
+    """Return the current counts; while a partition has no leader, the last ones of the watch, and
+    the reason."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await node.delivery.counts(topic, group), ""
@@ -158,7 +159,7 @@ async def _counts(
         ready=reading.ready,
         leased=reading.leased,
         delayed=reading.delayed,
-        dead=reading.dead,
+        dead=reading.dead - reading.dead_lettered,
         acked=reading.acked,
     )
     return known, problem
@@ -195,7 +196,8 @@ async def _dead(
     own: bool,
     lying: int,
 ) -> dict[str, object]:
-    """Where they lie depends on the queue; where both may be, on what was asked."""
+    """The tab of dead letters. The queue's settings decide where they are; if two places are
+    possible, the request chooses."""
     box, where, work, total = HERE, topic, group, counts.dead
     if letters is not None and request.query_params.get("box") != HERE:
         box, where, work, total = LETTERS, letters, DEFAULT_WORK_GROUP, lying
@@ -240,7 +242,7 @@ def _policy(node: Node, topic: Topic, group: str) -> str:
 
 
 def _fields(rules: QueueRules) -> dict[str, object]:
-    """Which fields of a message have an effect on this queue."""
+    """The fields of a message that have an effect on this queue."""
     return {
         "fifo": rules.fifo,
         "priorities": rules.priorities is not Priorities.OFF,
@@ -284,7 +286,7 @@ def _idle(broker: Broker, topic: Topic, reading: QueueReading | None) -> list[st
 
 
 def _points(broker: Broker, topic: Topic, group: str) -> dict[str, list[float]]:
-    """How it went in the last minutes, for small lines beside the numbers."""
+    """The last minutes of each curve, for the small charts."""
     seen = lately(broker)
     key = queue_key(topic.name, group)
     found = {name: seen.points(key, name) for name in POINTS}
@@ -298,7 +300,7 @@ def _oldest(node: Node, counts: QueueCounts) -> int | None:
 
 
 def _here(topic: Topic, group: str) -> str:
-    """This page without anything chosen; a tab is added to it."""
+    """The address of this page without a tab, to which one is added."""
     work = "" if group == DEFAULT_WORK_GROUP else f"group={segment(group)}&"
     return f"/queues/{segment(topic.name)}?{work}tab="
 

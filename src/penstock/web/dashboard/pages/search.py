@@ -22,7 +22,7 @@ RESULTS_MAX = 20
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of that name."""
+    """A search result."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search(broker: Broker, request: Request) -> View:
-    """What there is of that name."""
+    """The search page."""
     text = request.query_params.get("q", "").strip()
     results = find(broker, text) if text else []
     return View(
@@ -41,7 +41,7 @@ async def search(broker: Broker, request: Request) -> View:
 
 
 def find(broker: Broker, text: str) -> list[SearchHit]:
-    """All that has the text in its name, and the message it may be the id of."""
+    """Return everything whose name contains the text, and the message if it may be an id."""
     wanted = text.lower()
     found = [one for one in _everything(broker) if wanted in one.name.lower()]
     found.sort(
@@ -58,7 +58,7 @@ def find(broker: Broker, text: str) -> list[SearchHit]:
 
 
 def looks_like_message(text: str) -> bool:
-    """Whether it may be the id of a message: long, of one word, with a digit in it."""
+    """True if the text may be a message id: long, one word, with a digit in it."""
     return len(text) >= 5 and " " not in text and any(letter.isdigit() for letter in text)
 
 

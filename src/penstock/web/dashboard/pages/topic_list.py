@@ -19,8 +19,6 @@ ROWS = 100
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic in the list."""
-
     line: TopicLine
     in_rate: float
     points: list[float]

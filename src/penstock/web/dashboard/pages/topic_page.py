@@ -49,8 +49,6 @@ _searches: "WeakKeyDictionary[Node, SearchCache[LogPage]]" = WeakKeyDictionary()
 
 
 class ConfigLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A config of a topic."""
-
     name: str
     value: str
     is_set: bool
@@ -96,7 +94,7 @@ async def topic_page(broker: Broker, request: Request) -> View:
 async def _messages(
     broker: Broker, node: Node, topic: Topic, request: Request
 ) -> dict[str, object]:
-    """What cannot be meant is said beside the fields that it was written in."""
+    """The tab of messages; an error is shown beside the field."""
     searches = _searches.get(node)
     if searches is None:
         searches = _searches[node] = SearchCache(node.engine.topics.clock)

@@ -68,7 +68,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateWord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it is now with a work group."""
+    """The state of a message in a work group."""
 
     group: str
     word: str
@@ -77,7 +77,7 @@ class StateWord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chapter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message at one place."""
+    """The part of a trace at one place."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
     is_queue: bool
     is_there: bool
     came_from: str
-    """Where its story began, if it was not found, too."""
+    """The place that it was moved from, if the trace does not contain it."""
     key: str
     payload: Payload
     headers: list[ShownHeader]
@@ -100,7 +100,7 @@ class Chapter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def trace_page(broker: Broker, request: Request) -> View:
-    """One message, or the question which."""
+    """The trace of a message, or a form that asks for its id."""
     asked = request.query_params
     message = asked.get("message", "").strip()[:ID_CHARACTERS_MAX]
     within = [name for name in asked.getlist("in") if name]
@@ -176,7 +176,8 @@ def _chapter(one: Sighting, form: str) -> Chapter:
 
 
 def _written(one: Sighting) -> list[Moment]:
-    """When it was sent, and when that was safe. A letter keeps the time that it was sent at."""
+    """The moments when a message was sent and when it was committed. A dead letter keeps the time
+    at which it was first sent."""
     found = []
     moved = one.came_from is not None
     if one.timestamp_ms is not None and not (moved and one.written is not None):

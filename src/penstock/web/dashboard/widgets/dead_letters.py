@@ -30,7 +30,7 @@ from penstock.web.queue_moves import Conditions, move_lines
 
 ROWS = 25
 LOOKED_AT = 250
-"""How many letters are looked at for the reasons that they died of."""
+"""The number of dead letters that are read to summarise their reasons."""
 LOOKS_MAX = 20
 REASONS_SHOWN = 6
 MOVES_SHOWN = 5
@@ -39,7 +39,7 @@ LETTERS, OWN, HERE = "letters", "own", "here"
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """What several letters died of."""
+    """A reason and the number of dead letters that have it."""
 
     reason: str
     count: int
@@ -50,28 +50,28 @@ class LetterBox(msgspec.Struct, frozen=True, kw_only=True):
 
     box: str
     queue: str
-    """Where they lie."""
+    """The queue that holds them."""
     total: int
-    """All that lie there, meant or not."""
+    """The number of dead letters in the queue, whether they match or not."""
     rows: list[ShownMessage]
     next: str | None
     reasons: list[Reason]
     """Of those that were looked at."""
     looked_at: int
     is_all: bool
-    """All that are meant were looked at."""
+    """True if all matching dead letters were read."""
     conditions: Conditions
     is_narrowed: bool
     """The request has filter conditions."""
     action: str
-    """Where a redrive is asked for."""
+    """The path to which a redrive is posted."""
     body: dict[str, object]
-    """With what."""
+    """The body of that request."""
     moves: list[MoveLine]
 
 
 class OneLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to a single letter."""
+    """The actions on a single dead letter."""
 
     action: str
     body: dict[str, object]
@@ -125,7 +125,7 @@ async def letter_box(
 
 
 def one_letter(topic: Topic, group: str, letter: ShownMessage, box: str) -> OneLetter:
-    """What may be done to the letter that was chosen."""
+    """Return the actions on the selected dead letter."""
     only = Conditions(places=((letter.partition, letter.offset),))
     path = f"/v1/queues/{segment(topic.name)}"
     if box == HERE:
@@ -150,7 +150,8 @@ def _action(topic: Topic, box: str) -> str:
 
 
 def _body(box: str, group: str, meant: Conditions) -> dict[str, object]:
-    """What was not said is left out, for people who read it."""
+    """Return the body of a request without the fields that have their defaults, so that it is
+    easier to read."""
     nothing: Mapping[str, object] = msgspec.structs.asdict(Conditions())
     said = {
         name: value

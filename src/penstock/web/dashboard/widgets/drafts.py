@@ -21,14 +21,14 @@ _PLACE = re.compile(r"(.{1,249}):(\d{1,9}):(\d{1,18})")
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fields begin with."""
+    """The initial values of the fields."""
 
     copy: str = ""
     """The place of the message that it is a copy of."""
     body: str = ""
     key: str = ""
     headers: str = ""
-    """As JSON."""
+    """The headers as JSON."""
     problem: str = ""
 
 

@@ -1,4 +1,4 @@
-"""How numbers, times and names are written on pages: filters and functions of the templates.
+"""The filters and functions of the templates: formats of numbers, times and names.
 
 What is not known is a dash, never a zero. Times are UTC, as in logs; how long ago something was is
 said in the two largest units, as people do.
@@ -21,7 +21,7 @@ from penstock.core.decoders import UNREADABLE
 UNKNOWN = "–"
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _SHORT_AGE = {"s": 180, "min": 120, "h": 72}
-"""How many of a unit are still written in it."""
+"""The largest number that is shown in each unit."""
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SHORT = ("", "k", "M", "G")
 
@@ -48,7 +48,7 @@ def short_number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """So many a second."""
+    """Format a rate per second."""
     if value is None:
         return UNKNOWN
     if value == 0:
@@ -59,7 +59,7 @@ def rate(value: float | None) -> str:
 
 
 def age(ms: float | None) -> str:
-    """How long, in the two largest units: 3 min 20 s."""
+    """Format a duration in its two largest units: 3 min 20 s."""
     if ms is None or ms < 0:
         return UNKNOWN
     if ms < 1_000:
@@ -74,7 +74,7 @@ def age(ms: float | None) -> str:
 
 
 def short_age(ms: float | None) -> str:
-    """How long, in one unit, for where there is little room: 200 s, 75 min, 30 h."""
+    """Format a duration in one unit, for narrow columns: 200 s, 75 min, 30 h."""
     if ms is None or ms < 0:
         return UNKNOWN
     if ms < 1_000:
@@ -91,7 +91,7 @@ def moment(ms: float | None) -> str:
 
 
 def clock(ms: float | None) -> str:
-    """A time of day: 12:00:05."""
+    """Format a time of day: 12:00:05."""
     return UNKNOWN if ms is None or ms <= 0 else f"{_moment(ms):%H:%M:%S}"
 
 
@@ -118,7 +118,7 @@ def share(value: float | None) -> str:
 
 
 def count_of(count: int, one: str, many: str = "") -> str:
-    """1 queue, 2 queues."""
+    """Format a count with its noun: 1 queue, 2 queues."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
@@ -178,7 +178,7 @@ def _curve(points: tuple[float, ...], width: int, height: int) -> str:
 
 @lru_cache(64)
 def _places(count: int, width: int) -> tuple[str, ...]:
-    """Where the points of a line are from left to right."""
+    """The x coordinates of the points of a line."""
     return tuple(f"{place * width / (count - 1):.1f}" for place in range(count))
 
 

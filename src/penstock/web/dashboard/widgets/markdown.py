@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 
 Target = Callable[[str], str | None]
-"""Where a link of the document leads on a page."""
+"""Maps a link of the document to an address on the page."""
 
 _HEADING = re.compile(r"(#{1,4}) (.+)")
 _ITEM = re.compile(r"( *)([-*]|\d{1,3}\.) +(.*)")
@@ -22,7 +22,7 @@ _SPAN = re.compile(
 
 
 def to_html(text: str, target: Target) -> str:
-    """The document as HTML."""
+    """Render the document as HTML."""
     return "\n".join(_blocks(text.splitlines(), target))
 
 

@@ -28,7 +28,7 @@ class ShownHeader(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str
     is_ours: bool
-    """It was written by a queue, or for one."""
+    """True if a queue wrote it, or if it is addressed to a queue."""
 
 
 class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     """PARTITION:OFFSET, which chooses it."""
     id: str
     trace_start: str
-    """Where a trace of it begins: where it is, or where it died."""
+    """The place where its trace begins: where it is, or where it died."""
     sent_ms: int
     state: str = ""
     """Of a message of a queue, where it stands."""
@@ -49,18 +49,18 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: int = -1
     first_received_ms: int = -1
     until_ms: int = -1
-    """When its lease or its delay ends."""
+    """The time when its lease or delay ends."""
     died_ms: int = -1
     died_in: str = ""
     died_group: str = ""
     reason: str = ""
     is_redriven: bool = False
-    """It was a dead letter before, and was sent again."""
+    """True if it was a dead letter before and was redriven."""
     key: str = ""
     has_key: bool = False
     size_bytes: int = 0
     is_empty: bool = False
-    """It has no body, by which a key is deleted."""
+    """True if it has no body, which deletes the key."""
     preview: str = ""
     payload: Payload | None = None
     headers: list[ShownHeader] = []
@@ -89,7 +89,6 @@ def queue_row(topic: Topic, group: str, one: BrowsedMessage) -> ShownMessage:
 
 
 def queue_message(topic: Topic, group: str, one: BrowsedMessage, form: str) -> ShownMessage:
-    """A message of a queue, all of it."""
     row = queue_row(topic, group, one)
     return msgspec.structs.replace(
         row, payload=show_payload(one.message.value, form), headers=_headers(one.message.headers)
@@ -106,7 +105,6 @@ def log_row(topic: Topic, index: int, message: Message, size_bytes: int) -> Show
 def log_message(
     topic: Topic, index: int, message: Message, size_bytes: int, form: str
 ) -> ShownMessage:
-    """A message of a log, all of it."""
     payload = show_payload(message.value, form, size_bytes=size_bytes)
     return msgspec.structs.replace(
         log_row(topic, index, message, size_bytes),

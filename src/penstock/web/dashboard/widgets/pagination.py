@@ -5,10 +5,10 @@ from starlette.requests import Request
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows are shown."""
+    """The rows that are shown."""
 
     page: int
-    """From 1."""
+    """The number of the page, from 1."""
     pages: int
     first: int
     end: int

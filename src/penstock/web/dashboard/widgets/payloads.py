@@ -42,7 +42,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     size_bytes: int
     is_cut: bool
-    """There is more than is shown."""
+    """True if a part is not shown."""
 
 
 def show_payload(data: bytes | None, wanted: str = AUTO, *, size_bytes: int = -1) -> Payload:
@@ -71,7 +71,7 @@ def show_payload(data: bytes | None, wanted: str = AUTO, *, size_bytes: int = -1
 
 
 def preview(data: bytes | None, characters: int = PREVIEW_CHARACTERS) -> str:
-    """The beginning of a payload on one line; bytes that are no text as so many bytes."""
+    """Return the beginning of a payload on one line; binary data as hexadecimal digits."""
     if data is None:
         return ""
     head = data[: 4 * characters]
@@ -103,7 +103,7 @@ def read_text(data: bytes, *, is_cut: bool = False) -> str | None:
 
 
 def hex_dump(data: bytes) -> str:
-    """Bytes for people."""
+    """Format bytes as a hex dump."""
     lines = []
     for at in range(0, len(data), _LINE):
         part = data[at : at + _LINE]

@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Room": ("bytes_", "length_", "overflow", "max_message_", "retention_", "delete_acked"),
     "Alerts": ("alert_",),
 }
-"""What a setting is about, by the beginning of its name."""
+"""The sections of the settings, by the beginning of the name."""
 OTHER = "Other"
 _NO_LIMIT = "no limit"
 _SOURCES: Mapping[str, str] = {
@@ -42,15 +42,15 @@ class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
     section: str
     value: str
     meaning: str
-    """The same for people, where that is another text: 30 s for 30000, no limit for -1."""
+    """The value in readable form where that differs: 30 s for 30000, no limit for -1."""
     written: str
-    """What a field to change it begins with: 30s for 30000."""
+    """The initial text of the field that changes it: 30s for 30000."""
     is_set: bool
     about: str
     allowed: str
     choices: tuple[str, ...]
     source: str = ""
-    """Where the setting of a work group comes from, in words."""
+    """The origin of a work group's setting, in words."""
 
 
 def setting_lines(topic: Topic) -> list[SettingLine]:

@@ -1,4 +1,4 @@
-"""What is wrong with a queue, in words, and which of several queues is the most urgent.
+"""The problems of a queue, in words, and the order of queues by urgency.
 
 Dead letters come first, for they wait for a person; then what alerts say; then what looks stuck.
 How bad dead letters are is what their alert says. One fact has one badge: what an alert says is not
@@ -20,33 +20,33 @@ _IDLE = RULES["no_consumers"]
 TONES = ("attention", "warning", "critical")
 """From the least to the worst; the levels of alerts are called the same."""
 SILENT_MS = 30_000
-"""A queue whose workers are silent for less may be between two of them."""
+"""Workers that are silent for less than this may be between two messages."""
 
 
 class Trouble(NamedTuple):
-    """One thing that is wrong."""
+    """A problem of a queue."""
 
     tone: str
     text: str
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in a list."""
+    """A row of the list of queues."""
 
     reading: QueueReading
     troubles: list[Trouble]
     points: list[float] = []
-    """How many waited, over the last minutes."""
+    """The number of waiting messages over the last minutes."""
 
     @property
     def tone(self) -> str:
-        """The worst of its troubles."""
+        """The tone of the worst problem."""
         tones = [one.tone for one in self.troubles if one.tone]
         return max(tones, key=TONES.index, default="")
 
 
 def troubles(reading: QueueReading, alerts: Iterable[Alert] = ()) -> list[Trouble]:
-    """What is wrong with a queue, the worst first."""
+    """Return the problems of a queue, worst first."""
     found = []
     if reading.dead_letters and not reading.dead_letters_of:
         reached = judge(_DEAD.levels, reading.dead_letters)
@@ -75,7 +75,7 @@ def troubles(reading: QueueReading, alerts: Iterable[Alert] = ()) -> list[Troubl
 def by_trouble(
     readings: Iterable[QueueReading], alerts: Mapping[str, list[Alert]]
 ) -> list[QueueRow]:
-    """Queues by urgency."""
+    """Return the queues in the order of urgency."""
     rows = [
         QueueRow(reading=one, troubles=troubles(one, alerts.get(one.queue, ()))) for one in readings
     ]

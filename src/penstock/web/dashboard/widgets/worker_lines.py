@@ -21,7 +21,7 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     is_present: bool
-    """It asked in the last minute, or holds messages."""
+    """True if it sent a receive in the last minute, or holds messages."""
     leased: int
     rate: float | None
     """Acked a second, over the last minute, or since it began; None if that is not known."""
