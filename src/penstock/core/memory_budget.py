@@ -13,7 +13,9 @@ the client has not taken yet. It gives the bytes back when they have left.
                   everything else
 
 Three more bounds keep one client from taking it all: an address holds at most half of the ordinary
-part, a connection reads at most an eighth at a time, and an address has only so many connections.
+part, and leaves half of the reserve to others; a connection reads at most an eighth at a time; and
+an address has only so many connections. The addresses of one IPv6 network of 64 bits, which is what
+a machine is given, count as one.
 
 When there is no room, a connection stops reading from its client (back-pressure) and waits, first
 come, first served. A fetch gets what there is. While others wait, a request that stays
@@ -26,6 +28,7 @@ does not keep it.
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from ipaddress import IPv6Address
 from typing import Final, Protocol
 
 import msgspec
@@ -130,8 +133,11 @@ class MemoryBudget:
         self.bytes_max = bytes_max
         self.ordinary_max = bytes_max - bytes_max // 8
         self.fetch_max = bytes_max - bytes_max // 16
-        """Up to here a fetch may have one batch although there is only the reserve."""
+        """Half of the reserve: up to here a fetch may have one batch although there is only the
+        reserve, and small requests of every address are taken."""
         self.address_max = self.ordinary_max // 2
+        self.address_small_max = self.address_max + bytes_max // 16
+        """An address that holds more gets nothing of the second half of the reserve."""
         self.connection_max = self.ordinary_max // 8
         """Of the reads of one connection."""
         self.connections_per_address_max = connections_per_address_max
@@ -157,7 +163,7 @@ class MemoryBudget:
 
     def takes_connection(self, address: str) -> bool:
         """Whether this address may have one more connection."""
-        known = self._addresses.get(address)
+        known = self._addresses.get(network_of(address))
         return known is None or known.connections < self.connections_per_address_max
 
     def open(
@@ -165,6 +171,7 @@ class MemoryBudget:
     ) -> "MemoryAccount":
         """The account of a new connection; `close` it when the connection is lost. `reserved` is
         for connections that must go on when clients have taken all the rest."""
+        address = network_of(address)
         place = self._addresses.get(address)
         if place is None:
             place = self._addresses[address] = _Address()
@@ -319,6 +326,19 @@ class MemoryBudget:
         self._was_short = True
 
 
+def network_of(address: str) -> str:
+    """Whose bounds an address shares: its own, or those of its IPv6 network."""
+    if ":" not in address:
+        return address
+    try:
+        whole = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if whole.ipv4_mapped is not None:
+        return str(whole.ipv4_mapped)
+    return str(IPv6Address(int(whole) >> 64 << 64)) + "/64"
+
+
 class MemoryAccount:
     """What one connection draws on the budget."""
 
@@ -402,7 +422,13 @@ class MemoryAccount:
         """Whether there is room for a request of this size, or for a buffer for it."""
         budget = self.budget
         if self.reserved or size <= MEMORY_SMALL_BYTES_MAX:
-            admitted = budget.held < budget.bytes_max
+            # In the first half of the reserve an address is not asked: it may stand for many
+            # clients, whose heartbeats must not wait for the large requests of one of them. The
+            # other half is for addresses that hold no more than their share.
+            admitted = budget.held < budget.fetch_max or (
+                budget.held < budget.bytes_max
+                and (self.reserved or self.place.held < budget.address_small_max)
+            )
         else:
             admitted = (
                 budget.held < budget.ordinary_max and self.place.held < budget.address_max

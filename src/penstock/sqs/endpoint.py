@@ -137,7 +137,7 @@ class Endpoint:
         self._cancelled: set[asyncio.Task[object]] = set()
 
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
-        """Whether a request is SQS's, by its head alone."""
+        """True if a request is for SQS, by its head alone."""
         if method == b"POST":
             if TARGET in headers:
                 return True

@@ -71,7 +71,7 @@ async def start_message_move_task(
 async def cancel_message_move_task(
     context: Context, request: CancelMessageMoveTask, _: Call
 ) -> MoveCancelled:
-    """End a move; what has been moved stays moved."""
+    """Cancel a move; messages already moved stay moved."""
     if not request.task_handle:
         raise MissingParameter("TaskHandle")
     handle = _read_handle(request.task_handle)

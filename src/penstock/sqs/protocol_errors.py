@@ -28,7 +28,7 @@ class UnknownAction(ProtocolError):
 
 
 class MissingAction(ProtocolError):
-    """The request says nothing of what is to be done."""
+    """The request names no action."""
 
     shape = "UnknownOperationException"
     code = "MissingAction"

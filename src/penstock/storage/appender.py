@@ -1,4 +1,4 @@
-"""The writing end of the log: what is staged, what is under way, what is durable.
+"""The writing end of the log: staged entries, writes in flight, and the durable end.
 
 Entries are *staged* on the loop: their place in a file is decided, their header made, and their
 bytes gathered by reference, without copying a payload. `take` turns everything gathered into the

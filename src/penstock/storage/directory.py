@@ -1,4 +1,4 @@
-"""The directory of one shard's log: what is in it, and what its parts need from each other.
+"""The directory of one shard's log: its files, and the state that its parts share.
 
 LOCK                              held while a process has the log open
 identity                          whose log this is
@@ -50,7 +50,7 @@ class LogDirectory:
         self.next_number = 1
         """For the next file; only the loop counts it up."""
         self.generation = 0
-        """Of the manifest; only the loop counts it up."""
+        """The generation of the manifest; only the loop increments it."""
         self.borrowed: set[int] = set()
         """Numbers of files that a snapshot, reclaim or compaction job is making."""
         self.compaction: CompactionRow | UnsetType = UNSET

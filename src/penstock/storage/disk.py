@@ -67,7 +67,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file; calling it again does nothing."""
+        """Close the file; calling it again does nothing."""
         ...
 
 

@@ -158,7 +158,7 @@ class Incoming:
         return [*names, self.row.name]
 
     def take_job(self) -> LogJob | None:
-        """Write what was staged; None if there is nothing or one is out."""
+        """Return a job that writes the staged bytes; None if there are none or a job is running."""
         if self._out or not (self._steps or self.state.staged_bytes):
             return None
         steps, self._steps = [*self._steps, *self.state.take_steps()], []
@@ -198,7 +198,7 @@ class Installation:
     kept: list[Segment]
     """Segments that stay as they are."""
     partly: list[Segment]
-    """Segments of which only what is trusted stays."""
+    """Segments of which only the trusted part stays."""
     active_number: int
     row: SnapshotRow
     numbers: list[int]
@@ -206,7 +206,7 @@ class Installation:
     lowered: Marker
     quarantine: Quarantine | None
     sweepable: Callable[[str], bool]
-    """Whether a file that the manifest does not name may be removed: no other job is making it."""
+    """True if a file that the manifest does not name may be removed: no other job is making it."""
     copies: list[Segment] = field(default_factory=list)
     result: list[Segment] = field(default_factory=list)
     manifest: Manifest | None = None

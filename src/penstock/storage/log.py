@@ -476,7 +476,7 @@ class ShardLog(LogView):
             self._poison = error
 
     def close(self) -> None:
-        """Let go of the directory. What was staged and not completed is not durable."""
+        """Close the directory. Entries that were staged and not completed are not durable."""
         clean = self._poison is None and self._out is None and not self._hidden
         if clean and not self._appender.has_work:
             self._close_cleanly()

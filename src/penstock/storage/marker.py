@@ -1,4 +1,4 @@
-"""The durable marker: up to which index the log was synced, and a hint of what was committed.
+"""The durable marker: the index up to which the log was synced, and a hint of the committed index.
 
 It is the witness that tells a *lost promise* from a *torn tail*: a record that is bad or missing at
 or below the marker had been synced, and its loss is damage. It is written after every sync of the

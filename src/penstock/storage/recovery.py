@@ -1,4 +1,4 @@
-"""Opening a log: what is there, is it all there, and what to do if not.
+"""The opening of a log: which files exist, whether they are complete, and the repair if not.
 
 A start reads the manifest, then asks each file whether it is what the manifest says. Sealed
 segments are not read again: their header, size and side index must agree with the manifest

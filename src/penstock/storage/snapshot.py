@@ -77,7 +77,7 @@ class SnapshotWriter:
         self._written = 0
         self._file: File | None = None
         self.length = 0
-        """Of the state that was staged so far."""
+        """The length of the state that was staged so far."""
         self.staged_bytes = 0
         """The bytes that no step has taken yet."""
 
@@ -117,7 +117,7 @@ class SnapshotWriter:
         return [*self.take_steps(), self._finish]
 
     def close(self) -> None:
-        """Let go of the file, finished or not. No step may be under way."""
+        """Close the file, finished or not. No step may be running."""
         if self._file is not None:
             self._file.close()
             self._file = None

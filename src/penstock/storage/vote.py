@@ -76,7 +76,7 @@ def _newest(copies: list[SlotFile]) -> HardState | None:
 
 
 def lost_vote(directory: str, problem: str, *, solo: bool) -> DamagedFile:
-    """The error for a node that does not know what it promised."""
+    """The error for a node that has lost its vote."""
     way_out = (
         f"Run `penstock log repair {directory}` to go on in a new term"
         if solo

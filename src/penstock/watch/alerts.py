@@ -207,7 +207,7 @@ class Alerts:
 
 
 def _told(alert: Alert, finding: Finding | None, firing: Level | None, wall_ms: int) -> Alert:
-    """The alert with what is known now."""
+    """The alert with its current values."""
     changes: dict[str, object] = {}
     if finding is not None:
         changes |= {

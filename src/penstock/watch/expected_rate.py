@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 
 class ExpectedRates:
-    """Of all queues, by name and work group."""
+    """The expected rates of all queues, by name and work group."""
 
     def __init__(self) -> None:
         self._usual: dict[Key, float | None] = {}
@@ -36,7 +36,7 @@ class ExpectedRates:
     def learn(
         self, queues: tuple[QueueReading, ...], history: History, slow: set[Key], now_ms: int
     ) -> None:
-        """Work out what is usual; for those that are `slow` what was usual stays."""
+        """Compute the usual rates; those of queues that are `slow` are left unchanged."""
         if now_ms < self._look_ms:
             return
         left = LEARNT_AT_ONCE

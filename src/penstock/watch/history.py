@@ -222,7 +222,7 @@ class History:
         return self._count < self._series_max
 
     def _drop_flat(self) -> None:
-        """Once in an hour: what was 0, or not there, all the time is not worth keeping."""
+        """Once an hour, drop curves that were 0 all the time."""
         for key, curves in list(self._series.items()):
             for name, curve in list(curves.items()):
                 if not any(value > 0 for value in curve):

@@ -58,8 +58,8 @@ class Meter:
         return len(entries) > 1 and entries[-1][1] != entries[-2][1]
 
     def growth(self, window_ms: int) -> tuple[Sequence[float], int]:
-        """By how much each total has grown over this time, or over what is known of it; and how
-        long that is."""
+        """Return the growth of each total over this time, or over the time that is known, and its
+        length."""
         entries = self._entries
         if len(entries) < 2:
             return [0.0] * self._width, 0

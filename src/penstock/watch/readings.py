@@ -246,6 +246,9 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     """The time that it cost this node, without waiting for others."""
     every_ms: int = 0
     """The interval to the next reading."""
+    availability: float | None = None
+    """The share of the last hour, 0 to 1, in which this node knew a leader of every shard and none
+    of its shards had lost its majority; None before that is known."""
 
     def queue(self, name: str, group: str | None = None) -> QueueReading | None:
         """A queue; without a group, the work group that has most to do."""

@@ -86,6 +86,44 @@ def test_a_node_reads_and_is_admitted_when_clients_have_taken_all_the_rest() -> 
     assert member.room(LARGE) == 0
 
 
+def test_small_requests_of_one_address_leave_some_of_the_reserve() -> None:
+    budget = MemoryBudget(BUDGET)
+    _, first = opened(budget, "host-1")
+    _, second = opened(budget, "host-1")
+    _, other = opened(budget, "host-2")
+    first.take(REQUESTS, ORDINARY // 2 + BUDGET // 16 - 1)
+    second.take(REQUESTS, 1)
+    filled(budget, budget.fetch_max - 1 - budget.held, "host-3")
+    assert second.admits(SMALL), "half of the reserve is for all"
+    filled(budget, 1, "host-3")
+    assert not second.admits(SMALL)
+    second.give_back(REQUESTS, 1)
+    other.take(REQUESTS, 1)
+    assert second.admits(SMALL)
+    second.take(REQUESTS, 1)
+    assert other.admits(SMALL), "the rest of the reserve is for others"
+    other.take(REQUESTS, BUDGET - budget.held)
+    assert not other.admits(SMALL)
+
+
+def test_the_addresses_of_one_ipv6_network_share_their_bounds() -> None:
+    budget = MemoryBudget(BUDGET, connections_per_address_max=2)
+    _, first = opened(budget, "2001:db8:1:2::1")
+    _, second = opened(budget, "2001:db8:1:2:ffff::2%eth0")
+    assert first.place is second.place
+    assert not budget.takes_connection("2001:db8:1:2::3")
+    assert budget.takes_connection("2001:db8:1:3::3")
+    _, mapped = opened(budget, "::ffff:10.0.0.1")
+    _, plain = opened(budget, "10.0.0.1")
+    assert mapped.place is plain.place
+    assert budget.takes_connection("::1")
+    assert budget.takes_connection("no address: at all")
+    first.close()
+    assert budget.takes_connection("2001:db8:1:2::3")
+    second.close()
+    assert len({one.place for one in (mapped, plain)}) == 1
+
+
 def test_what_is_taken_is_given_back_by_kind() -> None:
     budget = MemoryBudget(BUDGET)
     _, account = opened(budget)

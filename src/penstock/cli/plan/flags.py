@@ -52,7 +52,9 @@ class LoadFlags:
 class WishFlags:
     """The flags about requirements."""
 
-    guarantee: Annotated[Guarantee, _wish(None, "The delivery guarantee.")] = AT_LEAST_ONCE  # type: ignore[assignment]
+    guarantee: Annotated[
+        Guarantee, _wish(None, "The delivery guarantee: how often a message may be processed.")
+    ] = AT_LEAST_ONCE  # type: ignore[assignment]
     target_delay: Annotated[
         str, _wish("TIME", "The longest acceptable wait of a message for a worker.")
     ] = "10s"

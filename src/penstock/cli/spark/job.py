@@ -96,14 +96,9 @@ def archive(
     /,
     *,
     lake: Root,
-    follow: Annotated[
-        bool, Switch, Parameter(help="Continue with new messages until Ctrl-C or SIGTERM.")
-    ] = False,
+    follow: Annotated[bool, Switch, Parameter(help="Run until Ctrl-C or SIGTERM.")] = False,
     every: Annotated[
-        str,
-        Parameter(
-            metavar="TIME", help="With --follow, the interval between checks for new messages."
-        ),
+        str, Parameter(metavar="TIME", help="With --follow, the interval between checks.")
     ] = "10s",
     max_offsets: Annotated[
         int, Parameter(metavar="N", help="The number of offsets added to the lake in one step.")
@@ -311,9 +306,7 @@ def replay(
     where: Where = None,
     rate: Rate = None,
     keep_partitions: Annotated[
-        bool,
-        Switch,
-        Parameter(help="Send each message to its original partition instead of by its key."),
+        bool, Switch, Parameter(help="Keep the original partition of each message.")
     ] = False,
     keep_timestamps: Annotated[
         bool, Switch, Parameter(help="Keep the original time of each message.")

@@ -38,29 +38,18 @@ def dead_letters(
         Parameter(metavar="SQL", help="Redrive the dead letters that match this predicate."),
     ] = None,
     yes: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Execute the redrive; by default messages are only counted.",
-        ),
+        bool, Parameter(negative="", show_default=False, help="Redrive; the default is to count.")
     ] = False,
     to: Annotated[
-        str | None,
-        Parameter(metavar="QUEUE", help="Redrive to this queue instead of the original one."),
+        str | None, Parameter(metavar="QUEUE", help="The target; by default the original queue.")
     ] = None,
-    rate: Annotated[
-        int | None, Parameter(metavar="N", help="The rate in messages per second.")
-    ] = None,
+    rate: Annotated[int | None, Parameter(metavar="N", help="Messages per second.")] = None,
     limit: Annotated[
         int, Parameter(metavar="N", help="Refuse a redrive of more messages than this.")
     ] = 100_000,
     quiet: Annotated[
         str,
-        Parameter(
-            metavar="TIME",
-            help="The time without a failure of a kind after which that kind counts as over.",
-        ),
+        Parameter(metavar="TIME", help="A kind of failure is over after this time without one."),
     ] = "10m",
     chart: Annotated[
         Path | None, Parameter(metavar="FILE", help="Draw a chart: a .png, .svg or .pdf file.")
@@ -114,26 +103,18 @@ def rollup(
     ] = None,
     latency: Annotated[
         str | None,
-        Parameter(
-            metavar="FROM:TO",
-            help="Measure latency from a key's first message in one topic to its first in another.",
-        ),
+        Parameter(metavar="FROM:TO", help="Latency between a key's first messages in two topics."),
     ] = None,
     latency_header: Annotated[
         str | None,
-        Parameter(
-            metavar="NAME",
-            help="Measure latency from the time in this header, in milliseconds since 1970.",
-        ),
+        Parameter(metavar="NAME", help="Latency from this header, milliseconds since 1970."),
     ] = None,
     look: Annotated[
         str, Parameter(metavar="TIME", help="The time for which rates of groups are measured.")
     ] = "2s",
     follow: Annotated[
         bool,
-        Parameter(
-            negative="", show_default=False, help="Continue, and write windows as they close."
-        ),
+        Parameter(negative="", show_default=False, help="Run on; write windows as they close."),
     ] = False,
     master: Master = DEFAULT_MASTER,
     url: Url = DEFAULT_URL,
@@ -182,22 +163,16 @@ def rollup(
 
 
 def join(
-    topic: Annotated[
-        str, Parameter(metavar="TOPIC", help="The topic; its values are JSON objects.")
-    ],
+    topic: Annotated[str, Parameter(metavar="TOPIC", help="A topic of JSON objects.")],
     table: Annotated[
         str, Parameter(metavar="TABLE", help="A Parquet, CSV or JSON file, or a SQL query.")
     ],
     /,
     *,
-    on: Annotated[
-        str,
-        Parameter(metavar="FIELD", help="The field of the value to join on, or `key` for the key."),
-    ],
+    on: Annotated[str, Parameter(metavar="FIELD", help="A field of the value, or `key`.")],
     to: Annotated[str | None, Parameter(metavar="TOPIC", help="The topic of the result.")] = None,
     lake: Annotated[
-        Path | None,
-        Parameter(metavar="DIRECTORY", help="The directory of the result, as Parquet files."),
+        Path | None, Parameter(metavar="DIRECTORY", help="The result as Parquet files.")
     ] = None,
     name: Annotated[
         str | None,
@@ -207,8 +182,7 @@ def join(
         str | None, Parameter(metavar="NAME", help="The table's column, if its name is not FIELD.")
     ] = None,
     missing: Annotated[
-        Literal["keep", "drop", "dead"],
-        Parameter(help="The treatment of messages without a matching row."),
+        Literal["keep", "drop", "dead"], Parameter(help="What happens to messages without a row.")
     ] = "keep",
     checkpoint: Annotated[
         Path | None, Parameter(metavar="DIRECTORY", help="The directory of the checkpoint.")

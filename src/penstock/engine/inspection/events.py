@@ -55,7 +55,7 @@ class Events:
         self._node = node
         self._clock = clock
         self.calls: RemoteCalls | None = None
-        """To the other nodes, once there are any."""
+        """The calls to other nodes, once there are any."""
         self._kept: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._number = 0
         self._listeners: list[Callable[[Event], None]] = []

@@ -52,13 +52,13 @@ class LimitedLog:
                 self._log.warning("%d more lines about %s were left out", unsaid, self._what)
 
     def may_write(self) -> bool:
-        """Whether one more line may be written now; it is counted."""
+        """True if one more line may be written now; it is counted."""
         self.flush()
         self._lines += 1
         return self._lines <= LINES_PER_SECOND_MAX
 
     def may_trace(self) -> bool:
-        """Whether a failure may be written with its traceback."""
+        """True if a failure may be written with its traceback."""
         now_ms = self._clock.monotonic_ms()
         if self._traceback_ms is not None and now_ms - self._traceback_ms < TRACEBACK_MS:
             return False

@@ -31,7 +31,7 @@ from penstock.engine.peers.calls import RemoteCall, RemoteCalls
 from penstock.engine.topics.topics import Topics
 
 MESSAGES_MAX = 1_000
-"""Of one partition in one look."""
+"""The messages of one partition in one request."""
 VALUE_BYTES_MAX = 1 * MIB
 SCAN_BYTES_MAX = 16 * MIB
 """The number of log bytes that a node reads for one request."""
@@ -67,7 +67,7 @@ class LogPart(msgspec.Struct, frozen=True, array_like=True):
     index: int
     messages: tuple[SeenMessage, ...]
     next: Offset
-    """The place from which the next look goes on."""
+    """The place where the next search continues."""
     log_start: Offset
     end: Offset
     is_over: bool

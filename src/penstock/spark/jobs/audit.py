@@ -382,7 +382,7 @@ def _marked(rows: "DataFrame", log: int, lake: int) -> "DataFrame":
 
 
 def _within(spans: Mapping[int, Spans]) -> str:
-    """Whether an offset is in spans, as an expression of SQL."""
+    """A SQL expression that is true for offsets within spans."""
     cases = [
         f"(partition = {partition} AND offset >= {first} AND offset < {end})"
         for partition, several in spans.items()

@@ -121,7 +121,7 @@ def sync_folder(folder: str) -> None:
 
 
 def is_local(root: str) -> bool:
-    """Whether a root is a path, or a file: URL."""
+    """True if a root is a path or a file: URL."""
     return "://" not in root
 
 

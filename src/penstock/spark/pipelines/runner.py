@@ -237,7 +237,7 @@ class _Runner:
         return reader.option("includeHeaders", "true").load()
 
     def _look(self, one: _Running) -> None:
-        """See how a stage is doing, and do what has to be done."""
+        """Check the state of a stage, and restart or end it if necessary."""
         if one.query is None:
             if time.monotonic() >= one.begins_at:
                 self._start(one)
@@ -256,7 +256,7 @@ class _Runner:
             self._note_failure(one, RuntimeError("its query was stopped from outside"))
 
     def _take_progress(self, one: _Running) -> None:
-        """Count what is new, and tell the broker how far the stage has got."""
+        """Count the new rows, and report the progress of the stage to the broker."""
         last = one.query.lastProgress
         if last is None or int(last["batchId"]) < one.batches:
             return

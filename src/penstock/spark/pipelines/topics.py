@@ -17,7 +17,7 @@ DEAD_LETTER_CONFIGS = {
 
 
 async def prepare_topics(client: Client, declaration: Declaration) -> list[str]:
-    """Make what is missing; the names of what was made."""
+    """Create the missing topics; return their names."""
     there = {one.name for one in await client.topics()}
     for stage in declaration.stages:
         name = declaration.input_of(stage)

@@ -330,7 +330,7 @@ def to_json(places: Places) -> Json:
 
 
 def from_json(offsets: Json) -> Places:
-    """And back; what is no topic is left out."""
+    """Parse positions of a checkpoint; entries that are not topics are ignored."""
     return {
         TopicPartition(topic, int(index)): offset
         for topic, indexes in offsets.items()

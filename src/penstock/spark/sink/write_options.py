@@ -126,7 +126,7 @@ def read_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def check_columns(schema: Schema, options: WriteOptions) -> None:
-    """Whether rows of these columns can be written, or `InvalidRequest`."""
+    """Raise `InvalidRequest` if rows of these columns cannot be written."""
     types = {field.name.lower(): field.dataType for field in schema.fields}
     if len(types) < len(schema.fields):
         raise InvalidRequest(f"two columns have one name: {_listed(schema.fieldNames())}")

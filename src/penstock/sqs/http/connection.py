@@ -504,7 +504,7 @@ class SqsConnection(asyncio.Protocol):
     # Ending.
 
     def retire(self) -> None:
-        """Answer what is under way and close."""
+        """Finish the requests in flight and close."""
         if not self._is_busy:
             self._end()
 

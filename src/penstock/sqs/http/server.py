@@ -1,4 +1,4 @@
-"""SQS's HTTP server: the connections that carry SQS requests, and what they share.
+"""The HTTP server of SQS: connections that carry SQS requests, and their shared state.
 
 An SDK sends thousands of small requests over a few connections, and an ASGI server spends more on
 each than the broker does. So every connection of the HTTP port begins here, with a protocol that
@@ -64,14 +64,14 @@ class Entry(enum.Enum):
     PROBES = "probes"
     """Too many connections from its address: it may request a probe and nothing else."""
     HANDED_OVER = "handed over"
-    """The server is closing: what is left is the ASGI server's."""
+    """The server is closing: the connection is handed to the ASGI server."""
 
 
 class SqsApi(Protocol):
     """Answers SQS requests; `Endpoint` is one."""
 
     def takes(self, method: bytes, path: bytes, query: bytes, headers: Headers) -> bool:
-        """Whether a request is for it, by its head alone."""
+        """True if a request is for SQS, by its head alone."""
 
     def begin(
         self,
