@@ -281,7 +281,7 @@ class UnsupportedVersion(LocalError):
 
 
 class InvalidRequest(LocalError):
-    """A request that is refused however often it is made: a wrong value, or what is not supported."""
+    """A request with a wrong value; it is refused however often it is made."""
 
     kafka_code = 42  # INVALID_REQUEST
 
