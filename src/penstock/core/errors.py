@@ -281,6 +281,8 @@ class UnsupportedVersion(LocalError):
 
 
 class InvalidRequest(LocalError):
+    """A request with a wrong value; it is refused however often it is made."""
+
     kafka_code = 42  # INVALID_REQUEST
 
 
