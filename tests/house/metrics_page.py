@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from penstock.core.histogram import REQUEST_BOUNDS, WORK_BOUNDS
 from penstock.core.limits import (
     COUNTED_TOPICS_MAX,
+    SCRAPED_CONSUMERS_MAX,
     SCRAPED_GROUPS_MAX,
     SCRAPED_HISTOGRAMS_MAX,
     SCRAPED_PARTITIONS_MAX,
@@ -40,8 +41,9 @@ that a sum over all nodes is the cluster's number:
   `penstock_storage_bytes` counts every copy.
 
 For example, the messages that are ready in each queue, what comes in and what is done, the slowest
-in a hundred requests, the oldest message, the share of deliveries that fail, and how many messages
-Kafka producers send at once:
+in a hundred requests, the oldest message, the share of deliveries that fail, how they fail, how
+many messages Kafka producers send at once, how deep a queue was, and for how much of the last
+thirty days the cluster was not available:
 
 ```text
 sum by (queue) (penstock_queue_messages{{state="ready"}})
@@ -52,8 +54,12 @@ max by (queue) (penstock_queue_oldest_message_age_seconds)
 sum by (destination) (rate(penstock_messages_failed_total[5m]))
   / (sum by (destination) (rate(penstock_messages_failed_total[5m]))
      + sum by (destination) (rate(penstock_messages_acked_total[5m])))
+sum by (error_type) (rate(penstock_messages_failed_total[5m]))
 sum(rate(penstock_messages_produced_total{{protocol="kafka"}}[5m]))
-  / sum(rate(penstock_request_duration_seconds_count{{api="Produce"}}[5m]))
+  / sum(rate(penstock_batches_produced_total{{protocol="kafka"}}[5m]))
+sum by (le) (increase(penstock_queue_depth_messages_bucket{{queue="orders"}}[5m]))
+1 - sum(increase(penstock_available_seconds_total[30d]))
+  / sum(increase(penstock_observed_seconds_total[30d]))
 ```
 
 ## Bounds
@@ -61,11 +67,12 @@ sum(rate(penstock_messages_produced_total{{protocol="kafka"}}[5m]))
 A label never has more values than are good for Prometheus. Each node tells
 {COUNTED_TOPICS_MAX:,} topics apart in its counters and queues in its gauges; what is above that is
 exported under the name `other`, and so is, from then on, what was counted for a topic that was
-deleted: no sum ever falls. How long messages take is told of {SCRAPED_HISTOGRAMS_MAX:,} queues, and
-of the rest together. Each coordinator tells of {SCRAPED_GROUPS_MAX:,} consumer groups, in the
-order of their names. Names by partition are part of the small page as long as there are no more
-than {SCRAPED_PARTITIONS_MAX:,} of them; above that, and for all of them, ask for
-`/metrics?detail=partition`."""
+deleted: no sum ever falls. How long messages take and how deep queues are is told of
+{SCRAPED_HISTOGRAMS_MAX:,} queues, and of the rest together. Error rates are told of the
+{SCRAPED_CONSUMERS_MAX:,} consumers with the most failures. Each coordinator tells of
+{SCRAPED_GROUPS_MAX:,} consumer groups, in the order of their names. Names by partition are part of
+the small page as long as there are no more than {SCRAPED_PARTITIONS_MAX:,} of them; above that, and
+for all of them, ask for `/metrics?detail=partition`."""
 
 HOST = """\
 The page is open to whoever reaches the port, under an address, `localhost`, the advertised name or

@@ -119,7 +119,7 @@ def test_sqs_clients(server: PenstockServer) -> None:
     assert page.value("penstock_messages_delivered_total", **counted, protocol="sqs") == 11
     assert page.value("penstock_messages_acked_total", **counted) == 9
     assert page.value("penstock_messages_redelivered_total", **counted) == 1
-    assert page.value("penstock_messages_failed_total", **counted) == 1
+    assert page.total("penstock_messages_failed_total", **counted) == 1
     states = page.by("penstock_queue_messages", "state", queue="from-sqs")
     assert (states["leased"], states["in_flight"]) == (1, 1), "the old name is an alias"
     sent = {"protocol": "sqs", "api": "SendMessageBatch"}

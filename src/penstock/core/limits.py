@@ -444,6 +444,9 @@ ASKERS_PER_QUEUE_MAX = 1_000
 # Counting.
 COUNTED_TOPICS_MAX = 1_000
 """How many topics each node tells apart in its counters; the rest is counted as one."""
+SCRAPED_CONSUMERS_MAX = 200
+"""Of how many consumers a node tells the share of deliveries that failed: of those with the most
+failures."""
 SCRAPED_HISTOGRAMS_MAX = 200
 """Of how many queues a node tells how long their messages take, each for itself."""
 SCRAPED_GROUPS_MAX = 1_000

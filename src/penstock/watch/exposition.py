@@ -17,18 +17,18 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from penstock.core.clock import precise_seconds
 from penstock.core.front_end import FrontEndStatistics
 from penstock.engine.cluster.node import Node
-from penstock.watch.alert import Alert
 from penstock.watch.families import Families
 from penstock.watch.node_metrics import (
-    add_alerts,
     add_front_ends,
     add_links,
     add_memory,
     add_node,
     add_shards,
+    add_watch,
 )
 from penstock.watch.partition_metrics import PartitionMetrics
 from penstock.watch.queue_metrics import QueueMetrics
+from penstock.watch.watch import Watch
 
 FRESH_SECONDS = 1.0
 FRESH_SECONDS_MAX = 15.0
@@ -57,12 +57,12 @@ class Exposition:
     """One per node."""
 
     def __init__(
-        self, node: Node, front_ends: FrontEnds, firing: Callable[[], Iterable[Alert]] = tuple
+        self, node: Node, front_ends: FrontEnds, watch: Callable[[], Watch | None] = lambda: None
     ) -> None:
-        """`firing` are the alerts that fire."""
+        """`watch` is that of the node; None while there is none."""
         self._node = node
         self._front_ends = front_ends
-        self._firing = firing
+        self._watch = watch
         self._queues = QueueMetrics(node, self._pause)
         self._partitions = PartitionMetrics(node, self._pause)
         self._process = ProcessCollector(registry=CollectorRegistry())
@@ -113,7 +113,8 @@ class Exposition:
         add_shards(page, node)
         add_front_ends(page, self._front_ends())
         add_memory(page, self._node.memory.statistics())
-        add_alerts(page, node, self._firing())
+        if (watch := self._watch()) is not None:
+            add_watch(page, node, watch)
         await self._pause()
         await self._queues.add(page, sample, precise_seconds())
         await self._partitions.add(page, detail=detail)

@@ -12,8 +12,10 @@ from typing import Final
 import msgspec
 
 from penstock.core.histogram import HistogramReading
+from penstock.machines.activity import ERROR_TYPES
 
 WINDOW_SECONDS: Final = 60.0
+NO_FAILURES: Final = (0,) * len(ERROR_TYPES)
 APART_SECONDS: Final = 15.0
 """Earlier readings are at least so far apart: five of them make a window."""
 
@@ -24,8 +26,10 @@ class QueueCounters(msgspec.Struct, frozen=True):
     produced: int = 0
     delivered: int = 0
     acked: int = 0
-    failed: int = 0
+    failures: tuple[int, ...] = NO_FAILURES
+    """In the order of `ERROR_TYPES`."""
     times: HistogramReading | None = None
+    batches: int = 0
 
 
 class QueueRates(msgspec.Struct, frozen=True):
@@ -35,6 +39,10 @@ class QueueRates(msgspec.Struct, frozen=True):
     dequeued: float
     error_rate: float
     """Of the deliveries that came to an end, the share that failed."""
+    error_rates: Mapping[str, float]
+    """The same by how they failed; what did not occur is left out."""
+    batch_size: float | None
+    """Messages of a batch; None if nothing was appended."""
     latency_p95: float | None
     """In seconds; None if nothing was done."""
 
@@ -61,11 +69,20 @@ class LastMinute:
 
 
 def _rates(now: QueueCounters, then: QueueCounters, seconds: float) -> QueueRates:
-    failed, acked = now.failed - then.failed, now.acked - then.acked
+    acked = now.acked - then.acked
+    failures = [one - before for one, before in zip(now.failures, then.failures, strict=True)]
+    failed = sum(failures)
+    produced, batches = now.produced - then.produced, now.batches - then.batches
     times = None if now.times is None else now.times.since(then.times)
     return QueueRates(
-        enqueued=max(0.0, (now.produced - then.produced) / seconds),
+        enqueued=max(0.0, produced / seconds),
         dequeued=max(0.0, (now.delivered - then.delivered) / seconds),
         error_rate=failed / (failed + acked) if failed > 0 <= acked else 0.0,
+        error_rates={
+            kind: count / (failed + acked)
+            for kind, count in zip(ERROR_TYPES, failures, strict=True)
+            if count > 0 <= acked
+        },
+        batch_size=produced / batches if produced > 0 < batches else None,
         latency_p95=times.quantile(0.95) if times is not None and times.count > 0 else None,
     )

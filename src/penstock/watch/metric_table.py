@@ -2,7 +2,7 @@
 
 The page of metrics is written by this table, and the reference page is made of it: a name that is
 not here cannot be exported. Names keep to the rules of Prometheus: one prefix, base units, the unit
-last, `_total` for what only grows.
+last, `_total` for what only grows. Long because it is one table.
 
 Adding up. Each node exports what it did itself and what it leads, and nothing of others:
 
@@ -71,6 +71,13 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "Bytes that were appended, as they lie in the log before replication.",
             ),
             Metric(
+                "penstock_batches_produced_total",
+                _C,
+                _TRAFFIC,
+                "Batches in which they were appended: messages divided by batches is the size of a"
+                " batch.",
+            ),
+            Metric(
                 "penstock_messages_delivered_total",
                 _C,
                 _TRAFFIC,
@@ -88,8 +95,10 @@ CHAPTERS: tuple[Chapter, ...] = (
             Metric(
                 "penstock_messages_failed_total",
                 _C,
-                ("destination",),
-                "Deliveries that came to nothing: released, rejected, or the lease was over.",
+                ("destination", "error_type"),
+                "Deliveries that came to nothing. `error_type` is `released` (given back),"
+                " `lease_expired` (no answer in time), `rejected` (by a worker) or `read` (by a"
+                " reader of the log, as Spark).",
             ),
             Metric(
                 "penstock_messages_dead_lettered_total",
@@ -156,6 +165,23 @@ CHAPTERS: tuple[Chapter, ...] = (
                 _WORK,
                 "Workers that asked this node for messages within the last minute. One that asks"
                 " several nodes is counted by each.",
+                "max",
+            ),
+            Metric(
+                "penstock_queue_depth_messages",
+                _H,
+                ("queue",),
+                "How many messages of all work groups were ready, observed with each survey (every"
+                " two seconds, or less often if surveys take long) by the node that leads the"
+                " catalog.",
+            ),
+            Metric(
+                "penstock_consumer_error_ratio",
+                _G,
+                (*_WORK, "consumer"),
+                "Of the deliveries to a consumer that came to an end in the last minute, the share"
+                " that failed: 0 to 1. Exported for consumers of which some did, read from the"
+                " latest part of the delivery history every 15 seconds.",
                 "max",
             ),
             Metric(
@@ -442,6 +468,29 @@ CHAPTERS: tuple[Chapter, ...] = (
                 "1 if this node talks only to nodes that hold the cluster key.",
                 "min",
             ),
+            Metric(
+                "penstock_availability_ratio",
+                _G,
+                (),
+                "The share of the last hour in which this node knew a leader of every shard and"
+                " none of its own shards had lost its majority, 0 to 1. It looks every quarter of a"
+                " second; time between two looks counts if both were good. More than 15 seconds"
+                " without a look count as not available, time without a process not at all.",
+                "min",
+            ),
+            Metric(
+                "penstock_available_seconds_total",
+                _C,
+                (),
+                "The same time, since the node started: the share of any window is its rate divided"
+                " by that of `penstock_observed_seconds_total`.",
+            ),
+            Metric(
+                "penstock_observed_seconds_total",
+                _C,
+                (),
+                "The time of which that is known.",
+            ),
             Metric("penstock_topics", _G, (), "Topics in this node's copy of the catalog.", "max"),
             Metric("penstock_partitions", _G, (), "Partitions of all of them.", "max"),
             Metric(
@@ -521,8 +570,17 @@ CHAPTERS: tuple[Chapter, ...] = (
             Metric(
                 "queue_error_rate",
                 _G,
+                ("queue", "error_type"),
+                "Of the deliveries that came to an end, the share that failed: 0 to 1. `error_type`"
+                " is that of `penstock_messages_failed_total`, or `all`; the maximum over types is"
+                " therefore the whole.",
+                "max",
+            ),
+            Metric(
+                "batch_size_avg",
+                _G,
                 ("queue",),
-                "Of the deliveries that came to an end, the share that failed: 0 to 1.",
+                "Messages of a batch that was appended, in the last minute; absent if none was.",
                 "max",
             ),
             Metric(

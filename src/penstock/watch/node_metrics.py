@@ -12,9 +12,9 @@ from penstock.core.version import __version__
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.samples import MachineSample
 from penstock.engine.replica.replica import Replica
-from penstock.watch.alert import Alert
 from penstock.watch.build import commit
 from penstock.watch.families import Families
+from penstock.watch.watch import Watch
 
 PROTOCOLS = ("kafka", "native", "sqs", "http", "peer")
 """That draw on the memory budget; each has its series from the start."""
@@ -101,11 +101,19 @@ def _add_replica(page: Families, shard: ShardId, replica: Replica) -> tuple[int,
     return raft.memory_bytes, log.index_cache_bytes
 
 
-def add_alerts(page: Families, node: Node, firing: Iterable[Alert]) -> None:
-    """Every node knows all alerts; one of them exports them."""
+def add_watch(page: Families, node: Node, watch: Watch) -> None:
+    """What this node's watch sees. Every node knows all alerts; one of them exports them."""
     if node.engine.topics.controller() == node.engine.topics.node_id:
-        for (rule, level), count in Counter((one.rule, one.level.value) for one in firing).items():
+        firing = Counter((one.rule, one.level.value) for one in watch.alerts.firing())
+        for (rule, level), count in firing.items():
             page.add("penstock_alerts", count, rule, level)
+    for queue, depths in watch.depths.histograms.items():
+        page.add_times("penstock_queue_depth_messages", depths.statistics(), queue)
+    page.add("penstock_observed_seconds_total", watch.availability.observed_ms / 1_000)
+    page.add("penstock_available_seconds_total", watch.availability.available_ms / 1_000)
+    share = watch.availability.share()
+    if share is not None:
+        page.add("penstock_availability_ratio", share)
 
 
 def add_memory(page: Families, memory: MemoryStatistics) -> None:

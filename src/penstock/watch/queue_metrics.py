@@ -17,12 +17,15 @@ from penstock.core.types import TopicId
 from penstock.engine.cluster.node import Node
 from penstock.engine.inspection.samples import GroupSample, NodeSample, QueueSample
 from penstock.engine.topics.traffic import FlowReading
-from penstock.machines.activity import Activity
+from penstock.machines.activity import ERROR_TYPES, Activity
+from penstock.watch.consumer_errors import ConsumerErrors
 from penstock.watch.families import Families
 from penstock.watch.last_minute import LastMinute, QueueCounters, QueueRates
 
 Pause = Callable[[], Awaitable[None]]
 """Lets others have the loop, if it was kept for long."""
+ALL_ERRORS = "all"
+"""The error type of the whole rate: the greatest, so that the maximum over types is right."""
 DEPRECATED_LEASED = "in_flight"
 """What release 0.1 called the state `leased`: a second series with the same value."""
 
@@ -60,6 +63,7 @@ class QueueMetrics:
         self._node = node
         self._pause = pause
         self._last_minute: LastMinute | None = None
+        self._consumer_errors = ConsumerErrors(node)
 
     async def add(self, page: Families, sample: NodeSample, now: float) -> None:
         if self._last_minute is None:  # Everything was 0 when the node started.
@@ -77,6 +81,9 @@ class QueueMetrics:
         await self._add_queues(page, sample, names, shown)
         rates = self._last_minute.rates(now, _counters(flows, activity, shown))
         await self._add_rates(page, rates)
+        failed = sum(one.failed for one in activity.values())
+        for queue, group, consumer, rate in await self._consumer_errors.rates(now, failed):
+            page.add("penstock_consumer_error_ratio", rate, queue, group, consumer)
         _add_groups(page, sample.groups, names)
 
     async def _add_traffic(
@@ -87,6 +94,7 @@ class QueueMetrics:
                 if flow.produced:
                     page.add("penstock_messages_produced_total", flow.produced, topic, protocol)
                     page.add("penstock_bytes_produced_total", flow.produced_bytes, topic, protocol)
+                    page.add("penstock_batches_produced_total", flow.batches, topic, protocol)
                 if flow.delivered:
                     page.add("penstock_messages_delivered_total", flow.delivered, topic, protocol)
                 await self._pause()
@@ -97,7 +105,8 @@ class QueueMetrics:
         for topic, one in activity.items():
             page.add("penstock_messages_acked_total", one.acked, topic)
             page.add("penstock_messages_redelivered_total", one.redelivered, topic)
-            page.add("penstock_messages_failed_total", one.failed, topic)
+            for kind, count in zip(ERROR_TYPES, one.failures(), strict=True):
+                page.add("penstock_messages_failed_total", count, topic, kind)
             page.add("penstock_messages_expired_total", one.expired, topic)
             page.add("penstock_messages_discarded_total", one.discarded, topic)
             for reason, count in sorted(one.dead.items()):
@@ -168,7 +177,11 @@ class QueueMetrics:
         for queue, rates in found.items():
             page.add("queue_enqueue_rate", rates.enqueued, queue)
             page.add("queue_dequeue_rate", rates.dequeued, queue)
-            page.add("queue_error_rate", rates.error_rate, queue)
+            page.add("queue_error_rate", rates.error_rate, queue, ALL_ERRORS)
+            for kind, rate in rates.error_rates.items():
+                page.add("queue_error_rate", rate, queue, kind)
+            if rates.batch_size is not None:
+                page.add("batch_size_avg", rates.batch_size, queue)
             await self._pause()
             if rates.latency_p95 is not None:
                 page.add("queue_processing_latency_p95", rates.latency_p95, queue)
@@ -189,16 +202,21 @@ def _counters(
     shown: set[str],
 ) -> dict[str, QueueCounters]:
     produced: dict[str, int] = {}
+    batches: dict[str, int] = {}
     for by_topic in flows.values():
         for topic, flow in by_topic.items():
             produced[topic] = produced.get(topic, 0) + flow.produced
+            batches[topic] = batches.get(topic, 0) + flow.batches
     found = {}
     for queue in sorted(shown):
-        one, count = activity.get(queue), produced.get(queue, 0)
-        found[queue] = (
-            QueueCounters(count)
-            if one is None
-            else QueueCounters(count, one.delivered, one.acked, one.failed, one.times.statistics())
+        one = activity.get(queue) or Activity()
+        found[queue] = QueueCounters(
+            produced=produced.get(queue, 0),
+            delivered=one.delivered,
+            acked=one.acked,
+            failures=one.failures(),
+            times=one.times.statistics() if queue in activity else None,
+            batches=batches.get(queue, 0),
         )
     return found
 

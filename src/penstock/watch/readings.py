@@ -248,6 +248,9 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     """What it cost this node, without waiting for others."""
     every_ms: int = 0
     """How long until the next."""
+    availability: float | None = None
+    """The share of the last hour, 0 to 1, in which this node knew a leader of every shard and none
+    of its shards had lost its majority; None before that is known."""
 
     def queue(self, name: str, group: str | None = None) -> QueueReading | None:
         """A queue; without a group, the work group that has most to do."""

@@ -30,6 +30,8 @@ from penstock.engine.replica.time_slices import TimeSlices
 from penstock.storage import Disk
 from penstock.watch.alert import Alert, AlertState, Subject
 from penstock.watch.alerts import Alerts, Finding
+from penstock.watch.availability import Availability
+from penstock.watch.depths import Depths
 from penstock.watch.expected_rate import ExpectedRates
 from penstock.watch.history import History
 from penstock.watch.inspection import inspect, unknown_keys
@@ -76,6 +78,8 @@ class Watch:
         self.long_history = LongHistory(self.history, disk, folder)
         self.alerts = Alerts(self.settings)
         self.silences = Silences(node)
+        self.availability = Availability()
+        self.depths = Depths()
         self.webhook = Webhook(self.settings.webhook)
         self._expected = ExpectedRates()
         self._slices = TimeSlices()
@@ -134,6 +138,7 @@ class Watch:
         """Until it is time for the next survey, or there is news."""
         known = self._leaders()
         while seconds > 0 and self._leaders() == known:
+            self._note_availability()
             await asyncio.sleep(min(seconds, NOTICE_SECONDS))
             seconds -= NOTICE_SECONDS
 
@@ -146,12 +151,25 @@ class Watch:
             return ()
         return frozenset(engine.topics.alive()), leaders
 
+    def _note_availability(self) -> None:
+        topics = self._node.engine.topics
+        try:
+            available = all(
+                topics.leader(ShardId(shard)).node != NO_NODE
+                and not topics.is_read_only(ShardId(shard))
+                for shard in topics.shards()
+            )
+        except PenstockError:  # The catalog is being opened.
+            available = False
+        self.availability.note(self._clock.monotonic_ms(), available)
+
     # Looking.
 
     async def look(self) -> Readings:
         """Take readings now, remember them, and see whether something is wrong."""
         async with self._looking:
             readings = await self._survey.take()
+            self._note_availability()
             self._slices.begin()
             for _ in self.history.steps(readings):
                 await self._slices.let_others()
@@ -164,12 +182,15 @@ class Watch:
                 changes = await self._inspect(readings)
                 await self._read_silences()
                 await self._tell(self._audible(changes))
+            if self._node.engine.topics.controller() == self._node.engine.topics.node_id:
+                self.depths.observe(readings.queues)
             self._slices.end()
             took_ms = self._took_ms()
             self.readings = readings = msgspec.structs.replace(
                 readings,
                 took_ms=round(took_ms, 3),
                 every_ms=max(EVERY_MS, int(took_ms / SHARE_MAX)),
+                availability=self.availability.share(),
             )
             for listener in list(self._listeners):
                 listener(readings)

@@ -1,14 +1,11 @@
 """`GET /metrics`, for Prometheus; `?detail=partition` adds series for every partition."""
 
-from collections.abc import Sequence
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.cluster.node import Node
-from penstock.watch.alert import Alert
 from penstock.watch.exposition import Exposition
 from penstock.web.answers import SAFE_HEADERS
 from penstock.web.broker import Broker, node_of
@@ -39,9 +36,8 @@ class _Metrics:
     def _exposition_of(self, node: Node) -> Exposition:
         """It remembers the last minute, so there is one for as long as the node lives."""
         if self._exposition is None or self._exposition[0] is not node:
-            self._exposition = node, Exposition(node, self._broker.front_ends, self._firing)
+            self._exposition = (
+                node,
+                Exposition(node, self._broker.front_ends, lambda: self._broker.watch),
+            )
         return self._exposition[1]
-
-    def _firing(self) -> Sequence[Alert]:
-        watch = self._broker.watch
-        return () if watch is None else watch.alerts.firing()

@@ -35,6 +35,11 @@ NEEDS_MORE = {
     "queue_consumer_lag",
     "penstock_request_duration_seconds",
     "penstock_alerts",
+    # Of a watch.
+    "penstock_queue_depth_messages",
+    "penstock_availability_ratio",
+    "penstock_available_seconds_total",
+    "penstock_observed_seconds_total",
 }
 
 
@@ -68,13 +73,19 @@ async def test_the_life_of_messages_is_counted(tmp_path: Path) -> None:
         assert page.value("penstock_messages_produced_total", **orders, protocol="sqs") == 10
         assert page.value("penstock_bytes_produced_total", **orders, protocol="sqs") > 100
         assert page.value("penstock_messages_acked_total", **orders) == 8
-        assert page.value("penstock_messages_failed_total", **orders) == 2
+        failed = page.by("penstock_messages_failed_total", "error_type", **orders)
+        assert failed == {"released": 1, "lease_expired": 0, "rejected": 1, "read": 0}
+        assert page.value("penstock_batches_produced_total", **orders, protocol="sqs") == 1
+        assert page.value("batch_size_avg", queue="orders") == 10
+        # Of one that says no name of its own.
+        assert page.by("penstock_consumer_error_ratio", "group", queue="orders") == {"queue": 0.2}
         dead = page.value("penstock_messages_dead_lettered_total", **orders, reason="rejected")
         assert dead == 1
         states = page.by("penstock_queue_messages", "state", queue="orders", group="queue")
         assert states == {"ready": 1, "leased": 0, "in_flight": 0, "delayed": 0, "dead": 1}
         assert page.value("queue_depth", queue="orders") == 1
-        assert page.value("queue_error_rate", queue="orders") == pytest.approx(0.2)
+        rates = page.by("queue_error_rate", "error_type", queue="orders")
+        assert rates == pytest.approx({"all": 0.2, "released": 0.1, "rejected": 0.1})
         assert page.value("penstock_queue_dead_letters", queue="orders") == 1
         assert page.value("penstock_queue_consumers", queue="orders", group="queue") == 1
         done = page.value("penstock_message_processing_duration_seconds_count", **orders)

@@ -7,10 +7,19 @@ from penstock.watch.last_minute import LastMinute, QueueCounters
 
 
 def counters(
-    produced: int, failed: int = 0, acked: int = 0, times: Histogram | None = None
+    produced: int,
+    failed: int = 0,
+    acked: int = 0,
+    times: Histogram | None = None,
+    batches: int = 0,
 ) -> dict[str, QueueCounters]:
     reading = (times or Histogram(WORK_BOUNDS)).statistics()
-    return {"orders": QueueCounters(produced, 0, acked, failed, reading)}
+    failures = (0, failed, 0, 0)
+    return {
+        "orders": QueueCounters(
+            produced, acked=acked, failures=failures, times=reading, batches=batches
+        )
+    }
 
 
 def test_at_first_it_is_everything_since_the_start() -> None:
@@ -45,7 +54,15 @@ def test_errors_are_a_share_of_what_came_to_an_end() -> None:
     minute = LastMinute(now=0.0)
     assert minute.rates(10.0, counters(0))["orders"].error_rate == 0.0
     assert minute.rates(10.0, counters(0, failed=1, acked=99))["orders"].error_rate == 0.01
-    assert minute.rates(10.0, counters(0, failed=3))["orders"].error_rate == 1.0
+    rates = minute.rates(10.0, counters(0, failed=3))["orders"]
+    assert rates.error_rate == 1.0
+    assert rates.error_rates == {"lease_expired": 1.0}
+
+
+def test_the_size_of_a_batch_is_known_if_something_was_appended() -> None:
+    minute = LastMinute(now=0.0)
+    assert minute.rates(10.0, counters(0))["orders"].batch_size is None
+    assert minute.rates(20.0, counters(30, batches=12))["orders"].batch_size == 2.5
 
 
 def test_latency_is_known_if_something_was_done() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from penstock.watch.metric_table import CHAPTERS, METRICS, Kind, Metric
 
-ALIASES = ("kafka_", "queue_")
+ALIASES = ("batch_", "kafka_", "queue_")
 UNITS = (
     "bytes", "seconds", "messages", "entries", "info", "index", "term", "leader", "segments",
     "connections", "consumers", "members", "letters", "requests", "full", "topics", "partitions",
-    "connected", "offset", "watermark", "total", "alerts", "failed",
+    "connected", "offset", "watermark", "total", "alerts", "failed", "ratio",
 )  # fmt: skip
 OURS = [metric for metric in METRICS.values() if not metric.name.startswith(ALIASES)]
 
@@ -34,7 +34,7 @@ def test_our_names_have_one_prefix_and_end_with_what_they_count(metric: Metric) 
     assert metric.name.endswith(UNITS)
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
     if metric.kind is Kind.HISTOGRAM:
-        assert metric.name.endswith("_duration_seconds")
+        assert metric.name.endswith(("_duration_seconds", "_depth_messages"))
 
 
 def test_the_names_that_others_expect_are_there() -> None:
@@ -46,5 +46,7 @@ def test_the_names_that_others_expect_are_there() -> None:
         "queue_depth",
         "queue_error_rate",
         "queue_consumer_lag",
+        "batch_size_avg",
     }
+    assert "error_type" in METRICS["queue_error_rate"].labels
     assert wanted <= METRICS.keys()

@@ -18,11 +18,13 @@ from penstock.engine.delivery.requests import Delivery
 from penstock.testing.clock import ManualClock
 from penstock.watch.alert import Alert, AlertState
 from penstock.watch.expected_rate import POINTS_MIN
+from penstock.watch.exposition import Exposition
 from penstock.watch.history import queue_key
 from penstock.watch.readings import QueueReading, Readings
 from penstock.watch.settings import AlertSettings
 from penstock.watch.watch import EVERY_MS, Watch
 from tests.unit.watch.looped import on_a_loop
+from tests.unit.watch.scraped import Scraped
 from tests.unit.watch.test_webhook import notice
 
 
@@ -373,3 +375,20 @@ async def test_it_looks_at_once_when_a_node_is_lost(monkeypatch: pytest.MonkeyPa
         engine.topics.alive = lambda: there
         async with asyncio.timeout(60):
             await looks.get()
+
+
+@on_a_loop
+async def test_what_the_watch_saw_is_on_the_page_of_metrics() -> None:
+    async with watched() as one:
+        topic = await one.make()
+        await one.send(topic, 20)
+        await one.after(0)
+        await one.after(2)
+        text, _ = await Exposition(one.node, list, lambda: one.watch).page()
+        page = Scraped(text.decode())
+        depths = page.by("penstock_queue_depth_messages_bucket", "le", queue="jobs")
+        assert (depths["10.0"], depths["100.0"]) == (0, 2)
+        assert page.value("penstock_availability_ratio") == 1
+        assert page.value("penstock_available_seconds_total") == 2
+        assert one.watch.readings is not None
+        assert one.watch.readings.availability == 1

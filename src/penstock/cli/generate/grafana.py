@@ -154,8 +154,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Failed and dead",
                 (
                     (
-                        _rate("penstock_messages_failed_total", "destination", _DESTINATION),
-                        "failed {{destination}}",
+                        _rate("penstock_messages_failed_total", "error_type", _DESTINATION),
+                        "failed: {{error_type}}",
                     ),
                     (
                         _rate("penstock_messages_dead_lettered_total", "reason", _DESTINATION),
@@ -179,6 +179,32 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ),
                 unit="s",
                 about="From lease to acknowledgement, at the first delivery.",
+            ),
+            Panel(
+                "Share that fails, by consumer",
+                (
+                    (
+                        f"max by (queue, group, consumer) (penstock_consumer_error_ratio{_QUEUE})",
+                        "{{consumer}} of {{queue}} {{group}}",
+                    ),
+                ),
+                unit="percentunit",
+                limits=(0.001, 0.01),
+            ),
+            Panel(
+                "Depth, p50 and p99",
+                tuple(
+                    (
+                        _quantile(share, "penstock_queue_depth_messages", "queue", _QUEUE),
+                        f"p{share:.0%} {{{{queue}}}}".replace("%", ""),
+                    )
+                    for share in (0.5, 0.99)
+                ),
+                about="How many messages were ready, of the observations of the time shown.",
+            ),
+            Panel(
+                "Messages of a batch",
+                ((f"max by (queue) (batch_size_avg{_QUEUE})", "{{queue}}"),),
             ),
             Panel(
                 "Consumers",
@@ -304,6 +330,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Agreement",
         (
+            Panel(
+                "Availability, last hour",
+                ((f"penstock_availability_ratio{_NODE}", "{{instance}}"),),
+                unit="percentunit",
+                about="Every shard had a leader, and none of the node's a lost majority.",
+            ),
             Panel(
                 "Leaders, by node",
                 ((f"sum by (instance) (penstock_raft_leader{_NODE})", "{{instance}}"),),

@@ -7,11 +7,11 @@ those of that time.
 
     leased       messages of leases that are open
     acked        settled with success; `minute_acked` in the last minute
-    failed       given back, rejected, or the lease ran out
+    failed       given back, rejected, or the lease ran out; `minute_failed` in the last minute
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -28,6 +28,8 @@ from penstock.machines.shard_machine import command_tag
 
 PAGES_MAX = 16
 """How much of a shard's history is read: about a mebibyte."""
+MINUTE_PAGES_MAX = 4
+"""Likewise, where nobody asks and metrics are made."""
 PARTITIONS_MAX = 1_000
 WORKERS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
@@ -61,6 +63,7 @@ class WorkerActivity(msgspec.Struct, frozen=True, array_like=True):
     error: str = ""
     """Why a message failed last."""
     error_ms: int = 0
+    minute_failed: int = 0
 
 
 WORKERS = RemoteCall("workers", WorkersRequest, list[WorkerActivity])
@@ -104,6 +107,42 @@ class WorkerSurvey:
                 await asyncio.sleep(0)
         return found.told()
 
+    async def minute_here(self) -> dict[tuple[str, str], list[WorkerActivity]]:
+        """By queue and work group: the workers of partitions that this node leads, as far as the
+        very latest part of the history tells."""
+        owner = self._topics.catalog.owner
+        found: dict[tuple[str, str], _Workers] = {}
+        now_ms = self._topics.clock.wall_ms()
+        for shard in list(self._shards):
+            running = self._shards.get(shard)
+            if running is None or self._topics.leader(shard).node != self._topics.node_id:
+                continue
+            for lines in running.history.pages(latest=MINUTE_PAGES_MAX):
+                for line, command in _commands(lines):
+                    owned = owner(command.partition)
+                    if owned is None:
+                        continue
+                    key = owned[0].name, command.group
+                    workers = found.get(key)
+                    if workers is None:
+                        workers = found[key] = _Workers(command.group, now_ms)
+                    workers.take(line, command)
+                await asyncio.sleep(0)
+        return {key: workers.told() for key, workers in found.items()}
+
+
+def _commands(lines: Iterable[Line]) -> Iterator[tuple[Line, Acquire | Settle]]:
+    """The lines that lease or settle messages."""
+    for line in lines:
+        if command_tag(line.payload) == _STORE:
+            continue
+        command = decode_queue_command(line.payload)
+        match command:
+            case Acquire(offsets=()) | Settle():
+                yield line, command
+            case _:
+                pass
+
 
 class _Lease:
     """What is open of one lease."""
@@ -126,20 +165,16 @@ class _Workers:
         self._found: dict[str, WorkerActivity] = {}
 
     def read(self, lines: Iterable[Line], partitions: set[PartitionId]) -> None:
-        for line in lines:
-            if command_tag(line.payload) == _STORE:
-                continue
-            match decode_queue_command(line.payload):
-                case Acquire(partition=partition, group=group, offsets=()) as command if (
-                    partition in partitions and group == self._group
-                ):
-                    self._leased(line, command)
-                case Settle(partition=partition, group=group) as command if (
-                    partition in partitions and group == self._group
-                ):
-                    self._settled(line, command)
-                case _:
-                    pass
+        for line, command in _commands(lines):
+            if command.partition in partitions and command.group == self._group:
+                self.take(line, command)
+
+    def take(self, line: Line, command: Acquire | Settle) -> None:
+        """A line of this work group."""
+        if isinstance(command, Acquire):
+            self._leased(line, command)
+        else:
+            self._settled(line, command)
 
     def told(self) -> list[WorkerActivity]:
         for lease in self._leases.values():
@@ -186,7 +221,8 @@ class _Workers:
                 self._failed(lease.worker, count, one.reason, command.stamp_ms)
 
     def _failed(self, worker: str, count: int, reason: str, at_ms: int) -> None:
-        self._add(worker, failed=count, at_ms=at_ms)
+        late = self._now_ms - at_ms <= MINUTE_MS
+        self._add(worker, failed=count, minute_failed=count if late else 0, at_ms=at_ms)
         known = self._found[worker]
         self._found[worker] = msgspec.structs.replace(
             known, error=(reason or "no reason was given")[:ERROR_CHARACTERS_MAX], error_ms=at_ms
@@ -201,6 +237,7 @@ class _Workers:
         acked: int = 0,
         minute_acked: int = 0,
         failed: int = 0,
+        minute_failed: int = 0,
         at_ms: int = 0,
     ) -> None:
         known = self._found.get(worker) or WorkerActivity(worker, since_ms=at_ms)
@@ -211,6 +248,7 @@ class _Workers:
             acked=known.acked + acked,
             minute_acked=known.minute_acked + minute_acked,
             failed=known.failed + failed,
+            minute_failed=known.minute_failed + minute_failed,
             last_ms=max(known.last_ms, at_ms),
         )
 
@@ -229,4 +267,5 @@ def _together(one: WorkerActivity, other: WorkerActivity) -> WorkerActivity:
         max(one.last_ms, other.last_ms),
         later.error,
         later.error_ms,
+        one.minute_failed + other.minute_failed,
     )

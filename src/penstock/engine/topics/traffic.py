@@ -27,6 +27,8 @@ class FlowReading(msgspec.Struct, frozen=True):
     produced: int
     produced_bytes: int
     delivered: int
+    batches: int = 0
+    """In which messages were appended."""
 
 
 class Flow:
@@ -38,12 +40,13 @@ class Flow:
         self._counts: dict[str, list[int]] = {}
 
     def produced(self, topic: str, messages: int, size: int) -> None:
-        """Messages were appended to a topic; `size` is what they take up in the log."""
+        """A batch of messages was appended to a topic; `size` is what they take up in the log."""
         counts = self._counts.get(topic)
         if counts is None:
             counts = self._begin(topic)
         counts[0] += messages
         counts[1] += size
+        counts[3] += 1
 
     def delivered(self, topic: str, messages: int) -> None:
         """Messages of a topic were handed out."""
@@ -55,14 +58,14 @@ class Flow:
     def _begin(self, topic: str) -> list[int]:
         if len(self._counts) >= COUNTED_TOPICS_MAX:
             topic = OTHER
-        return self._counts.setdefault(topic, [0, 0, 0])
+        return self._counts.setdefault(topic, [0, 0, 0, 0])
 
     def read(self, is_there: Callable[[str], bool]) -> dict[str, FlowReading]:
         """What was counted, by topic; those that are gone are counted among the others."""
         gone = [topic for topic in self._counts if topic != OTHER and not is_there(topic)]
         for topic in gone:
             counts = self._counts.pop(topic)
-            others = self._counts.setdefault(OTHER, [0, 0, 0])
+            others = self._counts.setdefault(OTHER, [0, 0, 0, 0])
             for place, count in enumerate(counts):
                 others[place] += count
         return {topic: FlowReading(*counts) for topic, counts in self._counts.items()}

@@ -20,8 +20,8 @@ def test_each_protocol_and_topic_has_its_own_counts() -> None:
     traffic.of("kafka").delivered("orders", 5)
     traffic.of("sqs").produced("orders", 2, 50)
     assert traffic.statistics() == {
-        "kafka": {"orders": FlowReading(11, 1_100, 5)},
-        "sqs": {"orders": FlowReading(2, 50, 0)},
+        "kafka": {"orders": FlowReading(11, 1_100, 5, 2)},
+        "sqs": {"orders": FlowReading(2, 50, 0, 1)},
     }
 
 
@@ -31,11 +31,11 @@ def test_what_a_deleted_topic_had_is_counted_among_the_others() -> None:
     flow.produced("there", 1, 10)
     flow.delivered("gone", 2)
     assert flow.read(lambda topic: topic == "there") == {
-        "there": FlowReading(1, 10, 0),
-        OTHER: FlowReading(3, 30, 2),
+        "there": FlowReading(1, 10, 0, 1),
+        OTHER: FlowReading(3, 30, 2, 1),
     }
     flow.produced("gone", 1, 1)
-    assert flow.read(lambda topic: topic == "there")[OTHER] == FlowReading(4, 31, 2)
+    assert flow.read(lambda topic: topic == "there")[OTHER] == FlowReading(4, 31, 2, 2)
 
 
 def test_the_number_of_topics_has_a_bound_and_nothing_is_lost() -> None:
