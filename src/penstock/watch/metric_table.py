@@ -2,7 +2,7 @@
 
 The page of metrics is written by this table, and the reference page is made of it: a name that is
 not here cannot be exported. Names keep to the rules of Prometheus: one prefix, base units, the unit
-last, `_total` for what only grows.
+last, `_total` for what only grows. Long because it is one table.
 
 Adding up. Each node exports what it did itself and what it leads, and nothing of others:
 

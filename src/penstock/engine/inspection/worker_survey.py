@@ -115,7 +115,7 @@ class WorkerSurvey:
         now_ms = self._topics.clock.wall_ms()
         for shard in list(self._shards):
             running = self._shards.get(shard)
-            if running is None or not running.replica.leads:
+            if running is None or self._topics.leader(shard).node != self._topics.node_id:
                 continue
             for lines in running.history.pages(latest=MINUTE_PAGES_MAX):
                 for line, command in _commands(lines):
