@@ -17,6 +17,7 @@ import re
 import time
 from dataclasses import dataclass, field, replace
 
+from penstock.core.limits import ELECTION_TICKS, TICK_MS
 from tests.abuse.registry import Broken, Case
 from tests.abuse.target import MIB, RSS_BYTES_MAX, Sample, Target
 from tests.cluster.waiting import wait_until
@@ -24,6 +25,7 @@ from tests.cluster.waiting import wait_until
 ANSWERED_WITHIN_SECONDS = 60.0
 MACHINE_SECONDS_BUSY = 0.1
 """If the machine's share of an answer is longer than this, it is no judge of tenths of seconds."""
+_TIMEOUT_SECONDS = ELECTION_TICKS * TICK_MS / 1_000
 _HANDED_OVER = re.compile(r"leads in term \d+: .*handed over")
 _LOG_LINE = re.compile(r"^\d\d:\d\d:\d\d", re.MULTILINE)
 
@@ -42,6 +44,9 @@ class Bars:
     """A case that is shorter counts as so long: a few lines are not a rate."""
     settle_seconds: float = 8.0
     """How long memory may take to come back."""
+    starved_seconds: float = 0.5
+    """A node whose loop waits so long for a processor within an election timeout has missed
+    heartbeats, or not sent them, by the machine's fault: elections do not count then."""
 
 
 STRICT = Bars()
@@ -125,7 +130,9 @@ async def judge(case: Case, target: Target, bars: Bars = STRICT) -> Outcome:
     _measure_stall(outcome, target, began, bars)
     _measure_memory(outcome, target, before, bars)
     await _count_elections(outcome, target, terms, positions)
-    if outcome.elections and not case.elects:
+    gauges = target.watch.all()
+    starved = max(gauge.longest_wait(began, time.monotonic(), _TIMEOUT_SECONDS) for gauge in gauges)
+    if outcome.elections and not case.elects and starved < bars.starved_seconds:
         outcome.complaints.append(f"elections: the shards' terms grew by {outcome.elections}")
     text = target.log_since(positions)
     outcome.log_bytes = len(text)

@@ -136,6 +136,12 @@ class Gauge:
             return 0.0
         return self.waits[min(last, len(self.waits) - 1)] - self.waits[first]
 
+    def longest_wait(self, began: float, ended: float, window: float) -> float:
+        """The most that it waited within so many seconds, between two moments."""
+        first, last = bisect_left(self.times, began), bisect_left(self.times, ended)
+        moments = self.times[first:last]
+        return max((self.waited(at, min(at + window, ended)) for at in moments), default=0.0)
+
 
 class Watch:
     """Reads the memory of processes, and kills one that takes too much."""

@@ -175,7 +175,7 @@ async def _depose(target: Target) -> None:
 @pytest.mark.timeout(600)
 def test_the_oracle_of_elections_can_fail(trio: Target) -> None:
     case = Case("deposed", "process", "", "a leader that stands still", _depose, nodes=3)
-    bars = replace(SHORT_ROUND, stall_seconds=60.0)
+    bars = replace(SHORT_ROUND, stall_seconds=60.0, starved_seconds=60.0)
     outcome = asyncio.run(judge(case, trio, bars))
     assert outcome.elections > 0
     assert [one.split(":")[0] for one in outcome.complaints] == ["elections"], outcome.complaints
