@@ -560,6 +560,8 @@ class Node:
         for coordinator in self.groups.led_coordinators():
             coordinator.tick()
         self.groups.share.tick()
+        if self._shards.get(CATALOG_SHARD) is None:
+            return  # Its replica has halted and is opened again; the rest needs the catalog.
         self._stewardship.tick()
         self._dead_letters.tick()
         self.moves.tick()

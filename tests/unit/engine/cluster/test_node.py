@@ -26,7 +26,7 @@ from penstock.core.errors import (
     UnsupportedBatch,
 )
 from penstock.core.records import read_header
-from penstock.core.types import NodeId, Offset, ShardId
+from penstock.core.types import CATALOG_SHARD, NodeId, Offset, ShardId
 from penstock.engine.topics.topics import Acks
 from penstock.machines.catalog_commands import CatalogCommand, PlaceShard
 from penstock.machines.machine import Reply
@@ -59,6 +59,26 @@ def test_a_node_alone_keeps_what_it_acknowledged(tmp_path: Path) -> None:
         assert engine.topics.topic("orders") == topic
         assert engine.topics.bounds(topic, 1) == (0, 16)
         assert read_header(engine.topics.read(topic, 1, Offset(7), 1)).base_offset == 5
+        await nodes.stop()
+
+    asyncio.run(story())
+
+
+def test_a_node_whose_catalog_is_not_open_looks_after_the_rest(tmp_path: Path) -> None:
+    """A replica of the catalog that halts is opened again; meanwhile the node's clock goes on."""
+
+    async def story() -> None:
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, context: faults.append(context)
+        )
+        nodes = Nodes(tmp_path, [1])
+        await nodes.start()
+        node = nodes[1]
+        await node._shards._close(CATALOG_SHARD)
+        before = node._ticks
+        await until(lambda: node._ticks >= before + 3)
+        assert faults == []
         await nodes.stop()
 
     asyncio.run(story())
