@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.core.errors import InvalidBatch
-from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX, ENTRY_SLICES_MAX, KIB
+from penstock.core.limits import ENTRY_PAYLOAD_BYTES_MAX, ENTRY_SLICES_MAX, GATHER_BYTES_MAX
 from penstock.core.types import Offset, PartitionId
 
 Batch = bytes | bytearray | memoryview
@@ -33,9 +33,8 @@ STAMP_BYTES = 8
 _STAMP = struct.Struct("<q")
 _HEAD = struct.Struct("<qI")
 _SLICE = struct.Struct("<IIqIIq")
-_REMEMBERED_BYTES_MAX = 64 * KIB
-"""The size up to which a directory is cached: for a larger payload, reading it again is a small
-part of the cost."""
+_REMEMBERED_BYTES_MAX = GATHER_BYTES_MAX
+"""The size up to which a directory is cached, and with it one payload."""
 
 
 class Slice(NamedTuple):

@@ -24,6 +24,8 @@ from penstock.wire.requests import Answer, Request
 
 
 class AskCoordinator(Request, frozen=True, tag="coordinator"):
+    """Ask which node coordinates a group."""
+
     group: str
 
 

@@ -127,7 +127,8 @@ class FrameStream:
 
     def _begin(self, head: FrameHead, first: memoryview) -> None:
         self._expected = head
-        self._frame = bytearray(first_bytes(len(first), head.size))
+        # Twice what has come: most batches fit, and are not copied to a larger buffer.
+        self._frame = bytearray(first_bytes(2 * len(first), head.size))
         self._frame[: len(first)] = first
         self._filled = len(first)
         self.held_bytes = len(self._frame)
