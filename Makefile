@@ -37,7 +37,7 @@ NO_TESTS_IS_FINE = || { code=$$?; test $$code -eq 5 && test "$(TESTS)" != tests;
 MESSAGES ?= 100000
 # Tests that run in one process and wait for no real clock: coverage is measured with these.
 UNIT_TESTS := tests/unit tests/properties tests/scenarios
-# Why tests were skipped; the last line of `make test` sums it up.
+# Why tests were skipped; the last line of `make test` sums it up. With SKIPS_ALLOWED=0 it fails then.
 SKIPS := build/skips.jsonl
 NOT_NOW := not soak and not interop and not spark and not long
 # Per cent of the lines of src/penstock that UNIT_TESTS run; raise it when it has grown.

@@ -73,7 +73,7 @@ def _make_queues(address: str) -> None:
     """Queues with something in them."""
     for number in range(QUEUES):
         name = f"queue-{number}"
-        order(address, "/v1/queues", {"name": name, "partitions": 1})
+        order(address, "/v1/queues", {"name": name, "settings": {"dead_letter_topic": ""}})
         messages = [{"body": "an order that waits"}] * 10
         order(address, f"/v1/queues/{name}/messages", {"messages": messages})
 

@@ -19,7 +19,7 @@ from examples.images.picture import plasma
 from penstock import App, Reject
 
 JOBS = "image-jobs"
-DEAD = "image-jobs-dead"
+DEAD = "image-jobs-dlq"
 PERSON, BATCH = 9, 1
 PREVIEW_DELAY_SECONDS = 1.0
 SECONDS_MAX = 60.0

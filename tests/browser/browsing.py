@@ -48,6 +48,12 @@ def find_chromium(playwright: Playwright) -> str | None:
     return on_path or (brought if Path(brought).exists() else None)
 
 
+def missing() -> str:
+    """What to install if there is no browser; empty if there is one."""
+    with sync_playwright() as playwright:
+        return "" if find_chromium(playwright) else ABSENT
+
+
 @contextmanager
 def open_browser() -> Iterator[Browser]:
     """A browser; the test is skipped if there is none."""

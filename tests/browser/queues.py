@@ -15,8 +15,9 @@ def change(broker: PenstockServer, method: str, path: str, body: object = None) 
 
 
 def make(broker: PenstockServer, name: str, **settings: object) -> None:
-    """A queue."""
-    change(broker, "POST", "", {"name": name, "settings": settings})
+    """A queue, and no dead-letter queue beside it unless it is named."""
+    body = {"name": name, "settings": {"dead_letter_topic": "", **settings}}
+    change(broker, "POST", "", body)
 
 
 def send(broker: PenstockServer, name: str, *bodies: str, **said: object) -> None:

@@ -84,7 +84,10 @@ class Shop:
 
     def __enter__(self) -> "Shop":
         for name, settings in QUEUES.items():
-            self._order("", {"name": name, "partitions": 1, "settings": settings})
+            self._order(
+                "",
+                {"name": name, "partitions": 1, "settings": {"dead_letter_topic": "", **settings}},
+            )
         self._order("/stock-updates/pause", {})
         self._begin(self._report)
         for name, pace in (

@@ -7,7 +7,7 @@ do from outside, and waits. It has the same face as `Workload`, so that a run ca
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
@@ -30,6 +30,13 @@ DRAIN_WITHIN_SECONDS = 120.0
 MADE_WITHIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _LIVING = ("ready", "leased", "delayed", "dead")
+
+BARE: Mapping[str, object] = {
+    "deliveries_max": 0,
+    "retry_policy": "none",
+    "dead_letter_topic": "",
+}
+"""Of every plan that says nothing else: a message fails as often as it likes, and stays."""
 
 
 class _Loop(SteadyClient):
@@ -217,7 +224,7 @@ class QueueWorkload:
         # A queue comes after the one its dead letters go to, which would be made with it.
         for plan in sorted(self._plans, key=lambda plan: bool(plan.promises.dead_letters)):
             facts = QueueFacts(plan.name, promises=plan.promises)
-            content = {"name": plan.name, "settings": plan.settings}
+            content = {"name": plan.name, "settings": {**BARE, **plan.settings}}
             while True:
                 try:
                     await client.http("POST", "/queues", content)

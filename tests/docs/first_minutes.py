@@ -23,7 +23,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from tests.browser.browsing import open_browser, open_page
+from tests.browser.browsing import missing, open_browser, open_page
 from tests.cluster.waiting import wait_until
 from tests.docs.alone import taken
 from tests.docs.blocks import Block
@@ -42,6 +42,9 @@ def main(directory: Path) -> int:
     """Returns 0 if all of it went well."""
     if busy := taken():
         print(f"something listens on {', '.join(busy)} already", file=sys.stderr)
+        return 1
+    if lacking := missing():
+        print(f"the dashboard cannot be tried: {lacking}", file=sys.stderr)
         return 1
     started = time.monotonic()
     clone = directory / "clone"

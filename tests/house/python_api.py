@@ -35,6 +35,12 @@ FAKES = "penstock.testing"
 
 POINTER = "see the top of this module"
 """What a class says that its module is all about; the page then has what is said there."""
+MODULES = {
+    "CircuitBreaker", "Client", "Consumer", "Guarantee", "Message", "Queue", "Retry", "Scaling",
+    "Stage", "Subscription", "Topic",
+}  # fmt: skip
+"""Classes with a short text of their own, which editors show; the page has what their modules say,
+which is longer."""
 
 INTRODUCTION = """\
 `import penstock` is all that most programs need, and `help(penstock)` shows the same as this page.
@@ -65,6 +71,8 @@ class Name:
             own = inspect.cleandoc(self.value.__doc__ or "")
             if own.startswith(f"{self.name}("):
                 return ""  # Made up by `dataclass` for those who wrote none.
+            if self.name in MODULES:
+                return _module_docstring(self.value)
             if POINTER in own.lower():
                 rest = own.partition("\n\n")[2]
                 return "\n\n".join(part for part in (_module_docstring(self.value), rest) if part)

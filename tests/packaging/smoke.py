@@ -57,6 +57,14 @@ def with_a_broker() -> None:
     assert "Traceback" not in rest, rest
 
 
+def checklist() -> None:
+    """The chapters of the production checklist are in the wheel, too."""
+    found = subprocess.run(
+        [COMMAND, "doctor", "--explain", "poison"], capture_output=True, text=True, check=True
+    )
+    assert "Poison messages are put aside" in found.stdout, found.stdout
+
+
 def runbooks() -> None:
     text = subprocess.run(
         [COMMAND, "alert", "runbook", "depth"], capture_output=True, text=True, check=True
@@ -81,6 +89,7 @@ def addresses(broker: "subprocess.Popen[str]") -> tuple[str, str]:
 def main() -> None:
     asyncio.run(in_memory())
     runbooks()
+    checklist()
     with_a_broker()
     done = subprocess.run([COMMAND, "version"], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == penstock.__version__, done.stdout

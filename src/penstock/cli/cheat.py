@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, print_json
 from penstock.cli.examples import examples_of, parts_of
 from penstock.cli.snippets import SNIPPETS, snippet
 from penstock.client.default_url import DEFAULT_URL
-from penstock.core.errors import LocalError
 
 
 def cheat(
@@ -55,7 +54,7 @@ def cheat(
     subjects = {name: app[name] for name in sorted(app) if not name.startswith("-")}
     if subject is not None and subject not in subjects:
         known = ", ".join([*SNIPPETS, *subjects])
-        raise LocalError(f"there is nothing about {subject}; there is about: {known}")
+        raise CycloptsError(msg=f'SUBJECT = "{subject}" must be one of: {known}.')
     chosen = [subjects[subject]] if subject is not None else list(subjects.values())
     leaves = [command for top in chosen for command in _leaves(top)]
     if json:

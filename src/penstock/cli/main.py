@@ -57,11 +57,12 @@ def _run_program(arguments: Sequence[str]) -> int:
     from cyclopts import CycloptsError
 
     from penstock.cli.mistakes import describe_mistake
-    from penstock.cli.program import app
+    from penstock.cli.program import app, with_shown_names
 
+    arguments = with_shown_names(arguments)
     try:
         result = app(
-            list(arguments),
+            arguments,
             exit_on_error=False,
             print_error=False,
             result_action="return_value",

@@ -122,6 +122,32 @@ COMMANDS: Mapping[str, Sequence[tuple[str, str, str]]] = {
 }
 """The commands by group: name, module and summary in `penstock --help`."""
 
+_DEDUPLICATION = {"--deduplication-id": "--dedup-id"}
+_SETTINGS = {"--dead-letter": "--dead-letter-topic", "--retry": "--retry-policy"}
+ALIASES: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    ("produce",): _DEDUPLICATION,
+    ("queue", "send"): _DEDUPLICATION,
+    ("queue", "create"): _SETTINGS,
+    ("queue", "configure"): _SETTINGS,
+}
+"""Flags with a second name, by command: what another command, Python or an earlier release calls
+them. No help text lists both."""
+ENDS_FLAGS = "--"
+
+
+def with_shown_names(arguments: Sequence[str]) -> list[str]:
+    """Return a command line with every flag under the name that its help shows."""
+    found = list(arguments)
+    for command, aliases in ALIASES.items():
+        if tuple(found[: len(command)]) != command:
+            continue
+        for place in range(len(command), len(found)):
+            if found[place] == ENDS_FLAGS:
+                break
+            flag, equals, value = found[place].partition("=")
+            found[place] = f"{aliases.get(flag, flag)}{equals}{value}"
+    return found
+
 
 class _Program(App):
     """The whole command line: each help text in full, and below it the examples."""
@@ -156,7 +182,7 @@ app = _Program(
     Examples
     --------
     penstock dev
-    penstock queue create jobs --lease 1m --dead-letter-topic jobs-dead
+    penstock queue create jobs --lease 1m --dead-letter-topic jobs-dlq
     seq 1000 | penstock produce jobs
     penstock consume jobs -n 10 --ack
     penstock cheat python

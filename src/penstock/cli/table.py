@@ -99,11 +99,6 @@ def _shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a count with its noun: "1 message", "2,000 messages"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def format_age(age_ms: int) -> str:
     """Format an age in its largest unit: "3m"."""
     for unit, length_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):

@@ -92,7 +92,12 @@ class Client(GroupAdmin):
     """A connection to a broker, a cluster, or an engine inside this process: queues, topics,
     groups, the cluster. One is enough for a program; made by `penstock.connect`.
 
-    See the top of this module."""
+    It connects when it is first used, tries again by itself within a deadline (30 s), and finds new
+    leaders. `async with`, or `close()`, sends what is still in its buffers.
+
+        async with penstock.connect("penstock://127.0.0.1:9092") as client:
+            await client.send("orders", {"order": 7})
+    """
 
     def __init__(
         self,

@@ -34,7 +34,13 @@ class Consumer(Generic[T]):
     """Messages of a queue, fetched ahead and handed out one by one, their leases kept going until
     they are settled; made by `Queue.consume`.
 
-    See the top of this module."""
+    It never ends by itself. A message that is not settled when the next one is asked for stays
+    leased; leaving the loop gives back what was fetched ahead.
+
+        async with queue.consume() as messages:
+            async for message in messages:
+                await message.ack()
+    """
 
     def __init__(
         self,

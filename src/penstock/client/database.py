@@ -6,7 +6,7 @@ each one, and `run` spells them as the driver wants them. Values never become pa
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from penstock.core.errors import InvalidRequest
 
@@ -27,17 +27,17 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int: ...
-    def execute(
-        self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ..., /
-    ) -> object:
+    # Any: psycopg 3 takes a `LiteralString` or an object of its own and no other text, others take
+    # a str, and for type checkers neither contains the other.
+    def execute(self, sql: Any, parameters: Any = ..., /) -> object:
         """Run a statement."""
         ...
 
-    def fetchone(self) -> tuple[object, ...] | None:
+    def fetchone(self) -> Any:
         """The next row; None after the last."""
         ...
 
-    def fetchall(self) -> list[tuple[object, ...]]:
+    def fetchall(self) -> Sequence[Any]:
         """Return the remaining rows."""
         ...
 

@@ -19,7 +19,12 @@ from enum import StrEnum
 class Guarantee(StrEnum):
     """The guarantee that holds when a worker dies in the middle of its work.
 
-    See the top of this module."""
+    `AT_MOST_ONCE` acks before the work: what a dead worker had is lost. `AT_LEAST_ONCE`, the
+    default, acks after it: the work may be done twice, so make it harmless. `EXACTLY_ONCE` stores
+    the message's id in one transaction with the work, and needs a store for it.
+
+        @app.worker("clicks", guarantee=Guarantee.AT_MOST_ONCE)
+    """
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"

@@ -96,10 +96,16 @@ class Grant(NamedTuple):
 
 
 class Message(Generic[T]):
-    """A leased message: this worker's until its lease ends, or until it says `ack`, `release`,
-    `reject` or `extend`.
+    """A leased message: this worker's until its lease ends, or until it is settled by `ack`,
+    `release` or `reject`; `extend` gives it more time.
 
-    See the top of this module."""
+    `body` is decoded when it is first looked at, and `deliveries` counts attempts, this one
+    included. A verdict that comes after the lease has ended changes nothing and returns False.
+
+        for message in await queue.receive(10, wait=20):
+            print(message.body, message.deliveries)
+            await message.ack()
+    """
 
     __slots__ = (
         "_body", "_grant", "_headers", "_value", "key", "offset", "settled", "timestamp_ms",

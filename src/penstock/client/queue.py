@@ -84,7 +84,15 @@ class Queue(Generic[T]):
     """A queue as senders and workers see it: send, receive, consume, settle, look, look after. A
     light handle; made by `Client.queue`.
 
-    See the top of this module."""
+    The first send creates the queue, with a delivery limit and a dead-letter queue; receiving does
+    not, unless it is asked to. Each message goes to one worker of a work group at a time.
+
+        orders = client.queue("orders")
+        await orders.send({"order": 7}, delay=60)
+        async with orders.consume() as messages:
+            async for message in messages:
+                await message.ack()
+    """
 
     def __init__(
         self,

@@ -42,7 +42,6 @@ DeduplicationName: TypeAlias = Literal["id", "content"]
 
 _RETRY = "queue.retry.policy"
 _RETRY_DELAY = "queue.retry.delay.ms"
-_RETRY_DELAY_MAX = "queue.retry.delay.max.ms"
 
 
 def given_configs(
@@ -84,8 +83,8 @@ def given_configs(
 def queue_configs(name: str, given: Mapping[str, str]) -> dict[str, str]:
     """The topic configs of a new queue of which this was chosen."""
     configs = {**QUEUE_DEFAULTS, **failure_configs(name, given), **given}
-    if _RETRY_DELAY in given:
-        _fit_retry_delay(configs, given)
+    if _RETRY_DELAY in given and configs[_RETRY] == Retry.NONE.name.lower():
+        raise InvalidConfig('retry_delay means nothing with retry="none": leave one of them out')
     parse_topic_configs(configs)
     return configs
 
@@ -181,12 +180,3 @@ def _read_settings(settings: Mapping[str, str], chosen: Mapping[str, str]) -> di
                 f" {text!r}"
             )
     return told
-
-
-def _fit_retry_delay(configs: dict[str, str], given: Mapping[str, str]) -> None:
-    """A first wait alone means nothing, and one above the longest raises the longest."""
-    if configs[_RETRY] == Retry.NONE.name.lower():
-        raise InvalidConfig('retry_delay means nothing with retry="none": leave one of them out')
-    longest = TOPIC_CONFIGS[_RETRY_DELAY_MAX].default
-    if _RETRY_DELAY_MAX not in given and int(configs[_RETRY_DELAY]) > int(longest):
-        configs[_RETRY_DELAY_MAX] = configs[_RETRY_DELAY]

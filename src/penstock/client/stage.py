@@ -56,7 +56,13 @@ class _Waiting:
 
 
 class Stage:
-    """See the top of this module; made by `Client.open_stage`."""
+    """Messages that are stored at the broker and invisible until they are published, in all their
+    partitions or in none; made by `Client.open_stage`. What is never published expires.
+
+        stage = client.open_stage()
+        await stage.send_many("orders", bodies)
+        await client.publish("nightly import", 7, [await stage.close()])
+    """
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core

@@ -64,7 +64,14 @@ class Subscription(Generic[T]):
     """Records of some topics in order, alone or as a member of a consumer group; made by
     `Client.subscribe`.
 
-    See the top of this module."""
+    Members of a group share the partitions, and the group's progress is committed by itself: a
+    record counts as done when the next one is asked for. Without a group, all partitions are read
+    here, from where `start` says.
+
+        async with client.subscribe("orders", group="billing") as records:
+            async for record in records:
+                print(record.key, record.body)
+    """
 
     def __init__(
         self, router: RequestRouter, topics: Topics, codec: Codec[T], options: SubscriptionOptions

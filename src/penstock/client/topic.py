@@ -41,7 +41,14 @@ T = TypeVar("T")
 class Topic(Generic[T]):
     """A topic as a log: send, read, subscribe, describe. A light handle; made by `Client.topic`.
 
-    See the top of this module."""
+    Messages of one key keep their order, and every reader gets all of them: reading takes nothing
+    away. `read` ends at the end of the log, `subscribe` waits for more.
+
+        events = client.topic("events")
+        await events.send("paid", key="order-7")
+        async for record in events.read(start="earliest"):
+            print(record.offset, record.body)
+    """
 
     def __init__(
         self, core: ClientCore, name: str, codec: Codec[T], partitioner: Partitioner

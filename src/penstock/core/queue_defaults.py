@@ -1,10 +1,10 @@
 """The settings of a new queue, where its maker does not choose others.
 
-A message that fails must neither come back for ever nor get lost. So a queue that is made by the
-Python client, or by being sent to, has a delivery limit, a retry curve with jitter and a
-dead-letter queue, each unless it is given. HTTP and the commands add no defaults, the SQS API those
-of AWS, and a topic that is made as a topic has none of it. The defaults of the topic configs
-themselves are what they were, so that a queue that is there already stays as it is.
+A message that fails must neither come back for ever nor get lost. So a queue that is made on
+purpose, or by being sent to, has a delivery limit, a retry curve with jitter and a dead-letter
+queue, each unless it is given. The SQS API keeps the defaults of AWS, and a topic that is made as a
+topic has none of it. The defaults of the topic configs themselves are what they were, so that a
+queue that is there already stays as it is.
 """
 
 import math
@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.core.limits import TOPIC_NAME_CHARACTERS_MAX
+from penstock.core.topic_configs import TOPIC_CONFIGS
 
 DEAD_LETTER_SUFFIX: Final = "-dlq"
+DEAD_LETTER_TOPIC: Final = "queue.dead.letter.topic"
 FIFO_SUFFIX: Final = ".fifo"
 """SQS wants it at the very end of the name of a FIFO queue."""
 
@@ -28,7 +30,6 @@ _RETRY = "queue.retry.policy"
 _RETRY_DELAY = "queue.retry.delay.ms"
 _RETRY_DELAY_MAX = "queue.retry.delay.max.ms"
 _DEAD_POLICY = "queue.dead.letter.policy"
-_DEAD_TOPIC = "queue.dead.letter.topic"
 
 QUEUE_DEFAULTS: Final[Mapping[str, str]] = {
     "queue.delete.acked": "true",
@@ -63,9 +64,12 @@ def failure_configs(queue: str, given: Mapping[str, str]) -> dict[str, str]:
         configs[_RETRY] = RETRY_POLICY
         if _RETRY_DELAY not in given:
             configs[_RETRY_DELAY] = min(RETRY_DELAY_MS, given.get(_RETRY_DELAY_MAX, ""), key=_wait)
+    longest = int(TOPIC_CONFIGS[_RETRY_DELAY_MAX].default)
+    if _RETRY_DELAY_MAX not in given and longest < _wait(given.get(_RETRY_DELAY, "0")) < math.inf:
+        configs[_RETRY_DELAY_MAX] = given[_RETRY_DELAY]  # A first wait above it raises the longest.
     letters = dead_letter_name(queue)
-    if letters and _DEAD_TOPIC not in given and given.get(_DEAD_POLICY, "move") == "move":
-        configs[_DEAD_TOPIC] = letters
+    if letters and DEAD_LETTER_TOPIC not in given and given.get(_DEAD_POLICY, "move") == "move":
+        configs[DEAD_LETTER_TOPIC] = letters
     return configs
 
 

@@ -5,7 +5,7 @@ own: it has its own leases, retries and dead letters, and gets every message as 
 for itself. A group that is slow, or down for a day, delays no other.
 
     orders = FanOut(client, "orders", groups=["billing", "mailing", "search"])
-    await orders.open(deliveries_max=3, retry="exponential", dead_letter="orders-dead")
+    await orders.open(deliveries_max=3, retry="exponential", dead_letter="orders-dlq")
     await orders.send({"order": 7}, key="customer 3")
     async for message in orders.queue("mailing"): …
 

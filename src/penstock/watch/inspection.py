@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from penstock.core.alert_configs import DEFAULT_ALERT_CONFIGS, AlertConfigs
 from penstock.core.alert_levels import Level, Levels
 from penstock.core.message_states import lying
+from penstock.core.plurals import counted
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.machines.catalog import Catalog
 from penstock.watch.alert import Subject
@@ -81,7 +82,9 @@ def _of_queue(
         held = lying(one) - one.dead_lettered
         whose = ", ".join(one.dead_letters_of[:3])
         yield from judged.by(
-            "dead_letters", held, lambda: f"{one.queue} holds {held:,} dead letters of {whose}"
+            "dead_letters",
+            held,
+            lambda: f"{one.queue} holds {counted(held, 'dead letter')} of {whose}",
         )
         return
     kept = one.dead - one.dead_lettered
@@ -89,7 +92,7 @@ def _of_queue(
         yield from judged.by(
             "dead_letters",
             kept,
-            lambda: f"{_named(one)} keeps {kept:,} messages that failed for good",
+            lambda: f"{_named(one)} keeps {counted(kept, 'message')} that failed for good",
         )
     if one.error_rate and one.minute_ended >= RULES["error_rate"].counted_min:
         yield from judged.by(
@@ -101,7 +104,10 @@ def _of_queue(
         yield from judged.by(
             "depth",
             one.ready,
-            lambda: f"{one.ready:,} messages of {_named(one)} are ready and not leased",
+            lambda: (
+                f"{counted(one.ready, 'message')} of {_named(one)}"
+                f" {'is' if one.ready == 1 else 'are'} ready and not leased"
+            ),
         )
         if not one.paused:
             yield from _unattended(one, judged)
@@ -155,7 +161,7 @@ def _of_group(
     yield from judged.by(
         "lag",
         topic.lag,
-        lambda: f"group {group.group} is {topic.lag:,} messages behind in {topic.topic}",
+        lambda: f"group {group.group} is {counted(topic.lag, 'message')} behind in {topic.topic}",
     )
     silent_ms = group.silent_ms or 0
     yield from judged.by(
@@ -163,7 +169,8 @@ def _of_group(
         silent_ms,
         lambda: (
             f"group {group.group} has had no member for {lasted(silent_ms)},"
-            f" and {topic.lag:,} messages of {topic.topic} wait"
+            f" and {counted(topic.lag, 'message')} of {topic.topic}"
+            f" {'waits' if topic.lag == 1 else 'wait'}"
         ),
     )
 
@@ -221,5 +228,5 @@ def lasted(duration_ms: int) -> str:
     """Format a duration in one or two words."""
     minutes = duration_ms // 60_000
     if minutes < 120:
-        return f"{minutes} minutes" if minutes > 1 else f"{duration_ms // 1_000} seconds"
+        return f"{minutes} minutes" if minutes > 1 else counted(duration_ms // 1_000, "second")
     return f"{minutes // 60} hours" if minutes < 48 * 60 else f"{minutes // 1_440} days"

@@ -18,14 +18,21 @@ config of a queue (`queue.*`) or an open work group.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.core.errors import InvalidRequest, TopicExists, Unavailable, UnknownWork
-from penstock.core.queue_defaults import QUEUE_DEFAULTS
+from penstock.core.errors import (
+    InvalidRequest,
+    PenstockError,
+    TopicExists,
+    Unavailable,
+    UnknownWork,
+)
+from penstock.core.queue_defaults import DEAD_LETTER_TOPIC, QUEUE_DEFAULTS, failure_configs
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId
@@ -67,7 +74,8 @@ _STATES = ("ready", "leased", "delayed", "dead", "acked", "moved", "expired", "p
 
 
 class CreateQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that creates a queue."""
+    """The body of a request that creates a queue. Settings for failed messages that it leaves out
+    are safe: 5 deliveries, growing waits and a dead-letter queue."""
 
     name: str
     partitions: int = 1
@@ -123,7 +131,7 @@ def queue_routes(broker: Broker) -> Sequence[ApiOperation]:
             "POST",
             "/v1/queues",
             queues.create,
-            "Create a queue, and its dead-letter queue if that does not exist",
+            "Create a queue, and its dead-letter queue unless that is there or is set to empty",
             body=CreateQueue,
             answers={201: QueueMade, 200: QueueKept},
         ),
@@ -221,13 +229,13 @@ class _Queues:
         )
 
     async def create(self, request: Request) -> Response:
-        """Also makes the dead-letter queue, if one is named that is not there: a queue that fails
-        must not find out then that there is no place for its failures."""
+        """Also makes the dead-letter queue, unless it is there: a queue that fails must not find
+        out then that there is no place for its failures."""
         wanted = await read_body(request, CreateQueue)
         engine = node_of(self._broker).engine
         given = topic_configs(wanted.settings)
         chosen = {name: text for name, text in given.items() if text is not None}
-        configs = {**QUEUE_DEFAULTS, **chosen}
+        configs = {**QUEUE_DEFAULTS, **failure_configs(wanted.name, chosen), **chosen}
         try:
             topic = await bounded(_make(engine, wanted.name, wanted.partitions, configs))
         except TopicExists:
@@ -238,8 +246,12 @@ class _Queues:
         created = [wanted.name]
         letters = topic.settings.queue.dead_letter_topic
         if letters and engine.topics.catalog.topic(letters) is None:
-            await bounded(_make(engine, letters, wanted.partitions, dead_letter_configs(topic)))
-            created.append(letters)
+            named = DEAD_LETTER_TOPIC in chosen
+            # One that is only a default is made with the first dead message, if not now.
+            with contextlib.suppress(*(() if named else (PenstockError,))):
+                partitions = wanted.partitions if named else 1
+                await bounded(_make(engine, letters, partitions, dead_letter_configs(topic)))
+                created.append(letters)
         answer = QueueMade(
             name=topic.name,
             partitions=len(topic.partitions),

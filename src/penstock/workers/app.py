@@ -61,13 +61,27 @@ from penstock.workers.task import Task
 _log = logging.getLogger("penstock.workers")
 
 GRACE_SECONDS = 30.0
+EMPTY_SECONDS = 30.0
+EMPTY_LOOK_SECONDS = 0.01
 
 F = TypeVar("F", bound=Callable[..., object])
 R = TypeVar("R")
 
 
 class App:
-    """An application: worker functions, periodic tasks and the queues they use."""
+    """An application: worker functions, periodic tasks and the queues they use.
+
+    It is declared in a module and run by `penstock work MODULE:app`, or in a program by `run()` or
+    `async with app`. Without a URL it finds the broker as the commands do. A function stays a
+    function: call it in tests, send to it elsewhere.
+
+        app = App()
+
+        @app.worker("pictures")
+        async def resize(name: str) -> None: ...
+
+        await resize.send("cat.png")
+    """
 
     def __init__(
         self,
@@ -340,6 +354,43 @@ class App:
             self._last = running.statistics()
             self._running = None
             await self.close()
+
+    async def run_until_empty(self, timeout: Seconds = EMPTY_SECONDS) -> None:
+        """Work until no queue of a worker has a message that is ready or leased, then stop: for
+        tests and one-off jobs. What is delayed, as a message that waits for its retry is, stays.
+
+            await resize.send("cat.png")
+            await app.run_until_empty()
+
+        timeout   `TimeoutError` is raised after so many seconds, with what was left
+        """
+        seconds = to_milliseconds(timeout, "timeout") / 1_000
+        async with self:
+            left: dict[str, int] = {}
+            rounds_empty = 0
+            try:
+                async with asyncio.timeout(seconds):
+                    # Twice: a worker may send to a queue that was looked at before its own.
+                    while rounds_empty < 2 and not self._has_ended():
+                        left = await self._unfinished()
+                        rounds_empty = 0 if left else rounds_empty + 1
+                        await asyncio.sleep(EMPTY_LOOK_SECONDS if left else 0)
+            except TimeoutError:
+                told = ", ".join(f"{name} holds {count:,}" for name, count in left.items())
+                raise TimeoutError(f"after {seconds:g} s there is work left: {told}") from None
+
+    def _has_ended(self) -> bool:
+        return self._background is None or self._background.done()
+
+    async def _unfinished(self) -> dict[str, int]:
+        """The number of messages that are ready or leased, by queue; only queues with some."""
+        client, found = await self.client(), {}
+        for task in self.tasks:
+            for name in task.options.queues:
+                stats = await client.queue(name, group=task.options.group).stats()
+                if stats.ready + stats.leased:
+                    found[name] = stats.ready + stats.leased
+        return found
 
     async def _reach(self) -> Client:
         """The client, once a broker answers. A service may be started before its broker, and must

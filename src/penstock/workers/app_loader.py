@@ -65,8 +65,14 @@ def _named(module: ModuleType, attribute: str) -> App:
     if isinstance(found, App):
         return found
     if found is None:
-        apps = ", ".join(sorted(_apps(module))) or "none"
-        raise LocalError(f"module {module.__name__} has no {attribute}; applications in it: {apps}")
+        apps = sorted(_apps(module))
+        told = (
+            f"applications in it: {', '.join(apps)}"
+            if apps
+            else f"write `{attribute} = penstock.App()` there, and declare workers with"
+            f" @{attribute}.worker(QUEUE)"
+        )
+        raise LocalError(f"module {module.__name__} has no {attribute}; {told}")
     raise LocalError(
         f"{attribute} of module {module.__name__} is a {type(found).__name__}, not a penstock.App"
     )

@@ -78,7 +78,16 @@ class CircuitOpen(Exception):
 
 
 class CircuitBreaker:
-    """See the top of this module. Safe to share between threads."""
+    """Stops asking a dependency that keeps failing, and tries it again now and then.
+
+    After `failures` within so many seconds it is open: workers leave their messages in the queue,
+    uncounted. After `open_for` seconds a few probes decide. Make one for each dependency and give
+    it to every worker that needs it; threads may share it.
+
+        payments = CircuitBreaker("payments", failures=5, within=30, open_for=10)
+
+        @app.worker("orders", breaker=payments)
+    """
 
     def __init__(
         self,

@@ -108,7 +108,14 @@ def jittered(base: float = 2.0, *, cap: float = CAP_SECONDS) -> Delay:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A policy: see the top of this module."""
+    """The delay before a failed message is tried again, by the kind of failure.
+
+    `on` maps exception types to a delay, to `dead` (to the dead letters at once) or to `broker`
+    (as the queue is set); the most derived type counts, and `default` is for all others. The
+    queue's own limit of deliveries counts beside it.
+
+        Retry(on={ConnectionError: exponential(2, cap=300), ValueError: dead}, default=jittered(2))
+    """
 
     on: Mapping[type[Exception], Delay | Rule] = field(default_factory=dict)
     default: Delay | Rule = field(default_factory=jittered)

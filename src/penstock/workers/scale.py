@@ -39,7 +39,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Bounds and patience. See the top of this module."""
+    """The number of workers follows the load, between `minimum` and `maximum`: as many as keep up
+    with what arrives and work off the backlog within `target_seconds`.
+
+    More come at once, fewer only after `cool_down` seconds in which fewer were enough.
+
+        @app.worker("pictures", scaling=Scaling(minimum=1, maximum=20))
+    """
 
     minimum: int = 1
     maximum: int = 10

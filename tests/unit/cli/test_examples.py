@@ -96,11 +96,11 @@ def test_cheat(capsys: Captured) -> None:
     assert run(["cheat", "queue"]) == 0
     printed = capsys.readouterr().out
     assert "# Move dead letters back to the queue they died in" in printed
-    assert "\npenstock queue redrive jobs-dead --dry-run\n" in printed
+    assert "\npenstock queue redrive jobs-dlq --dry-run\n" in printed
     assert "penstock topic" not in printed
     assert run(["cheat"]) == 0
     whole = capsys.readouterr().out
     assert printed.strip() in whole
     assert "\npenstock topic create" in whole
-    assert run(["cheat", "plumbing"]) == 1
-    assert "there is nothing about plumbing" in capsys.readouterr().err
+    assert run(["cheat", "plumbing"]) == 2
+    assert 'SUBJECT = "plumbing" must be one of: python, kafka' in capsys.readouterr().err

@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from penstock.cli.table import counted, print_table, table_lines
+from penstock.cli.table import print_table, table_lines
+from penstock.core.plurals import counted
 
 HEADS = ("QUEUE", "KIND", "READY", "WHAT")
 ROWS = [("orders", "standard", 7, "a text that takes some room"), ("a", "fifo", 1_200, "-")]

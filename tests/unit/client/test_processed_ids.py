@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
 
-from penstock.client.database import Connection, ParamStyle, run
+from penstock.client.database import Connection, Cursor, ParamStyle, run
 from penstock.client.processed_ids import DatabaseProcessed, ProcessedStore, SqliteProcessed
 from penstock.client.processed_store import (
     FORGET_EVERY,
@@ -24,6 +25,9 @@ from penstock.client.processed_store import (
 from penstock.core.errors import InvalidRequest
 from penstock.testing.clock import ManualClock
 from tests.unit.client.postgresql import running_postgresql
+
+if TYPE_CHECKING:
+    import psycopg
 
 Store = SqliteProcessed | DatabaseProcessed[Connection]
 
@@ -396,6 +400,14 @@ def test_the_stores_are_what_a_consumer_takes(tmp_path: Path) -> None:
     with store.once(Letter("a")) as transaction:
         assert transaction.is_new
     store.close()
+
+
+def test_connections_of_psycopg_3_fit_the_protocol() -> None:
+    """For type checkers. psycopg's statements are of a type of their own, which a text is not."""
+    assert get_type_hints(Cursor.execute)["sql"] is Any
+    if TYPE_CHECKING:
+        url = ""
+        DatabaseProcessed(lambda: psycopg.connect(url), paramstyle="pyformat")
 
 
 @pytest.mark.slow

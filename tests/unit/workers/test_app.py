@@ -54,6 +54,46 @@ def test_functions_of_every_kind_get_what_they_are_sent() -> None:
     play(story)
 
 
+def test_working_until_the_queues_are_empty() -> None:
+    async def story() -> None:
+        app, done = App("memory:"), list[str]()
+
+        @app.worker("second")
+        async def second(text: str) -> None:
+            done.append(text)
+
+        @app.worker("first")
+        async def first(text: str) -> None:
+            await second.send(f"{text} again")
+
+        await first.send_many(["a", "b"])
+        await second.send("tomorrow", delay=86_400)
+        await app.run_until_empty()
+        assert sorted(done) == ["a again", "b again"]
+
+    asyncio.run(story())
+
+
+def test_what_is_left_when_the_time_is_over() -> None:
+    async def story() -> None:
+        app, over = App("memory:", grace=0), asyncio.Event()
+
+        @app.worker("endless")
+        async def endless(_text: str) -> None:
+            await over.wait()
+
+        await endless.send("a")
+        with pytest.raises(TimeoutError, match="work left: endless holds 1"):
+            await app.run_until_empty(timeout=0.05)
+
+    asyncio.run(story())
+
+
+def test_a_run_that_cannot_begin_is_an_error_and_no_empty_queue() -> None:
+    with pytest.raises(InvalidRequest, match="has no workers"):
+        asyncio.run(App("memory:").run_until_empty())
+
+
 def test_a_task_is_still_its_function() -> None:
     app = App("memory:")
 

@@ -54,7 +54,7 @@ def test_the_default_application(project: Path) -> None:
         ("import nowhere_to_be_found\n", "broken", "ModuleNotFoundError: No module named 'nowhere"),
         ("x = 1\n1 / 0\n", "broken", "ZeroDivisionError: division by zero ("),
         ("app = 1\n", "broken:app", "app of module broken is a int, not a penstock.App"),
-        ("", "broken:app", "module broken has no app; applications in it: none"),
+        ("", "broken:app", "module broken has no app; write `app = penstock.App()` there"),
         ("", "broken", "has no penstock.App, and declares no worker"),
         (
             IMPORT + "one = workers.App()\nother = workers.App()\n",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.core.errors import UnknownWork
+from penstock.core.plurals import counted
 from penstock.watch.readings import QueueReading, Readings
 from penstock.web.queue_lines import GroupCounts, QueueDetail
 
@@ -132,7 +133,7 @@ def _workers(reading: QueueReading, counts: GroupCounts) -> Iterator[Finding]:
     if counts.ready and reading.dead_letters_of:
         yield _finding(
             "It is a dead-letter queue: its messages wait for a decision, not for workers.",
-            f"{counts.ready} dead letters of {', '.join(reading.dead_letters_of)}",
+            f"{counted(counts.ready, 'dead letter')} of {', '.join(reading.dead_letters_of)}",
             f"Repair the cause, then: penstock redrive {reading.queue} --dry-run",
         )
     elif counts.ready and not reading.consumers:
@@ -146,7 +147,8 @@ def _workers(reading: QueueReading, counts: GroupCounts) -> Iterator[Finding]:
     if reading.error_rate >= ERROR_SHARE:
         yield _finding(
             "Deliveries fail.",
-            f"{reading.error_rate:.0%} of the last minute, {reading.dead_letters} dead letters",
+            f"{reading.error_rate:.0%} of the last minute,"
+            f" {counted(reading.dead_letters, 'dead letter')}",
             "Read the reasons of the dead letters and the logs of the workers.",
         )
     if counts.ready and reading.consumers and reading.in_rate > reading.ack_rate:

@@ -8,7 +8,10 @@ that forgets on restart teaches the wrong thing; `--temporary` keeps nothing.
 
 import sys
 import tempfile
+import threading
+import webbrowser
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import CycloptsError, Parameter
@@ -18,7 +21,7 @@ from penstock.cli.broker.broker import run_broker
 from penstock.cli.flags import Given, takes_settings
 from penstock.core.limits import MIB
 from penstock.server.checks import check_config
-from penstock.server.notation import Address
+from penstock.server.notation import Address, parse_address
 from penstock.server.ports import is_free
 from penstock.server.sources import LoadedConfig
 
@@ -34,8 +37,28 @@ DEV_DEFAULTS: Mapping[str, object] = {
 """A laptop's disk is not a server's, and its few lines should not scroll away."""
 
 
+Port = Annotated[
+    int | None,
+    Parameter(
+        name=["--port", "-p"],
+        metavar="N",
+        show_default=False,
+        help="Serve clients at port N, HTTP and the dashboard at N+1, and other nodes at N+2; 0:"
+        " free ports. --kafka, --http and --peer say it one by one.",
+    ),
+]
+Open = Annotated[
+    bool,
+    Parameter(name="--open", negative="", show_default=False, help="Open the dashboard."),
+]
+PORT_MAX = 65_533
+"""Two more are used."""
+
+
 @takes_settings
-def serve(given: Given, *, json: Json = False) -> int:
+def serve(
+    given: Given, *, port: Port = None, open_browser: Open = False, json: Json = False
+) -> int:
     """Run a broker.
 
     It needs a directory for its data and listens on this machine only, by default.
@@ -47,14 +70,23 @@ def serve(given: Given, *, json: Json = False) -> int:
     --------
     penstock serve --data /var/lib/penstock
     penstock serve --config /etc/penstock.toml
+    # a second one on this machine
+    penstock serve --data ./second --port 9500
     # one of three nodes
     penstock serve --data ./one --node-id 1 --cluster 1@a:9192,2@b:9192,3@c:9192
     """
-    loaded = given.load()
+    loaded = _load(given, port)
     if loaded.config.broker.data is None:
         raise CycloptsError(msg="A broker needs a directory to keep its data in: --data PATH.")
     check_config(loaded.config)
-    return run_broker(loaded, on_ready=_print_places) if json else run_broker(loaded)
+
+    def tell(places: "Places") -> None:
+        if json:
+            _print_places(places)
+        if open_browser:
+            _open_dashboard(places)
+
+    return run_broker(loaded, on_ready=tell)
 
 
 @takes_settings
@@ -69,6 +101,8 @@ def dev(
             help="Keep the data in a temporary directory and remove it at the end.",
         ),
     ] = False,
+    port: Port = None,
+    open_browser: Open = False,
     json: Json = False,
 ) -> int:
     """Run a broker on this machine, for trying and developing.
@@ -79,9 +113,10 @@ def dev(
     Examples
     --------
     penstock dev
-    penstock dev --temporary --kafka 127.0.0.1:19092
+    penstock dev --open
+    penstock dev --temporary --port 0
     """
-    loaded = given.load()
+    loaded = _load(given, port)
     if temporary:
         if loaded.config.broker.data is not None:
             raise CycloptsError(msg="--temporary and a data directory exclude each other.")
@@ -89,8 +124,22 @@ def dev(
             prefix="penstock-dev-", ignore_cleanup_errors=True
         ) as directory:
             changed = loaded.changed({"data": directory}, "--temporary")
-            return _run_dev(changed, temporary=True, json=json)
-    return _run_dev(loaded, json=json)
+            return _run_dev(changed, temporary=True, open_browser=open_browser, json=json)
+    return _run_dev(loaded, open_browser=open_browser, json=json)
+
+
+def _load(given: Given, port: int | None) -> LoadedConfig:
+    """The configuration; `--port` counts as the flags that it stands for, which win over it."""
+    loaded = given.load()
+    if port is None:
+        return loaded
+    if not 0 <= port <= PORT_MAX:
+        raise CycloptsError(msg=f"--port = {port} must be from 0 to {PORT_MAX}.")
+    flags = {
+        name: str(address._replace(port=port and port + place))
+        for place, (name, address) in enumerate(_addresses(loaded).items())
+    }
+    return replace(given, flags={**flags, **given.flags}).load()
 
 
 def _print_places(places: "Places") -> None:
@@ -98,7 +147,9 @@ def _print_places(places: "Places") -> None:
     sys.stdout.flush()
 
 
-def _run_dev(loaded: LoadedConfig, *, temporary: bool = False, json: bool = False) -> int:
+def _run_dev(
+    loaded: LoadedConfig, *, temporary: bool = False, open_browser: bool = False, json: bool = False
+) -> int:
     defaults = {**DEV_DEFAULTS}
     if loaded.config.broker.data is None:
         defaults["data"] = DEV_DATA
@@ -110,13 +161,18 @@ def _run_dev(loaded: LoadedConfig, *, temporary: bool = False, json: bool = Fals
         remarks.append(f"Settings are read from {loaded.file}.")
 
     def show(places: "Places") -> None:
+        if open_browser:
+            _open_dashboard(places)
+        if json:
+            _print_places(places)
+            return
         from penstock.cli.broker.banner import broker_lines, print_lines
 
         kept = f"{places.data} (removed at the end)" if temporary else places.data
         lines = broker_lines(kafka=places.kafka, http=places.http, data=kept, sqs=bool(places.sqs))
         print_lines([*remarks, *lines])
 
-    return run_broker(loaded, on_ready=_print_places if json else show)
+    return run_broker(loaded, on_ready=show)
 
 
 def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:
@@ -124,12 +180,34 @@ def choose_ports(loaded: LoadedConfig) -> tuple[LoadedConfig, list[str]]:
     stay."""
     remarks = []
     changes: dict[str, object] = {}
-    for name, address in (
-        ("kafka", loaded.config.broker.kafka),
-        ("http", loaded.config.broker.http),
-        ("peer", loaded.config.broker.peer),
-    ):
+    for name, address in _addresses(loaded).items():
         if loaded.is_default(name) and not is_free(address):
             changes[name] = Address(address.host, 0)
             remarks.append(f"Port {address.port} is taken, so {name} got a free one.")
     return loaded.changed(changes, "of penstock dev"), remarks
+
+
+def _addresses(loaded: LoadedConfig) -> dict[str, Address]:
+    """Where a broker listens, by the name of the setting."""
+    broker = loaded.config.broker
+    return {"kafka": broker.kafka, "http": broker.http, "peer": broker.peer}
+
+
+def _dashboard_url(places: "Places") -> str:
+    """Return the address of the dashboard for a browser on this machine."""
+    address = parse_address(places.http)
+    if address.is_wildcard:
+        address = Address("::1" if ":" in address.host else "127.0.0.1", address.port)
+    return f"http://{address}"
+
+
+def _open_dashboard(places: "Places") -> None:
+    """Open the dashboard in a browser while the broker serves."""
+    url = _dashboard_url(places)
+
+    def work() -> None:
+        if not webbrowser.open(url):
+            print(f"penstock: no browser was found; the dashboard is at {url}", file=sys.stderr)
+
+    # A thread, because a browser in a terminal lasts until it is left.
+    threading.Thread(target=work, name="dashboard", daemon=True).start()

@@ -14,6 +14,7 @@ from penstock.cli.admin import Json, Yes, ask_back, print_json
 from penstock.cli.cluster import key
 from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
+from penstock.core.plurals import counted
 from penstock.engine.cluster.status import ClusterStatus, NodeStatus
 from penstock.server.notation import MEMBERS
 
@@ -35,7 +36,7 @@ def status(*, broker: BrokerAddress = HERE, json: Json = False) -> None:
         print_json(found)
         return
     print(f"cluster {found.cluster_id}: {found.health}")
-    print(f"{found.topics} topics, {found.partitions} partitions\n")
+    print(f"{counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}\n")
     _print_nodes(found.nodes)
     print()
     print_table(

@@ -20,6 +20,7 @@ from penstock.client.group_descriptions import GroupDescription, GroupSummary, O
 from penstock.client.reader.positions import TopicPartition
 from penstock.client.reader.start_position import Start
 from penstock.core.log_place import ALLOWED, Anchor, Place, parse_place
+from penstock.core.plurals import counted
 
 app = App(name="group", help="Show, reset and delete consumer groups.")
 
@@ -78,7 +79,7 @@ def describe(name: Name, /, *, url: Url = DEFAULT_URL, json: Json = False) -> No
         print_json({**described, "lag": found.lag})
         return
     shared = f", shared by {found.assignor}" if found.assignor else ""
-    print(f"group {name}: {found.state}{shared}, {found.lag} messages behind\n")
+    print(f"group {name}: {found.state}{shared}, {counted(found.lag, 'message')} behind\n")
     if found.members:
         rows = [
             (

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from penstock.cli.doctor.facts import Facts
 from penstock.cli.doctor.machine import Finding, Verdict
+from penstock.core.plurals import counted
 
 REPLICAS_WANTED = 3
 BATCH_WANTED = 5.0
@@ -35,7 +36,7 @@ def _guarantee(facts: Facts) -> tuple[Verdict, str, str]:
     voters = min((len(one.voters) for one in facts.cluster.shards if one.voters), default=0)
     needed = voters // 2 + 1
     found = f"acknowledged means written to {needed} of {voters} disks"
-    advice = "choose per producer and queue: docs/guides/production-checklist.md has the choices"
+    advice = "choose per producer and queue: `penstock doctor --explain guarantee`"
     return ("ok" if voters > 1 else "warn"), found, advice
 
 
@@ -45,7 +46,7 @@ def _replicas(facts: Facts) -> tuple[Verdict, str, str]:
     if not few:
         return "ok", f"every shard has {REPLICAS_WANTED} replicas or more, on {nodes} nodes", ""
     found = (
-        f"shards {_some(few)} have fewer than {REPLICAS_WANTED} replicas; {_count(nodes, 'node')}"
+        f"shards {_some(few)} have fewer than {REPLICAS_WANTED} replicas; {counted(nodes, 'node')}"
     )
     return "warn", found, "run three nodes: `penstock cluster add` lets more in, with no stop"
 
@@ -59,7 +60,7 @@ def _dead_letters(facts: Facts) -> tuple[Verdict, str, str]:
     ]
     if bare:
         found = f"no dead-letter queue: {_some(bare)}"
-        return "warn", found, "`penstock queue configure NAME --dead-letter-topic NAME-dead`"
+        return "warn", found, "`penstock queue configure NAME --dead-letter-topic NAME-dlq`"
     if endless:
         found = f"messages are kept for ever: {_some(endless)}"
         return "warn", found, "set a ttl, or retention.ms"
@@ -78,7 +79,8 @@ def _monitoring(facts: Facts) -> tuple[Verdict, str, str]:
     if not facts.alerts_enabled:
         return "warn", "the broker's alerts are switched off", "set alerts.enabled = true"
     totals = facts.readings.totals
-    found = f"depth {totals.ready:,}, lag {totals.lag:,}; {facts.firing} alerts are firing"
+    firing = f"{counted(facts.firing, 'alert')} {'is' if facts.firing == 1 else 'are'} firing"
+    found = f"depth {totals.ready:,}, lag {totals.lag:,}; {firing}"
     advice = "see `penstock alert list`; each has a runbook"
     return ("warn" if facts.firing else "ok"), found, advice
 
@@ -134,7 +136,8 @@ def _partitions(facts: Facts) -> tuple[Verdict, str, str]:
     if single and len(leads) > 1:
         found = "busy topics with fewer partitions than there are nodes"
         return "warn", f"{found}: {_some(single)}", "`penstock topic config`, or `penstock plan`"
-    return "ok", f"{facts.cluster.partitions} partitions in {len(facts.cluster.shards)} shards", ""
+    partitions, shards = facts.cluster.partitions, len(facts.cluster.shards)
+    return "ok", f"{counted(partitions, 'partition')} in {counted(shards, 'shard')}", ""
 
 
 def _errors(facts: Facts) -> tuple[Verdict, str, str]:
@@ -144,7 +147,7 @@ def _errors(facts: Facts) -> tuple[Verdict, str, str]:
         return (
             "warn",
             found,
-            "read why: `penstock peek NAME-dead`, `penstock alert runbook error_rate`",
+            "read why: `penstock peek NAME-dlq`, `penstock alert runbook error_rate`",
         )
     return "ok", "less than 1 % of deliveries fail, in every queue", ""
 
@@ -152,10 +155,10 @@ def _errors(facts: Facts) -> tuple[Verdict, str, str]:
 def _dead_letter_alerts(facts: Facts) -> tuple[Verdict, str, str]:
     dead = facts.readings.totals.dead_letters
     if not facts.webhook:
-        found = f"{dead:,} dead letters, and no webhook receives alerts"
+        found = f"{counted(dead, 'dead letter')}, and no webhook receives alerts"
         return "warn", found, "set alerts.webhook, or load `penstock generate prometheus`"
     if dead:
-        return "warn", f"{dead:,} dead letters", "look at them, then `penstock redrive`"
+        return "warn", counted(dead, "dead letter"), "look at them, then `penstock redrive`"
     return "ok", "no dead letters, and a webhook receives new ones", ""
 
 
@@ -175,7 +178,7 @@ def _capacity(facts: Facts) -> tuple[Verdict, str, str]:
             share = node.memory_bytes / node.memory_bytes_max
             if share > USED_SHARE_MAX:
                 tight.append(f"node {node.node} uses {share:.0%} of its memory")
-    advice = "`penstock plan` works out what a peak takes; docs/guides/capacity.md"
+    advice = "`penstock plan` works out what a peak takes"
     if tight:
         return "warn", "; ".join(tight), advice
     return "ok", f"disks and memory are below {USED_SHARE_MAX:.0%} on every node", advice
@@ -195,17 +198,13 @@ def _timeouts(facts: Facts) -> tuple[Verdict, str, str]:
 
 def _backups(facts: Facts) -> tuple[Verdict, str, str]:
     nodes = len(facts.cluster.nodes)
-    found = f"{_count(nodes, 'node')}: replicas protect from a lost disk, not from a mistake"
+    found = f"{counted(nodes, 'node')}: replicas protect from a lost disk, not from a mistake"
     return "ask", found, "run `penstock backup` daily, and `penstock restore` once a quarter"
 
 
 def _ask(found: str, advice: str) -> Check:
     """Only the operators of a broker can answer."""
     return lambda _facts: ("ask", found, advice)
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _some(names: Iterable[str]) -> str:
@@ -225,7 +224,7 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
     ("poison", _poison),
     (
         "schemas",
-        _ask("do bodies carry a version?", "give them one; docs/guides/production-checklist.md"),
+        _ask("do bodies carry a version?", "give them one: `penstock doctor --explain schemas`"),
     ),
     ("sizes", _sizes),
     ("partitions", _partitions),
@@ -233,7 +232,7 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
         "idempotence",
         _ask(
             "does a message that comes twice do no harm?",
-            "let workers keep a store of what was processed: docs/guides/workers.md",
+            "let workers keep a store of what was processed: @app.worker(…, processed=…)",
         ),
     ),
     ("errors", _errors),
@@ -241,13 +240,16 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
     ("shutdown", _shutdown),
     (
         "autoscaling",
-        _ask("do workers grow with the lag?", "scale on lag, not on depth: docs/guides/workers.md"),
+        _ask(
+            "do workers grow with the lag?",
+            "scale on lag, not on depth: @app.worker(…, scaling=…), `penstock work --processes`",
+        ),
     ),
     (
         "breakers",
         _ask(
             "do workers stop asking a service that is down?",
-            "give them a circuit breaker: docs/guides/workers.md",
+            "give them a circuit breaker: @app.worker(…, breaker=…)",
         ),
     ),
     ("capacity", _capacity),
@@ -255,7 +257,7 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
         "rehearsal",
         _ask(
             "have a bad message, a peak and a killed node been tried?",
-            "`penstock bench`, `penstock demo`; docs/guides/production-checklist.md",
+            "`penstock bench`, `penstock demo`; `penstock doctor --explain rehearsal`",
         ),
     ),
     ("timeouts", _timeouts),
@@ -268,7 +270,7 @@ CHECKLIST: tuple[tuple[str, Check], ...] = (
     ),
     (
         "migration",
-        _ask("is there a way back at every step?", "docs/guides/production-checklist.md"),
+        _ask("is there a way back at every step?", "`penstock doctor --explain migration`"),
     ),
     ("backups", _backups),
 )

@@ -2,12 +2,15 @@
 
 import importlib.metadata
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter
 from rich.console import Console
 
 from penstock.cli.address_flags import DEFAULT_URL, HERE, BrokerAddress
@@ -27,6 +30,11 @@ from penstock.spark.sessions import INSTALL, check_packages
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "ask": "cyan"}
 ROUND_TRIPS = 10
 CONNECT_SECONDS_MAX = 5.0
+PAGE = "production-checklist.md"
+PACKAGED = Path(__file__).parent / PAGE
+CHECKOUT = Path(__file__).resolve().parents[4] / "docs" / "guides" / PAGE
+_CHAPTER = re.compile(r"^## (.+) \(`([a-z ]+)`\)$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 Data = Annotated[
     str,
@@ -44,8 +52,15 @@ Checklist = Annotated[
 ]
 
 
+Explain = Annotated[
+    str | None,
+    Parameter(metavar="ITEM", help="Print what the checklist says about an item, and end."),
+]
+
+
 def doctor(
     *,
+    explain: Explain = None,
     data: Data = DEV_DATA,
     broker: BrokerAddress = HERE,
     checklist: Checklist = True,
@@ -54,7 +69,7 @@ def doctor(
     """Check this machine and a broker for problems, with advice on each.
 
     A running cluster is also checked against the production checklist. "ask" marks items that
-    only you can answer; docs/guides/production-checklist.md has a chapter for each.
+    only you can answer; --explain prints the chapter about an item.
 
     The exit code is 1 if anything fails. A broker that does not answer counts as a failure only if
     you said where it should be, by a flag, a variable or a context.
@@ -62,9 +77,13 @@ def doctor(
     Examples
     --------
     penstock doctor
+    penstock doctor --explain poison
     penstock doctor --data /var/lib/penstock --url penstock://127.0.0.1:9092
     penstock doctor --json | python3 -m json.tool
     """
+    if explain is not None:
+        _explain(explain, json=json)
+        return None
     findings = []
     for finding in _findings(data, broker, checklist=checklist):
         findings.append(finding)
@@ -78,6 +97,34 @@ def doctor(
         told = f"{failed} failed, {warned} to look at" if failed or warned else "all is well"
         print(f"{len(findings)} checks: {told}", file=sys.stderr)
     return 1 if failed else None
+
+
+def _explain(item: str, *, json: bool) -> None:
+    known = _chapters()
+    text = known.get(item)
+    if text is None:
+        raise CycloptsError(msg=f'--explain = "{item}" must be one of: {", ".join(known)}.')
+    if json:
+        print_json({"item": item, "text": text})
+    else:
+        print(text, end="")
+
+
+@cache
+def _chapters() -> dict[str, str]:
+    """Return the chapters of the production checklist by item, as text for a terminal.
+
+    A wheel has the page as a file of the package, a checkout among its guides."""
+    path = next((one for one in (PACKAGED, CHECKOUT) if one.is_file()), None)
+    if path is None:
+        return {}
+    # Before the first chapter there is an introduction; then title, item and text take turns.
+    _, *parts = _CHAPTER.split(_LINK.sub(r"\1", path.read_text("utf-8")))
+    titles, items, texts = parts[::3], parts[1::3], parts[2::3]
+    return {
+        item: f"{title}\n\n{text.strip()}\n"
+        for title, item, text in zip(titles, items, texts, strict=True)
+    }
 
 
 def _findings(data: str, broker: BrokerAddress, *, checklist: bool) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from penstock.cli.message.output import Output
 from penstock.client.message import Message
 from penstock.client.queue import Queue
+from penstock.core.plurals import counted
 
 WAIT_SECONDS = 10.0
 """The duration of one long poll when the command follows a queue."""
@@ -52,9 +53,10 @@ async def print_leased(
         if held:
             _tell_lost(len(held) - await queue.release(held))
     if fate is Fate.LEASED and output.printed:
+        verb, back = ("stays", "comes") if output.printed == 1 else ("stay", "come")
         print(
-            f"{output.printed} messages stay leased and come back when that ends; --ack says that"
-            " they are done, --release gives them back",
+            f"{counted(output.printed, 'message')} {verb} leased and {back} back when that ends;"
+            " --ack acknowledges, --release gives back",
             file=sys.stderr,
         )
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from penstock.cli.table import counted
 from penstock.client.producer.outgoing_message import Outgoing
 from penstock.client.sent_message import SentMany
+from penstock.core.plurals import counted
 
 BATCHES_IN_FLIGHT = 4
 PORTIONS_PER_SECOND = 10
@@ -35,8 +35,9 @@ class Tally:
         seconds = max(seconds, 0.001)
         again = f" ({counted(self.duplicates, 'duplicate')})" if self.duplicates else ""
         return (
-            f"{counted(self.messages, 'message')}{again}, {self.size_bytes:,} bytes acknowledged in"
-            f" {seconds:.2f} s: {self.messages / seconds:,.0f} messages/s,"
+            f"{counted(self.messages, 'message')}{again},"
+            f" {counted(self.size_bytes, 'byte')} acknowledged in {seconds:.2f} s:"
+            f" {self.messages / seconds:,.0f} messages/s,"
             f" {self.size_bytes / seconds / 1e6:,.1f} MB/s"
         )
 

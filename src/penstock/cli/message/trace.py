@@ -73,7 +73,7 @@ def trace(
     Examples
     --------
     penstock trace 9ff44b68-1c6e-8a0d-9b6e-2d8a4c3f1e07
-    penstock trace 9ff44b68-1c6e-8a0d-9b6e-2d8a4c3f1e07 --in jobs --in jobs-dead --json
+    penstock trace 9ff44b68-1c6e-8a0d-9b6e-2d8a4c3f1e07 --in jobs --in jobs-dlq --json
     penstock trace jobs:0:17
     """
     if not _ID.fullmatch(message.lower()) and not _PLACE.fullmatch(message):

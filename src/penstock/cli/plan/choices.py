@@ -1,4 +1,5 @@
-"""The three charts of choice: a queue or something else, which guarantee, which kind of queue.
+"""The charts of choice: a queue or something else, which guarantee, which kind of queue, and how it
+is run.
 
 Each is a tree of questions that are answered by yes or no, the same as in docs/guides/choose.md.
 Pure: answers in, a recommendation with its commands out.
@@ -54,8 +55,8 @@ class Chosen:
     choice: Choice
 
 
-SAFE = "--deliveries-max 5 --retry-policy jittered --dead-letter-topic NAME-dlq"
-QUEUE = f"penstock queue create NAME {SAFE}"
+QUEUE = "penstock queue create NAME"
+"""With a delivery limit, growing waits and a dead-letter queue, as every new queue has them."""
 
 USE = Chart(
     "A queue, a log, or a call",
@@ -75,7 +76,21 @@ USE = Chart(
         ),
         Question(
             "Is each message for one worker, which is then done with it?",
-            Choice(name="a queue", how='client.queue("NAME"), workers, SQS, Kafka share groups'),
+            Question(
+                "Is a message a task, that is a call of a Python function?",
+                Question(
+                    "Do tasks wait for the results of other tasks (chains, chords)?",
+                    Choice(
+                        name="a queue, with Celery's canvas above it",
+                        how="Celery runs on the SQS port; a workflow engine is the other way",
+                    ),
+                    Choice(
+                        name="a queue, with workers",
+                        how='@app.worker("NAME") and `penstock work MODULE:app`',
+                    ),
+                ),
+                Choice(name="a queue", how='client.queue("NAME"), SQS, HTTP, Kafka share groups'),
+            ),
             Question(
                 "Do several programs read every message in order, without settling each?",
                 Choice(
@@ -104,11 +119,19 @@ GUARANTEE = Chart(
             ),
             Question(
                 "Is the effect a change in one database?",
-                Choice(
-                    name="an effect exactly once",
-                    how="note the message's id in the same transaction:"
-                    ' @app.worker("NAME", processed=SqliteProcessed("NAME.db"))',
-                    guarantee=EXACTLY_ONCE,
+                Question(
+                    "Is that worth a transaction and a row for each message?",
+                    Choice(
+                        name="an effect exactly once",
+                        how="note the message's id in the same transaction:"
+                        ' @app.worker("NAME", processed=SqliteProcessed("NAME.db"))',
+                        guarantee=EXACTLY_ONCE,
+                    ),
+                    Choice(
+                        name="at least once, and a unique key in the database",
+                        how="the second insert of the same key fails, and is acknowledged",
+                        guarantee=AT_LEAST_ONCE,
+                    ),
                 ),
                 Question(
                     "Does the other side take an idempotence key?",
@@ -188,7 +211,41 @@ KIND = Chart(
         ),
     ),
 )
-CHARTS = (USE, GUARANTEE, KIND)
+RUN = Chart(
+    "How it is run",
+    Question(
+        "Must messages outlive the program that holds them?",
+        Question(
+            "Must they survive the loss of a machine?",
+            Question(
+                "Is all of it in one cloud, whose own queue does what you need?",
+                Choice(
+                    name="the cloud's queue",
+                    how="nobody offers Penstock as a service; written for the API of SQS, a program"
+                    " runs with both, and its tests with Penstock",
+                ),
+                Choice(
+                    name="three nodes",
+                    how="an acknowledged message is on two disks at least: `penstock generate"
+                    " compose` or `penstock generate kubernetes` write the files",
+                ),
+            ),
+            Question(
+                "Do several programs use it?",
+                Choice(name="one broker", how="one process: `penstock serve --data DIRECTORY`"),
+                Choice(
+                    name="no broker: a directory in your program",
+                    how='penstock.connect("file:./data"), with nothing to run beside it',
+                ),
+            ),
+        ),
+        Choice(
+            name="no broker: memory in your program",
+            how='penstock.connect("memory:"), for tests and for work that may be forgotten',
+        ),
+    ),
+)
+CHARTS = (USE, GUARANTEE, KIND, RUN)
 
 
 def choose(ask: Ask) -> list[Chosen]:
@@ -197,7 +254,7 @@ def choose(ask: Ask) -> list[Chosen]:
     found: list[Chosen] = []
     for chart in CHARTS:
         if chart is KIND and found[0].choice.create:
-            break  # The first chart has named what to make.
+            continue  # The first chart has named what to make.
         chosen = walk(chart, ask)
         found.append(chosen)
         if chosen.choice.ends:

@@ -40,8 +40,8 @@ from penstock.cli.plan.flags import (
     prices_of,
 )
 from penstock.cli.quantities import show_count, show_money, show_size, show_time
-from penstock.cli.table import counted
 from penstock.core.errors import LocalError
+from penstock.core.plurals import counted
 
 PAGE_COLUMNS = 100
 _NO_LOAD, _NO_MONEY, _NO_WISHES = LoadFlags(), MoneyFlags(), WishFlags()
@@ -58,16 +58,16 @@ def plan(
         Parameter(
             negative="",
             show_default=False,
-            help="Ask questions, and recommend a guarantee and a kind of queue.",
+            help="Ask questions, and recommend a guarantee, a kind of queue and a way to run it.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
     """Advise on the kind of queue, its workers, partitions and nodes, and its cost.
 
-    On a terminal, and with --ask, it asks the questions of three charts (a queue or something else,
-    which guarantee, which kind of queue), each to be answered by y or n, and recommends one of
-    each. With a load it computes the numbers for it.
+    On a terminal, and with --ask, it asks the questions of the charts of choice (a queue or
+    something else, which guarantee, which kind of queue, how it is run), each to be answered by y
+    or n, and recommends one of each. With a load it computes the numbers for it.
 
     It uses Little's law, Erlang's formula for the wait, and the measured performance of
     measured to do. A time is in seconds (0.2) or has a unit (200ms, 10s, 7d).

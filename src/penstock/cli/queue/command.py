@@ -5,6 +5,7 @@ Messages are in `queue_messages.py`, dead letters in `queue_moves.py`.
 """
 
 import sys
+import time
 from typing import Annotated
 
 import msgspec
@@ -14,12 +15,18 @@ from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, Yes, ask_back, print_json
 from penstock.cli.queue import messages as queue_messages
 from penstock.cli.queue import moves as queue_moves
-from penstock.cli.queue.flags import takes_queue_settings
+from penstock.cli.queue.flags import (
+    MILLISECONDS,
+    config_name,
+    setting_name,
+    takes_queue_settings,
+)
 from penstock.cli.queue.messages import Group, Name, parse_time_ms, queue_path, with_query
-from penstock.cli.table import Tone, counted, format_age, print_table
+from penstock.cli.table import Tone, format_age, print_table
 from penstock.core.configs import ConfigValue
 from penstock.core.durations import format_duration_ms
-from penstock.core.errors import LocalError
+from penstock.core.log_place import ALLOWED, Anchor, Place, parse_place
+from penstock.core.plurals import counted
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.web.queue_lines import GroupCounts, QueueDetail, QueueLine, ResetPlace
 
@@ -29,6 +36,7 @@ COUNTS = ("sent", "ready", "leased", "delayed", "dead", "acked", "moved")
 ENDS = ("expired", "purged", "dropped", "duplicates")
 FIFO_SUFFIX, ORDER = ".fifo", "queue.order"
 SET_FOR_GROUP = ("own", "group")
+_ENDS = {Anchor.START: "earliest", Anchor.END: "latest"}
 
 Given = Annotated[
     list[str],
@@ -70,7 +78,7 @@ def create(
     /,
     *,
     partitions: Annotated[
-        int, Parameter(help="The number of partitions; more give more throughput.")
+        int, Parameter(name=["--partitions", "-p"], help="The number of partitions.")
     ] = 1,
     exist_ok: Annotated[
         bool,
@@ -86,13 +94,17 @@ def create(
 ) -> None:
     """Create a queue, and its dead-letter queue if that does not exist.
 
+    A message that fails is delivered 5 times, after growing waits, and is then moved to the
+    dead-letter queue, NAME-dlq, unless you say otherwise: --deliveries-max 0 for any number of
+    times, --retry-policy none for at once, --dead-letter-topic '' for no dead-letter queue.
     Messages may carry delivery headers (--no-message-headers turns them off), and are deleted when
     they are done (--no-delete-acked keeps them for log readers, as long as the topic does).
     A queue whose name ends with .fifo is a FIFO queue, unless --order says otherwise.
 
     Examples
     --------
-    penstock queue create jobs --lease 1m --deliveries-max 5 --dead-letter-topic jobs-dead
+    penstock queue create jobs
+    penstock queue create mails --lease 1m --deliveries-max 3 --dead-letter-topic failed-mails
     penstock queue create orders --order fifo --deduplication id
     penstock queue create images --priority strict --partitions 4
     penstock queue create jobs --exist-ok
@@ -112,7 +124,7 @@ def create(
     if name not in answer.created:
         print(f"queue {name} is there already")
     for key, value in answer.differs.items():
-        remark = f"its {key} is {_written(key, answer.settings.get(key, ''))}, not"
+        remark = f"its {setting_name(key)} is {_written(key, answer.settings.get(key, ''))}, not"
         print(
             f"penstock: {remark} {_written(key, value)}; `penstock queue configure` changes it",
             file=sys.stderr,
@@ -177,14 +189,14 @@ def describe(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False)
     print()
     width = max(map(len, found.settings))
     for key, value in sorted(found.settings.items()):
-        print(f"{key:<{width}}  {_written(key, value)}")
+        print(f"{setting_name(key):<{width}}  {_written(key, value)}")
     for group, settings in sorted(found.group_settings.items()):
         own = {key: one for key, one in settings.items() if one.source in SET_FOR_GROUP}
         if own:
             print(f"\nset for work group {group}; the rest is the queue's")
             for key, one in sorted(own.items()):
                 on_all = " (on all topics)" if one.source == "group" else ""
-                print(f"{key:<{width}}  {_written(key, one.value)}{on_all}")
+                print(f"{setting_name(key):<{width}}  {_written(key, one.value)}{on_all}")
     if found.moves:
         print()
         queue_moves.print_moves(found.moves)
@@ -224,10 +236,10 @@ def configure(
     Examples
     --------
     penstock queue configure jobs --lease 5m --retry-policy exponential
-    penstock queue configure jobs --unset lease_ms
-    penstock queue configure jobs --group emails --lease 5m --dead-letter-topic emails-dead
+    penstock queue configure jobs --unset lease
+    penstock queue configure jobs --group emails --lease 5m --dead-letter-topic emails-dlq
     """
-    changes = settings | _pairs(given) | dict.fromkeys(unset)
+    changes = settings | _pairs(given) | dict.fromkeys(map(config_name, unset))
     if not changes:
         raise CycloptsError(msg="Nothing to change: name a setting.")
     body: dict[str, object] = {"settings": changes}
@@ -323,12 +335,18 @@ def resume(name: Name, /, *, broker: BrokerAddress = HERE, json: Json = False) -
 @app.command
 def reset(
     name: Name,
-    start: Annotated[
-        str,
-        Parameter(help="earliest, latest, an offset, or a time such as 2030-01-31T09:30:00Z."),
-    ],
+    start: Annotated[str | None, Parameter(show=False)] = None,
     /,
     *,
+    to: Annotated[
+        str | None,
+        Parameter(
+            metavar="PLACE",
+            allow_leading_hyphen=True,
+            help="earliest, latest, an offset, -10 for the last ten of each partition, +5, or a"
+            " time such as @2026-01-31T09:30:00Z or @-1h.",
+        ),
+    ] = None,
     group: Group = DEFAULT_WORK_GROUP,
     partition: Annotated[int | None, Parameter(help="Only this partition.")] = None,
     dry_run: Annotated[
@@ -345,18 +363,24 @@ def reset(
 
     Examples
     --------
-    penstock queue reset jobs earliest --dry-run
-    penstock queue reset jobs 2030-01-31T09:30:00Z --yes
+    penstock queue reset jobs --to earliest --dry-run
+    penstock queue reset jobs --to @-1h
+    penstock queue reset jobs --to @2026-01-31T09:30:00Z --yes
     """
-    body = {"group": group, "partition": partition, "dry_run": dry_run, **_start(start)}
+    # Until 0.1 the place was an argument, which is still understood.
+    if (to is None) == (start is None):
+        raise CycloptsError(msg=f"Say once where to go on: --to must be {ALLOWED}.")
+    written = to or start or ""
+    place = _place(written)
     if not yes and not dry_run:
         ask_back(
             name,
-            warning=f"This would reset the offsets of group {group} of {name} to {start}.",
-            kept=f"that was not its name; {name} is as it was",
+            warning=f"This would reset the offsets of group {group} of {name} to {written}.",
+            kept=f"the name does not match; {name} is unchanged",
             cannot=f"a reset of {name} makes workers repeat or skip messages",
         )
-    answer = broker.ask_for("POST", queue_path(name, "reset"), _Reset, body)
+    wanted: dict[str, object] = {"group": group, "partition": partition}
+    answer = _reset(broker, queue_path(name, "reset"), wanted, place, dry_run=dry_run)
     if json:
         print_json(answer)
         return
@@ -417,8 +441,8 @@ def _oldest(counts: GroupCounts) -> str:
 
 
 def _written(key: str, value: ConfigValue) -> str:
-    if key.endswith("_ms") and isinstance(value, int) and value > 0:
-        return format_duration_ms(value)
+    if key.endswith(MILLISECONDS) and isinstance(value, int):
+        return format_duration_ms(value) if value >= 0 else "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) if value != "" else "-"
@@ -438,19 +462,44 @@ def _pairs(given: list[str]) -> dict[str, str]:
         key, equals, value = one.partition("=")
         if not equals or not key:
             raise CycloptsError(msg=f'--set = "{one}" must be NAME=VALUE.')
-        pairs[key] = value
+        pairs[config_name(key)] = value
     return pairs
 
 
-def _start(written: str) -> dict[str, object]:
-    if written in ("earliest", "latest"):
-        return {"start": written}
-    if written.isascii() and written.isdecimal():
-        return {"start": int(written)}
+def _place(written: str) -> Place:
+    """Also a time without @, as it was written until 0.1."""
     try:
-        return {"time_ms": parse_time_ms(written)}
+        return parse_place(written, int(time.time() * 1_000))
+    except ValueError:
+        pass
+    try:
+        return Place(anchor=Anchor.TIME, number=parse_time_ms(written))
     except ValueError as error:
-        raise LocalError(
-            f'"{written}" must be earliest, latest, an offset, or a time such as'
-            " 2030-01-31T09:30:00Z"
-        ) from error
+        raise CycloptsError(msg=f'--to = "{written}" must be {ALLOWED}.') from error
+
+
+def _reset(
+    broker: BrokerAddress, path: str, wanted: dict[str, object], place: Place, *, dry_run: bool
+) -> _Reset:
+    """Ask for a reset; a place that is counted from an end is another offset in each partition."""
+
+    def ask(start: dict[str, object], *, dry_run: bool) -> _Reset:
+        body = {**wanted, "dry_run": dry_run, **start}
+        return broker.ask_for("POST", path, _Reset, body)
+
+    if place.anchor is Anchor.TIME:
+        return ask({"time_ms": place.number}, dry_run=dry_run)
+    if place.anchor is Anchor.ZERO:
+        return ask({"start": place.number}, dry_run=dry_run)
+    if not place.number:
+        return ask({"start": _ENDS[place.anchor]}, dry_run=dry_run)
+    seen = ask({"start": "earliest"}, dry_run=True).partitions
+    rows = [
+        msgspec.structs.replace(one, start=place.offset_in(start=one.start, end=one.end))
+        for one in seen
+    ]
+    if not dry_run:
+        for one in rows:
+            ask({"partition": one.partition, "start": one.start}, dry_run=False)
+    messages = sum(one.end - one.start for one in rows)
+    return _Reset(partitions=rows, messages=messages, dry_run=dry_run)

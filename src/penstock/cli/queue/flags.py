@@ -22,11 +22,12 @@ from penstock.core.configs import Config, ConfigKind
 from penstock.core.errors import InvalidConfig
 from penstock.core.topic_configs import TOPIC_CONFIGS
 from penstock.server.notation import parse_duration_ms, parse_size
-from penstock.web.setting_names import BESIDES, HIDDEN, PREFIX
+from penstock.web.setting_names import BESIDES, HIDDEN, PREFIX, SHORT_NAMES
 
 PAUSED = "queue.paused"
 """The setting that `queue pause` and `queue resume` change."""
 NO_LIMIT = "-1"
+MILLISECONDS = "_ms"
 
 GROUP = Group("Settings of the queue", sort_key=2)
 
@@ -42,6 +43,18 @@ def set_configs() -> list[Config]:
 def flag_of(config: Config) -> str:
     """The flag of a setting; the unit is part of the value."""
     return "--" + config.name.removeprefix(PREFIX).removesuffix(".ms").replace(".", "-")
+
+
+def setting_name(name: str) -> str:
+    """A setting as it is shown: its value has a unit, so that its name needs none."""
+    return name.removesuffix(MILLISECONDS)
+
+
+def config_name(typed: str) -> str:
+    """The topic config of a setting as it is shown, or spelled as a flag, or in full; any other
+    name is left to the broker, which may be of another release."""
+    name = typed.removeprefix("--").replace("-", "_")
+    return SHORT_NAMES.get(name) or SHORT_NAMES.get(name + MILLISECONDS) or typed
 
 
 def takes_queue_settings(command: Callable[..., int | None]) -> Callable[..., int | None]:

@@ -11,11 +11,13 @@ from cyclopts import CycloptsError, Parameter
 
 from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, print_json
-from penstock.cli.table import counted, format_age, print_table
+from penstock.cli.table import format_age, print_table
 from penstock.core.clock import SystemClock
 from penstock.core.delivery_headers import DEAD_REASON
 from penstock.core.limits import QUEUE_WAIT_MS_MAX
+from penstock.core.log_place import DIGITS_MAX
 from penstock.core.message_states import DELAYED, LEASED
+from penstock.core.plurals import counted
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.server.notation import parse_duration_ms
 from penstock.web.queue_messages import Encoded, StoredMessage, Text
@@ -24,6 +26,8 @@ PAGE_MESSAGES = 100
 SEND_MESSAGES = 100
 """The number of lines of stdin in one request."""
 SEND_CHARACTERS = 200_000
+OF_STATES = ("STATE", "UNTIL")
+"""Columns about the state of a message."""
 
 Name = Annotated[str, Parameter(help="The name of the queue.")]
 Group = Annotated[
@@ -32,6 +36,16 @@ Group = Annotated[
 Bodies = Annotated[
     list[str],
     Parameter(show_default=False, help="Bodies of messages; by default the lines of stdin."),
+]
+
+
+BeginAt = Annotated[
+    str | None,
+    Parameter(
+        name=["--from", "-o"],
+        metavar="PARTITION:OFFSET",
+        help="Start here, such as 0:17; 17 is an offset of --partition, or of the first one.",
+    ),
 ]
 
 
@@ -85,6 +99,19 @@ def parse_flag_time_ms(flag: str, written: str | None) -> int | None:
         ) from error
 
 
+def read_place(argument: str, written: str) -> tuple[int, int]:
+    """Partition and offset of a message."""
+    partition, _, offset = written.partition(":")
+    if not (is_number(partition) and is_number(offset)):
+        raise CycloptsError(msg=f'{argument} = "{written}" must be PARTITION:OFFSET, such as 0:17.')
+    return int(partition), int(offset)
+
+
+def is_number(written: str) -> bool:
+    """It can be a partition or an offset."""
+    return written.isascii() and written.isdecimal() and len(written) <= DIGITS_MAX
+
+
 def peek(
     name: Name,
     /,
@@ -99,11 +126,10 @@ def peek(
     limit: Annotated[
         int, Parameter(name=["--limit", "-n"], help="Maximum number of messages.")
     ] = 20,
-    partition: Annotated[int | None, Parameter(help="Only this partition.")] = None,
-    start: Annotated[
-        str | None,
-        Parameter(name=["--from", "-o"], metavar="OFFSET", help="The offset to start at."),
+    partition: Annotated[
+        int | None, Parameter(name=["--partition", "-p"], help="Only this partition.")
     ] = None,
+    start: BeginAt = None,
     group: Group = DEFAULT_WORK_GROUP,
     broker: BrokerAddress = HERE,
     json: Json = False,
@@ -175,7 +201,7 @@ def send(
         str | None,
         Parameter(metavar="NAME", help="Message group: messages of one group keep their order."),
     ] = None,
-    deduplication_id: Annotated[
+    dedup_id: Annotated[
         str | None, Parameter(metavar="ID", help="A second message with this id is dropped.")
     ] = None,
     broker: BrokerAddress = HERE,
@@ -196,7 +222,7 @@ def send(
         "deliver_at_ms": parse_flag_time_ms("--at", at),
         "ttl_ms": _duration("--ttl", ttl),
         "message_group": message_group,
-        "deduplication_id": deduplication_id,
+        "deduplication_id": dedup_id,
     }
     said = {word: value for word, value in said.items() if value is not None}
     sent: list[_Sent] = []
@@ -247,7 +273,9 @@ def receive(
     if json:
         print_json({"messages": found})
     else:
-        print_messages(found)
+        # Acknowledged is no state that a table of messages knows: they are gone.
+        print_messages(found, with_states=not ack)
+    # Printed before they are acknowledged: what nobody has seen comes back.
     sys.stdout.flush()
     if ack and found:
         verdicts = [{"receipt": one.receipt, "verdict": "ack"} for one in found]
@@ -275,8 +303,11 @@ def _received(
 
 def cancel(
     name: Name,
-    partition: Annotated[int, Parameter(help="The partition, from `send` or `peek`.")],
-    offset: Annotated[int, Parameter(help="The offset, from `send` or `peek`.")],
+    place: Annotated[
+        str,
+        Parameter(metavar="PARTITION:OFFSET", help="The place, from `send` or `peek`: 0:17."),
+    ],
+    offset: Annotated[str | None, Parameter(show=False)] = None,
     /,
     *,
     group: Group = DEFAULT_WORK_GROUP,
@@ -288,17 +319,19 @@ def cancel(
     Examples
     --------
     # the message at offset 17 of partition 0
-    penstock queue cancel jobs 0 17
+    penstock queue cancel jobs 0:17
     """
-    path = with_query(queue_path(name, "messages", str(partition), str(offset)), group=group)
+    # Until 0.1 the two numbers were two arguments, which is still understood.
+    partition, number = read_place("PLACE", place if offset is None else f"{place}:{offset}")
+    path = with_query(queue_path(name, "messages", str(partition), str(number)), group=group)
     answer = broker.ask_for("DELETE", path, dict[str, int])
     if json:
         print_json(answer)
     else:
-        print(f"message {partition}:{offset} of {name} is called off")
+        print(f"message {partition}:{number} of {name} is called off")
 
 
-def print_messages(messages: list[StoredMessage]) -> None:
+def print_messages(messages: list[StoredMessage], *, with_states: bool = True) -> None:
     """A line each; bodies are cut to the terminal, and never cut where there is none."""
     now_ms = int(dt.datetime.now(dt.UTC).timestamp() * 1_000)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -319,7 +352,8 @@ def print_messages(messages: list[StoredMessage]) -> None:
     if rows:
         heads = ("PARTITION", "OFFSET", "STATE", "DELIVERIES", "AGE", "UNTIL", "KEY", "BODY",
                  "REASON")  # fmt: skip
-        print_table(heads, rows)
+        shown = [one for one in range(len(heads)) if with_states or heads[one] not in OF_STATES]
+        print_table([heads[one] for one in shown], [[row[one] for one in shown] for row in rows])
     else:
         print("no messages", file=sys.stderr)
 

@@ -6,15 +6,22 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
-from cyclopts import CycloptsError, Parameter
+from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import Progress
 
 from penstock.cli.address_flags import HERE, BrokerAddress
 from penstock.cli.admin import Json, Yes, ask_back, print_json
-from penstock.cli.queue.messages import Group, Name, parse_flag_time_ms, queue_path
-from penstock.cli.table import counted, print_table
+from penstock.cli.queue.messages import (
+    Group,
+    Name,
+    parse_flag_time_ms,
+    queue_path,
+    read_place,
+)
+from penstock.cli.table import print_table
 from penstock.core.errors import LocalError
+from penstock.core.plurals import counted
 from penstock.core.queue_rules import DEFAULT_WORK_GROUP
 from penstock.web.queue_lines import MoveLine, QueueDetail
 
@@ -122,9 +129,9 @@ def redrive(
 
     Examples
     --------
-    penstock queue redrive jobs-dead --dry-run
-    penstock queue redrive jobs-dead --reason timeout --rate 50 --wait
-    penstock queue redrive jobs-dead --to jobs-retry --message 0:17
+    penstock queue redrive jobs-dlq --dry-run
+    penstock queue redrive jobs-dlq --reason timeout --rate 50 --wait
+    penstock queue redrive jobs-dlq --to jobs-retry --message 0:17
     """
     wanted = {"to": to, "rate": rate, "filter": chosen.conditions()}
     path = queue_path(name, "redrive")
@@ -174,7 +181,7 @@ def moves(
 
     Examples
     --------
-    penstock queue moves jobs-dead
+    penstock queue moves jobs-dlq
     """
     if cancel is not None:
         stopped = broker.ask_for("DELETE", queue_path(name, "moves", cancel), MoveLine)
@@ -250,7 +257,7 @@ def print_moves(found: list[MoveLine]) -> None:
                 one.failed,
                 one.to_move,
                 one.rate,
-                one.failure,
+                _problem(one),
             )
             for one in found
         ],
@@ -276,18 +283,23 @@ def _wait(broker: BrokerAddress, name: str, move: MoveLine) -> MoveLine:
 def _sentence(name: str, move: MoveLine) -> str:
     where = f"to {move.to}" if move.to else "back to where they died"
     told = f"move {move.id}: {counted(move.moved, 'message')} of {name} {where}, {move.state}"
+    problem = _problem(move)
+    return f"{told}; {problem}" if problem else told
+
+
+def _problem(move: MoveLine) -> str:
+    """Why messages stayed; a move may end well although some of them could not be moved."""
+    told = []
     if move.failed:
-        told += f"; {move.failed:,} could not be moved and stay"
+        one = move.failed == 1
+        told.append(f"{move.failed:,} could not be moved and {'stays' if one else 'stay'}")
         if not move.to:
-            told += ": they do not say where they died, or it is gone; say where to with --to"
+            lost = "it does not say where it" if one else "they do not say where they"
+            told.append(f"{lost} died, or it is gone; use --to")
     if move.failure:
-        told += f": {move.failure}"
-    return told
+        told.append(move.failure)
+    return ": ".join(told)
 
 
 def _place(written: str) -> tuple[int, int]:
-    partition, _, offset = written.partition(":")
-    numbers = (partition, offset)
-    if not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):
-        raise CycloptsError(msg=f'--message = "{written}" must be PARTITION:OFFSET, such as 0:17.')
-    return int(partition), int(offset)
+    return read_place("--message", written)

@@ -8,7 +8,7 @@ from cyclopts import CycloptsError, Parameter
 
 from penstock.cli.address_flags import DEFAULT_URL, Url
 from penstock.cli.admin import Json, print_json
-from penstock.cli.queue.messages import Group, Name, print_messages
+from penstock.cli.queue.messages import BeginAt, Group, Name, is_number, print_messages, read_place
 from penstock.cli.session import with_client
 from penstock.client.client import Client
 from penstock.client.codecs import Encoded
@@ -62,9 +62,7 @@ def peek(
     partition: Annotated[
         int | None, Parameter(name=["--partition", "-p"], help="Only this partition.")
     ] = None,
-    start: Annotated[
-        int, Parameter(name=["--from", "-o"], metavar="OFFSET", help="The offset to start at.")
-    ] = 0,
+    start: BeginAt = None,
     group: Group = DEFAULT_WORK_GROUP,
     url: Url = DEFAULT_URL,
     json: Json = False,
@@ -78,16 +76,38 @@ def peek(
     penstock peek jobs --json --url file:./data
     """
     states = None if state is None else _states(state)
+    first, offset = _begin(start, partition)
 
     async def work(client: Client) -> list[PeekedMessage[Stored]]:
         queue = client.queue(name, group=group, codec=StoredCodec())
-        return await queue.peek(limit, states=states, partition=partition, start=start)
+        if start is None or partition is not None:
+            return await queue.peek(limit, states=states, partition=partition, start=offset)
+        found: list[PeekedMessage[Stored]] = []
+        last = len((await client.describe_topic(name)).partitions) - 1
+        for index in range(first, max(first, last) + 1):
+            if len(found) < limit:
+                begin = offset if index == first else 0
+                left = limit - len(found)
+                found += await queue.peek(left, states=states, partition=index, start=begin)
+        return found
 
     found = [_stored(one) for one in with_client(url, work)]
     if json:
         print_json({"messages": found})
     else:
         print_messages(found)
+
+
+def _begin(start: str | None, partition: int | None) -> tuple[int, int]:
+    """The first partition to look at, and the offset to begin at there."""
+    if start is None:
+        return 0, 0
+    if is_number(start):
+        return partition or 0, int(start)
+    first, offset = read_place("--from", start)
+    if partition is not None and first != partition:
+        raise CycloptsError(msg=f'--from = "{start}" is not in partition {partition}.')
+    return first, offset
 
 
 def _states(written: str) -> list[str]:

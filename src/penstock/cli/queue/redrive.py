@@ -18,9 +18,9 @@ from penstock.cli.queue import moves as queue_moves
 from penstock.cli.queue.messages import Name
 from penstock.cli.queue.moves import LOOK_SECONDS, NO_CONDITION, OVER, MessageConditions
 from penstock.cli.session import with_client
-from penstock.cli.table import counted
 from penstock.client.client import Client
 from penstock.client.descriptions import MoveDescription
+from penstock.core.plurals import counted
 
 
 def redrive(
@@ -60,11 +60,11 @@ def redrive(
 
     Examples
     --------
-    penstock redrive jobs-dead --dry-run
-    penstock redrive jobs-dead
-    penstock redrive jobs-dead --reason timeout --rate 50
-    penstock redrive jobs-dead --to jobs-retry --no-wait
-    penstock redrive jobs-dead --url file:./data
+    penstock redrive jobs-dlq --dry-run
+    penstock redrive jobs-dlq
+    penstock redrive jobs-dlq --reason timeout --rate 50
+    penstock redrive jobs-dlq --to jobs-retry --no-wait
+    penstock redrive jobs-dlq --url file:./data
     """
     url = broker.directory()
     if url is None:

@@ -26,6 +26,7 @@ from penstock.wire.group_requests import AskCommitted, Committed
 
 Start: TypeAlias = str | datetime | Mapping[int, int] | Mapping[TopicPartition, int]
 
+ALLOWED = "it is 'earliest', 'latest', a datetime, or offsets by partition such as {0: 17}"
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -37,9 +38,7 @@ class StartRule:
         self.offsets: dict[TopicPartition | int, int] | None = None
         if isinstance(start, str):
             if start not in _WORDS:
-                raise InvalidRequest(
-                    f"start is {start!r}; it is 'earliest', 'latest', a datetime or offsets"
-                )
+                raise InvalidRequest(f"start is {start!r}; {ALLOWED}")
             self.time_ms = _WORDS[start]
         elif isinstance(start, Mapping):
             self.offsets = {**cast(Mapping[TopicPartition | int, int], start)}
@@ -48,7 +47,7 @@ class StartRule:
         elif isinstance(start, datetime):
             self.time_ms = milliseconds_of(start)
         else:
-            raise InvalidRequest(f"start cannot be {start!r}; see the documentation of subscribe")
+            raise InvalidRequest(f"start is {start!r}; {ALLOWED}")
 
     def offset_of(self, part: TopicPartition) -> int | None:
         """The offset that was given for a partition."""

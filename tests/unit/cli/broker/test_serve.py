@@ -1,14 +1,19 @@
 """`penstock serve` and `penstock dev`, up to the point where a broker would start."""
 
 import socket
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from penstock.cli.broker.banner import broker_lines, command
 from penstock.cli.broker.serve import choose_ports
 from penstock.cli.main import run
-from penstock.server.sources import load_config
+from penstock.core.types import NodeId
+from penstock.server.server import Places
+from penstock.server.sources import LoadedConfig, load_config
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +27,7 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["serve"], 2, "penstock: A broker needs a directory to keep its data in: --data PATH."),
         (["serve", "--data", "d", "--kafka", "0.0.0.0:1"], 1, "penstock: kafka = 0.0.0.0:1 can be"),
         (["dev", "--http", "0.0.0.0:1"], 1, "penstock: http = 0.0.0.0:1 can be reached"),
+        (["serve", "--data", "d", "--port", "65534"], 2, "penstock: --port = 65534 must be from 0"),
         (["dev", "--temporary", "--data", "d"], 2, "penstock: --temporary and a data directory"),
         (["serve", "--data", "d", "--config", "none"], 1, "penstock: the configuration none"),
     ],
@@ -74,3 +80,60 @@ def test_a_command_for_another_terminal_names_the_broker_where_it_must(
     assert command("top", usual) == "penstock top"
     monkeypatch.setenv("PENSTOCK_URL", "penstock://a.example:9092")
     assert command("top", usual) == f"penstock top --url {usual}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--port", "9500"], ("127.0.0.1:9500", "127.0.0.1:9501", "127.0.0.1:9502")),
+        (["-p", "0"], ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0")),
+        (
+            ["--port=9500", "--http", "127.0.0.1:8888"],
+            ("127.0.0.1:9500", "127.0.0.1:8888", "127.0.0.1:9502"),
+        ),
+        (
+            ["--kafka", "127.0.0.2:1", "--port", "9500"],
+            ("127.0.0.2:1", "127.0.0.1:9501", "127.0.0.1:9502"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_one_flag_for_the_ports(
+    monkeypatch: pytest.MonkeyPatch, command: str, arguments: list[str], expected: tuple[str, ...]
+) -> None:
+    started: list[LoadedConfig] = []
+
+    def note(loaded: LoadedConfig, *, on_ready: object) -> int:
+        started.append(loaded)
+        return 0
+
+    monkeypatch.setattr("penstock.cli.broker.serve.run_broker", note)
+    monkeypatch.setattr("penstock.cli.broker.serve.is_free", lambda _address: False)
+    assert run([command, "--data", "d", *arguments]) == 0
+    broker = started[0].config.broker
+    assert (str(broker.kafka), str(broker.http), str(broker.peer)) == expected
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_the_dashboard_is_opened_once_the_broker_serves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    places = Places(
+        node=NodeId(1), pid=1, data="d", kafka="127.0.0.1:9", http="0.0.0.0:8", peer="127.0.0.1:7"
+    )
+    opened: SimpleQueue[str] = SimpleQueue()
+
+    def serve(_loaded: LoadedConfig, *, on_ready: Callable[[Places], None]) -> int:
+        on_ready(places)
+        return 0
+
+    monkeypatch.setattr("penstock.cli.broker.serve.run_broker", serve)
+    monkeypatch.setattr("penstock.cli.broker.serve.webbrowser.open", opened.put)
+    assert run([command, "--data", "d", "--port", "0", "--open"]) == 0
+    assert opened.get(timeout=30) == "http://127.0.0.1:8"
+    for thread in threading.enumerate():
+        if thread.name == "dashboard":
+            thread.join(30)
+    assert "no browser was found; the dashboard is at http://127.0.0.1:8" in capsys.readouterr().err
+    assert run([command, "--data", "d", "--port", "0"]) == 0
+    assert opened.empty()

@@ -1,11 +1,13 @@
 """The production checklist of `penstock doctor`: each item, on good facts and on bad ones."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from penstock.cli.doctor import checklist
 from penstock.cli.doctor.checklist import CHECKLIST, TEMPORARY, check_production
 from penstock.cli.doctor.facts import Facts, QueueSettings, _messages_per_request
 from penstock.cli.doctor.machine import Finding
@@ -180,6 +182,22 @@ def test_the_guide_has_a_chapter_for_each_item() -> None:
     assert chapters == [name for name, _ in CHECKLIST]
 
 
+def test_what_the_guide_says_is_in_the_terminal(commands: Commands) -> None:
+    for name, _ in CHECKLIST:
+        text = commands.said("doctor", "--explain", name)
+        assert len(text.splitlines()) >= 3, name
+        assert "](" not in text, "links lead nowhere in a terminal"
+    assert "delivered" in commands.document("doctor", "--explain", "idempotence")["text"]
+    assert "must be one of: guarantee, replicas" in commands.complaint(
+        2, "doctor", "--explain", "nothing"
+    )
+
+
+def test_no_advice_names_a_file_that_a_wheel_does_not_have() -> None:
+    _, _, below_its_docstring = inspect.getsource(checklist).split('"""', 2)
+    assert "docs/" not in below_its_docstring
+
+
 def test_a_queue_of_which_nothing_was_said_is_well(commands: Commands) -> None:
     commands.said("queue", "create", "jobs")
     commands.broker.look()
@@ -189,7 +207,7 @@ def test_a_queue_of_which_nothing_was_said_is_well(commands: Commands) -> None:
 
 
 def test_a_running_broker_is_held_against_it(commands: Commands) -> None:
-    commands.said("queue", "create", "jobs", "--deliveries-max", "0")
+    commands.said("queue", "create", "endless", "--deliveries-max", "0")
     commands.broker.look()
     verdicts = {
         one["check"]: one["verdict"]

@@ -76,7 +76,7 @@ def test_leases(commands: Commands) -> None:
     printed, talk = commands.told(0, "consume", "jobs", "-n", "1", "--lease", "1h")
     assert (printed, talk.split(";")[0]) == (
         "a\n",
-        "1 messages stay leased and come back when that ends",
+        "1 message stays leased and comes back when that ends",
     )
     told = commands.said("consume", "jobs", "--release", "--json")
     rows = [msgspec.json.decode(line) for line in told.splitlines()]

@@ -16,19 +16,44 @@ Captured = pytest.CaptureFixture[str]
 WAYS = [
     ("yy", ["a direct call, no broker"]),
     (
-        "nyyynn",
-        ["a queue", "at least once, with idempotent work", "a standard queue"],
+        "nyynyynnyyn",
+        [
+            "a queue, with workers",
+            "at least once, with idempotent work",
+            "a standard queue",
+            "three nodes",
+        ],
     ),
-    ("nynnn", ["a queue", "at most once", "a standard queue"]),
     (
-        "nyynyyy",
+        "nynnnnn",
+        ["a queue", "at most once", "a standard queue", "no broker: memory in your program"],
+    ),
+    (
+        "nynynyyyyyyy",
         [
             "a queue",
             "an effect exactly once",
             "a FIFO queue, with the customer as the message group",
+            "the cloud's queue",
         ],
     ),
-    ("nnyn", ["a topic, with a consumer group for each program", "at most once"]),
+    (
+        "nyyyynynnnyny",
+        [
+            "a queue, with Celery's canvas above it",
+            "at least once, and a unique key in the database",
+            "a standard queue",
+            "one broker",
+        ],
+    ),
+    (
+        "nnynynn",
+        [
+            "a topic, with a consumer group for each program",
+            "at most once",
+            "no broker: a directory in your program",
+        ],
+    ),
 ]
 
 
@@ -54,22 +79,22 @@ def test_every_choice_says_how_it_is_had(chart: Chart) -> None:
     assert all(one.name and one.how for one in leaves(chart.start))
 
 
-@pytest.mark.parametrize("bits", range(32))
+@pytest.mark.parametrize("bits", range(64))
 def test_every_recommended_command_can_be_typed(bits: int) -> None:
     from penstock.cli.program import app
 
-    answers = itertools.cycle([bool(bits >> place & 1) for place in range(5)])
+    answers = itertools.cycle([bool(bits >> place & 1) for place in range(6)])
     for one in choose(lambda _question: next(answers)):
         if one.choice.create:
             app.parse_args(one.choice.create.split()[1:], exit_on_error=False, print_error=False)
 
 
 def test_asked_in_a_pipe(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\nyes\ny\nn\ny\nY\ny\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\nyes\nn\ny\nn\ny\nyes\nY\ny\nn\n"))
     assert run(["plan", "--ask", "--json"]) == 0
     printed, talk = capsys.readouterr()
     found = msgspec.json.decode(printed)
-    assert [one["choice"]["guarantee"] for one in found["chosen"]] == ["", "exactly-once", ""]
+    assert [one["choice"]["guarantee"] for one in found["chosen"]] == ["", "exactly-once", "", ""]
     assert "Must messages be handled in order? [y/n] Y" in talk
     assert any("--order fifo" in line for line in found["recommendation"])
 
@@ -77,7 +102,7 @@ def test_asked_in_a_pipe(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_answers_decide_what_is_computed(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\nyes\ny\nn\ny\nY\ny\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\nyes\nn\ny\nn\ny\nyes\nY\ny\nn\n"))
     assert run(["plan", "--ask", "--rate", "10", "--service-time", "1s"]) == 0
     page = " ".join(capsys.readouterr().out.split())
     assert "Recommendation" in page

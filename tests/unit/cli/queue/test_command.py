@@ -68,7 +68,7 @@ def test_a_queue_from_its_making_to_its_end(capsys: Captured) -> None:
     assert lines[1].split() == ["life", "fifo", "queue", "0", "0", "0", "0", "-", "life-dlq"]
     told = said(capsys, "describe", "life")
     assert told.startswith("queue life: fifo, 1 partition\n")
-    assert re.search(r"^lease_ms +1m$", told, re.MULTILINE)
+    assert re.search(r"^lease +1m$", told, re.MULTILINE)
     assert re.search(r"^delete_acked +no$", told, re.MULTILINE)
     assert document(capsys, "describe", "life")["settings"]["bytes_max"] == 1 << 20
     said(capsys, "configure", "life", "--ttl", "2h", "--unset", "lease_ms")
@@ -162,7 +162,16 @@ def test_reset(capsys: Captured) -> None:
         "1 message is ahead of group queue\n"
     )
     assert document(capsys, "reset", "twice", "2000-01-01", "--yes")["messages"] == 2
-    assert "or a time such as" in complaint(capsys, 1, "reset", "twice", "yesterday", "--yes")
+    assert document(capsys, "reset", "twice", "--to", "@-1h", "--yes")["messages"] == 2
+    assert document(capsys, "reset", "twice", "--to", "@2000-01-01", "--dry-run")["messages"] == 2
+    assert document(capsys, "reset", "twice", "--to", "end", "--yes")["messages"] == 0
+    (place,) = document(capsys, "reset", "twice", "--to", "-1", "--dry-run")["partitions"]
+    assert (place["was"], place["start"], place["end"]) == (2, 1, 2)
+    assert document(capsys, "reset", "twice", "--to", "+1", "--yes")["messages"] == 1
+    assert document(capsys, "describe", "twice")["groups"][0]["ready"] == 1
+    assert "or a time such as" in complaint(capsys, 2, "reset", "twice", "yesterday", "--yes")
+    assert "Say once where" in complaint(capsys, 2, "reset", "twice")
+    assert "Say once where" in complaint(capsys, 2, "reset", "twice", "0", "--to", "1")
 
 
 def test_a_group_of_its_own(capsys: Captured) -> None:
@@ -279,7 +288,7 @@ def test_a_work_group_is_configured(capsys: Captured, broker: WebBroker) -> None
     shown = said(capsys, "describe", "grouped")
     own = shown.partition("set for work group emails; the rest is the queue's\n")[2]
     assert [line.split() for line in own.splitlines()] == [
-        ["deliveries_max", "4"], ["lease_ms", "5m"],
+        ["deliveries_max", "4"], ["lease", "5m"],
     ]  # fmt: skip
     found = document(capsys, "describe", "grouped")
     assert found["settings"]["lease_ms"] == 7_000

@@ -28,6 +28,52 @@ def test_a_redrive_out_of_a_live_queue_moves_nothing_and_says_where_to_look(
     assert "0 messages of alive back to where they died" in told
     assert "2 could not be moved and stay: they do not say where they died" in told
     assert "penstock redrive alive-dlq" in hint
+    (row,) = commands.said("queue", "moves", "alive").splitlines()[1:]
+    assert row.endswith("2 could not be moved and stay: they do not say where they died, or it is"
+                        " gone; use --to")  # fmt: skip
+
+
+def test_an_acknowledged_message_is_not_shown_as_leased(commands: Commands) -> None:
+    commands.said("queue", "create", "quick")
+    commands.said("queue", "send", "quick", "x", "y")
+    heads, row = commands.said("queue", "receive", "quick", "--ack").splitlines()
+    assert "STATE" not in heads
+    assert "leased" not in row
+    assert row.split()[-2:] == ["-", "x"]
+    assert " leased " in commands.said("queue", "receive", "quick")
+
+
+def test_one_thing_may_be_called_by_its_other_names(commands: Commands) -> None:
+    settings = ("--retry", "fixed", "--dead-letter", "", "--deduplication", "id")
+    commands.said("queue", "create", "named", "-p", "2", *settings)
+    found = commands.document("queue", "describe", "named")["settings"]
+    assert (found["retry_policy"], found["dead_letter_topic"]) == ("fixed", "")
+    for flag in ("--dedup-id", "--deduplication-id"):
+        commands.said("queue", "send", "named", "once", "-k", "a", flag, "7")
+        commands.said("produce", "named", "-q", "-k", "a", flag, "7", stdin=b"once\n")
+    (only,) = commands.document("queue", "peek", "named")["messages"]
+    place = f"{only['partition']}:{only['offset']}"
+    for peek in (("peek", "named"), ("queue", "peek", "named")):
+        found = commands.document(*peek, "--from", place)["messages"]
+        assert [one["body"] for one in found] == ["once"]
+        assert commands.document(*peek, "-p", str(1 - only["partition"]))["messages"] == []
+    assert commands.said("queue", "cancel", "named", place).startswith(f"message {place} of")
+    parts = (str(only["partition"]), str(only["offset"]))
+    assert "does not wait" in commands.complaint(1, "queue", "cancel", "named", *parts)
+    assert "PARTITION:OFFSET" in commands.complaint(2, "queue", "cancel", "named", "17")
+    assert "not in partition 1" in commands.complaint(
+        2, "peek", "named", "--from", "0:1", "-p", "1"
+    )
+    commands.said("queue", "configure", "named", "--set", "lease=7s", "--set", "retry-delay=3s")
+    commands.said("queue", "configure", "named", "--unset", "retry-delay")
+    found = commands.document("queue", "describe", "named")["settings"]
+    assert (found["lease_ms"], found["retry_delay_ms"]) == (7_000, 5_000)
+
+
+def test_help_shows_one_name_for_one_thing(commands: Commands) -> None:
+    shown = commands.said("queue", "create", "--help")
+    assert "--retry-policy" in shown
+    assert re.search(r"--retry\b(?!-)", shown) is None
 
 
 def test_a_wait_may_be_longer_than_a_request(commands: Commands) -> None:
@@ -60,8 +106,8 @@ def test_a_queue_that_is_there_already(commands: Commands) -> None:
     again = ("queue", "create", "twice", "--exist-ok")
     assert commands.told(0, *again) == ("queue twice is there already\n", "")
     _, told = commands.told(0, *again, "--lease", "2m", "--ttl", "1h")
-    assert "its lease_ms is 1m, not 2m; `penstock queue configure` changes it" in told
-    assert "its ttl_ms is" in told
+    assert "its lease is 1m, not 2m; `penstock queue configure` changes it" in told
+    assert "its ttl is -, not 1h" in told
     assert commands.document(*again, "--lease", "2m")["differs"] == {"lease_ms": 120_000}
     assert commands.document("queue", "describe", "twice")["settings"]["lease_ms"] == 60_000
 

@@ -143,7 +143,7 @@
 
   async function make(form) {
     const { name, partitions, ...rest } = Object.fromEntries(new FormData(form));
-    const settings = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, value.trim()]).filter(([, value]) => value));
+    const settings = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, value.trim()]).filter(([key, value]) => value || key === "dead_letter_topic"));
     try {
       await send("/v1/queues", "POST", { name, partitions: Number(partitions) || 1, settings });
       location.assign(`/queues/${encodeURIComponent(name)}?tab=send`);

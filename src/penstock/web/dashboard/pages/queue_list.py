@@ -15,7 +15,7 @@ NEW_QUEUE: Mapping[str, str] = {
     "suffix": "-dlq",
     "deliveries_max": "5",
     "retry_policy": "jittered",
-    "retry_delay_ms": "5s",
+    "retry_delay_ms": "2s",
     "lease_ms": "30s",
 }
 """The initial values of the form for a new queue: exponential retries and a dead-letter queue."""

@@ -1,6 +1,6 @@
 """A message to be sent by hand, begun as a copy of another: mend what was wrong, and send it again.
 
-    /queues/orders?tab=send&copy=orders-dead:0:17
+    /queues/orders?tab=send&copy=orders-dlq:0:17
 
 What a queue had said about the message (how it died, where it came from) is left out: the copy is a
 new message. Bytes that are no text cannot be written into a field, and are not offered.
