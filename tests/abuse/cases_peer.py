@@ -6,6 +6,8 @@ else; and a *member*, which says what no sound node says. Raft believes its memb
 make the others elect and may take the place of a link for a moment; it may not end a process, write
 what cannot be read, or leave a cluster that does not recover. The rows of unsound frames are in
 `cases_peer_frames`.
+
+Long because the three kinds of attackers share what they send.
 """
 
 import asyncio

@@ -143,6 +143,8 @@ class Topic(Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
+        """Create the topic, with the broker's number of partitions unless it is given. One that is
+        there is left as it is with `exist_ok`, and an error without."""
         router = self._core.router
         await create_topic(router, self.name, partitions, configs or {}, exist_ok=exist_ok)
         return await describe_topic(router, self.name)

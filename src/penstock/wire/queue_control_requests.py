@@ -60,6 +60,8 @@ class StopMove(Request, frozen=True, tag="stop_move"):
 
 
 class AskMoves(Request, frozen=True, tag="moves"):
+    """Ask for the moves of dead letters from a queue, or to it."""
+
     name: str
 
 

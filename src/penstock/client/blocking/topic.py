@@ -123,6 +123,8 @@ class BlockingTopic(Twin[Topic[T]], Generic[T]):
         exist_ok: bool = False,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
+        """Create the topic, with the broker's number of partitions unless it is given. One that is
+        there is left as it is with `exist_ok`, and an error without."""
         return self._thread.run(
             self._inner.create(partitions=partitions, exist_ok=exist_ok, configs=configs)
         )
