@@ -168,7 +168,7 @@ def test_a_broker_of_the_last_release_does_not_name_its_http_port(
     assert msgspec.msgpack.decode(new, type=OldNodeInfo) == OldNodeInfo(1, "a:1", True)
     monkeypatch.setattr(
         "penstock.native.topics.NodeInfo",
-        lambda node, address, alive, _: NodeInfo(node, address, alive),
+        lambda node, address, alive, *_: NodeInfo(node, address, alive),
     )
     with pytest.raises(Unavailable, match="does not say where its HTTP port is; .* --http HOST"):
         find_http(f"penstock://{native_broker.address}")

@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 ROOT = Path(__file__).parents[3]
 WORDS = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-FILTER = re.compile(r"\b(penstock_\w+)(?:\{([^}]*)\})?")
+FILTER = re.compile(r"\b(penstock_\w+|batch_size_avg)(?:\{([^}]*)\})?")
 GROUPING = re.compile(r"by \(([^)]*)\)")
 PART = re.compile(r"_(bucket|count|sum)$")
 SCRAPED = {"instance", "job"}

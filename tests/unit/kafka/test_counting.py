@@ -58,4 +58,4 @@ def test_a_thousand_messages_cost_no_more_counting_than_one(
     ask.produce(topic, 0, count)
     ask(1, 12, request((topic, [part(0, 0)])))
     assert calls == {"Flow.produced": 1, "Flow.delivered": 1}
-    assert traffic(ask, topic) == FlowReading(count, traffic(ask, topic).produced_bytes, count)
+    assert traffic(ask, topic) == FlowReading(count, traffic(ask, topic).produced_bytes, count, 1)

@@ -170,7 +170,7 @@ def reset(
             ask_back(
                 name,
                 warning=f"This would reset the offsets of group {name}.",
-                kept=f"that was not its name; {name} is as it was",
+                kept=f"the name does not match; {name} is as it was",
                 cannot=f"a reset of {name} makes its members repeat or skip messages",
             )
         changes = with_client(url, lambda client: _reset(client, name, place, topic, dry_run=False))

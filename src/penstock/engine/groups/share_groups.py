@@ -237,7 +237,7 @@ class ShareGroups:
 
     def _join(self, group: ShareGroup | None, beat: ShareHeartbeat) -> ShareGroup:
         if beat.topics is None:
-            raise InvalidRequest("who joins a share group says which topics it reads")
+            raise InvalidRequest("a member that joins a share group must name its topics")
         joining = ShareMember(
             member=beat.member,
             client_id=beat.client_id,
