@@ -17,9 +17,9 @@ Not served  Nothing is left out.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.batch_times import first_message_from, latest_message
 from penstock.core.errors import PenstockError
 from penstock.core.types import EARLIEST, LATEST, Offset, ShardId
-from penstock.kafka.batch_times import first_message_from, latest_message
 from penstock.kafka.codec import Answer, Message
 from penstock.kafka.context import Context
 from penstock.kafka.error_codes import (

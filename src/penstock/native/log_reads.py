@@ -7,10 +7,10 @@ there is nothing at all it waits, and looks again when a partition has grown or 
 
 import asyncio
 
-from penstock.core.errors import InvalidBatch, InvalidRequest, PenstockError
+from penstock.core.batch_times import first_message_from
+from penstock.core.errors import InvalidRequest, PenstockError
 from penstock.core.limits import MIB
 from penstock.core.memory_budget import ONE_BATCH, MemoryAccount
-from penstock.core.message_batches import iter_batches, open_messages
 from penstock.core.topic import Topic
 from penstock.core.types import EARLIEST, LATEST, Offset, PartitionId, ShardId, TopicId
 from penstock.engine.topics.poll_time import parked
@@ -191,23 +191,9 @@ async def _find(
         return OffsetFound(part.topic_id, part.index, bounds.high_watermark)
     batches = engine.topics.read(topic, part.index, found[0], ONE_BATCH)
     # Opening a batch may take long, and the node has more to do.
-    exact = await asyncio.to_thread(_first_message, batches, part.time_ms, bounds.log_start)
+    exact = await asyncio.to_thread(first_message_from, batches, part.time_ms, bounds.log_start)
     offset, time_ms = exact or found
     return OffsetFound(part.topic_id, part.index, max(offset, bounds.log_start), time_ms)
-
-
-def _first_message(batches: bytes, time_ms: int, log_start: int) -> tuple[int, int] | None:
-    """Offset and time of the first message of the first batch that is as late as this; None if the
-    batch cannot be opened: then its beginning stands for all, early and never late."""
-    try:
-        for batch in iter_batches(batches):
-            for message in open_messages(batch)[1]:
-                if message.timestamp_ms >= time_ms and message.offset >= log_start:
-                    return message.offset, message.timestamp_ms
-            return None
-    except InvalidBatch:
-        return None
-    return None
 
 
 def _check_count(count: int) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.core.batch_times import first_message_from
 from penstock.kafka import api_02_list_offsets
-from penstock.kafka.batch_times import first_message_from
 from penstock.kafka.codec import Message
 from tests.batches import build_batch
 from tests.unit.kafka.asking import Asker

@@ -5,13 +5,13 @@ import struct
 import cramjam
 import pytest
 
+from penstock.core import batch_times
+from penstock.core.batch_times import first_message_from, latest_message
 from penstock.core.limits import (
     BATCH_UNPACKED_PARTS_MAX,
     BATCH_UNPACKED_RECORDS_MAX,
     KAFKA_BATCH_OPENED_BYTES_MAX,
 )
-from penstock.kafka import batch_times
-from penstock.kafka.batch_times import first_message_from, latest_message
 from tests.batches import build_batch, with_bytes
 
 CODECS = {"plain": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -1,4 +1,4 @@
-"""Times inside a record batch: the one place of the Kafka front-end where records are decoded.
+"""The times of the messages in a record batch, for requests that look up an offset by time.
 
 The log knows the highest time of a batch. Which message has it, or is the first from a time on,
 only the batch itself can tell.
