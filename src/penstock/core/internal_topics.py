@@ -1,12 +1,12 @@
-"""Topics that the cluster keeps for itself. As with Kafka, their names begin with two underscores,
-and lists of topics and pattern subscriptions leave them out by default.
+"""Topics that the cluster keeps for itself: lists of topics and pattern subscriptions leave them
+out by default. Other names that begin with two underscores are ordinary ones, as with Kafka:
+programs such as Debezium use them.
 """
 
 from typing import Final
 
 from penstock.core.errors import TopicProtected
 
-INTERNAL_PREFIX: Final = "__"
 STAGING_TOPIC: Final = "__staging"
 """The topic of staged messages, which wait to be published."""
 AUDIT_TOPIC: Final = "__audit"
@@ -16,10 +16,15 @@ SILENCES_TOPIC: Final = "__silences"
 PROTECTED_TOPICS: Final = frozenset((AUDIT_TOPIC, SILENCES_TOPIC, STAGING_TOPIC))
 """The cluster writes them itself; clients can only read them."""
 
+_KAFKA_TOPICS: Final = frozenset(
+    ("__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state")
+)
+"""Kafka's own, which a mirror of a Kafka cluster may bring along."""
+
 
 def is_internal(name: str) -> bool:
     """True if a topic belongs to the cluster itself."""
-    return name.startswith(INTERNAL_PREFIX)
+    return name in PROTECTED_TOPICS or name in _KAFKA_TOPICS
 
 
 def check_unprotected(name: str) -> None:

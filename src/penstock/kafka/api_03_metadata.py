@@ -6,7 +6,7 @@ Behaviour   Brokers are the nodes that are up. A partition's replicas are those 
             LEADER_NOT_AVAILABLE, which clients wait out. A topic that does not exist is made if
             both the client and this broker's settings allow it. Topics by id from version 12 on;
             an id that is not zero counts more than a name beside it.
-            Topics whose names begin with two underscores are internal, and patterns pass them over.
+            The cluster's own topics are internal, and patterns pass them over.
             Encoded answers are kept as long as catalog, leaders and live nodes stay as they are.
 KIPs        4, 112 (offline replicas), 430, 482, 516, 700 (no cluster operations from 11 on), 1102
             (error REBOOTSTRAP_REQUIRED is never sent).

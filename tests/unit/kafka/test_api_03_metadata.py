@@ -44,12 +44,12 @@ def test_all_topics(ask: Asker, version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL)
 def test_topics_of_the_cluster_itself_are_internal(ask: Asker, version: int) -> None:
-    for name in ("__meta", "_meta", "meta"):
+    for name in ("__consumer_offsets", "__debezium-heartbeat", "_meta", "meta"):
         if ask.broker.node.engine.topics.catalog.topic(name) is None:
             ask.create_topic(name)
     answer = ask(3, version, {"topics": [] if version == 0 else None})
     internal = {row.name for row in answer.topics if row.is_internal}
-    assert internal == ({"__meta"} if version >= 1 else set())
+    assert internal == ({"__consumer_offsets"} if version >= 1 else set())
 
 
 @pytest.mark.parametrize("version", ALL)
