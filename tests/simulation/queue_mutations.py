@@ -198,8 +198,8 @@ def _recorded(change: Callable[[WorkRecord], WorkRecord]) -> list[Patch]:
     """What is restored is not what was there."""
     original = WorkGroup.restore
 
-    def restore(record: WorkRecord, *rest: Any) -> WorkGroup:
-        return original(change(record), *rest)
+    def restore(record: WorkRecord, *rest: Any, **rules: Any) -> WorkGroup:
+        return original(change(record), *rest, **rules)
 
     return [(WorkGroup, "restore", restore)]
 
@@ -264,8 +264,8 @@ def timers_are_not_restored() -> list[Patch]:
     """After a restart leases and delays never end."""
     original = WorkGroup.restore
 
-    def restore(cls: type[WorkGroup], *arguments: Any) -> WorkGroup:
-        work: WorkGroup = original.__func__(cls, *arguments)  # type: ignore[attr-defined]
+    def restore(cls: type[WorkGroup], *arguments: Any, **rules: Any) -> WorkGroup:
+        work: WorkGroup = original.__func__(cls, *arguments, **rules)  # type: ignore[attr-defined]
         work._timers.watch_all(())
         return work
 

@@ -4,7 +4,7 @@ Versions    0.
 Behaviour   Asked of the group's coordinator; others answer NOT_COORDINATOR. The group must have no
             members (NON_EMPTY_GROUP). A topic that the group has not begun with is
             UNKNOWN_TOPIC_OR_PARTITION. When it reads one of them again, it begins anew. A group
-            without any topics is there until it is deleted.
+            without any topics is there until it is deleted or its coordinator changes.
 KIPs        932.
 Not served  Nothing is left out.
 """

@@ -116,6 +116,46 @@ def draw_bars(
     axes.margins(x=0.12)
 
 
+def draw_lines(
+    axes: "Axes",
+    series: Mapping[str, Sequence[tuple[datetime, float]]],
+    *,
+    title: str,
+    unit: str,
+    marks: Sequence[tuple[datetime, str]] = (),
+) -> None:
+    """Numbers over time as lines; what happened meanwhile as marks across them."""
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_ylabel(unit)
+    if not any(series.values()):
+        _nothing(axes)
+        return
+    for number, (name, rows) in enumerate(series.items()):
+        axes.plot(
+            [at for at, _ in rows],  # type: ignore[arg-type]
+            [value for _, value in rows],
+            color=colour(number, name),
+            label=shorten(name),
+            linewidth=1.6,
+        )
+    for at, told in marks:
+        place: Any = at
+        axes.axvline(place, color="black", linestyle=":", linewidth=1)
+        axes.annotate(
+            told,
+            (place, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, -3),
+            textcoords="offset points",
+            rotation=90,
+            va="top",
+            fontsize=7,
+        )
+    axes.set_ylim(bottom=0)
+    _time_axis(axes)
+    axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
 def colour(number: int, name: str) -> str:
     """Of the series with this number; what is not named apart is grey."""
     return REST if name == "other" or number >= len(COLOURS) else COLOURS[number]
