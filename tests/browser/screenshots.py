@@ -94,7 +94,7 @@ def choose(url: str) -> dict[str, str]:
             f"{url}/queues/{queue}?format=json&tab=messages", timeout=30
         ) as answer:
             row = json.load(answer)["rows"][0]
-        return row["place"], row["story"]
+        return row["place"], row["trace_start"]
 
     letter, died = first(DEAD)
     waiting, _ = first("stock-updates")
