@@ -142,7 +142,7 @@ def test_a_queue_is_made_and_deleted(page: Page, broker: PenstockServer) -> None
     settings = ask(broker.places.http, "GET", "/v1/queues/made")[1]["settings"]
     assert settings["dead_letter_topic"] == "made-dlq"
     assert (settings["deliveries_max"], settings["retry_policy"]) == (5, "jittered")
-    assert (settings["retry_delay_ms"], settings["lease_ms"]) == (5_000, 30_000)
+    assert (settings["retry_delay_ms"], settings["lease_ms"]) == (2_000, 30_000)
 
     page.get_by_label("Body").fill("later")
     page.get_by_label("Group", exact=True).fill("g")
