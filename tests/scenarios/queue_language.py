@@ -26,7 +26,7 @@ Times are milliseconds of the scenario; the leader's clock begins at 0. Offsets 
     send BODY… [to=QUEUE] [count=n] [key= group= priority= delay= at= ttl= expires= id= origin=]
     acquire GROUP n [by=NAME] [lease=ms] [offsets=…]
     ack | finish | release | return | reject | extend GROUP OFFSETS epoch=n
-                                  release: [delay=ms]; reject: [reason=text]
+                                  release: [delay=ms] [reason=text]; reject: [reason=text]
                                   extend: for=ms [reason=late]
     cumulative-ack GROUP OFFSETS [dead=offset:reason] [stream=NAME batch=n]
     dead GROUP                    list the dead messages, the first to die first
@@ -240,7 +240,13 @@ class Stage:
         self.settle(Verdict.RETURN, plain, options)
 
     def do_release(self, plain: list[str], options: Options) -> None:
-        self.settle(Verdict.RELEASE, plain, options, delay_ms=int(options.pop("delay", -1)))
+        self.settle(
+            Verdict.RELEASE,
+            plain,
+            options,
+            delay_ms=int(options.pop("delay", -1)),
+            reason=options.pop("reason", ""),
+        )
 
     def do_reject(self, plain: list[str], options: Options) -> None:
         self.settle(Verdict.REJECT, plain, options, reason=options.pop("reason", ""))

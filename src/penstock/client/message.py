@@ -43,7 +43,9 @@ class Settling(Protocol):
     def tracing(self) -> Tracing: ...
 
     async def ack(self, messages: "Sequence[Message[Any]]") -> int: ...
-    async def release(self, messages: "Sequence[Message[Any]]", delay: Seconds | None) -> int: ...
+    async def release(
+        self, messages: "Sequence[Message[Any]]", delay: Seconds | None, reason: str
+    ) -> int: ...
     async def reject(self, messages: "Sequence[Message[Any]]", reason: str) -> int: ...
     async def give_back(self, messages: "Sequence[Message[Any]]") -> int: ...
     async def extend(self, messages: "Sequence[Message[Any]]", lease: Seconds | None) -> int: ...
@@ -299,9 +301,10 @@ class Message(Generic[T]):
         """Acknowledge the message: it is done and is never delivered again."""
         return await _one(self.lease.settling.ack([self]))
 
-    async def release(self, delay: Seconds | None = None) -> bool:
-        """Return the message for another delivery, after `delay` or as the retry policy says."""
-        return await _one(self.lease.settling.release([self], delay))
+    async def release(self, delay: Seconds | None = None, reason: str = "") -> bool:
+        """Return the message for another delivery, after `delay` or as the retry policy says. If it
+        was the last one, the message becomes a dead letter, which tells the reason."""
+        return await _one(self.lease.settling.release([self], delay, reason))
 
     async def reject(self, reason: str = "") -> bool:
         """Make the message a dead letter, with a reason: it can never be processed."""

@@ -235,10 +235,12 @@ class Queue(Generic[T]):
         """Acknowledge messages; return the number that counted."""
         return await self._core.settler.ack(self._listed(messages))
 
-    async def release(self, messages: Messages[T], delay: Seconds | None = None) -> int:
+    async def release(
+        self, messages: Messages[T], delay: Seconds | None = None, reason: str = ""
+    ) -> int:
         """Return messages for another delivery, after `delay` or as the retry policy says; return
-        the number that counted."""
-        return await self._core.settler.release(self._listed(messages), delay)
+        the number that counted. Those that have none left become dead letters with the reason."""
+        return await self._core.settler.release(self._listed(messages), delay, reason)
 
     async def reject(self, messages: Messages[T], reason: str = "") -> int:
         """Make messages dead letters, with a reason: they can never be processed. Return the number

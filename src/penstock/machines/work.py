@@ -31,7 +31,12 @@ from itertools import islice
 
 import msgspec
 
-from penstock.core.limits import CUMULATIVE_ACK_STEPS_MAX, LEASE_MS_MAX, TURN_STEPS_MAX
+from penstock.core.limits import (
+    CUMULATIVE_ACK_STEPS_MAX,
+    DEAD_REASON_CHARACTERS_MAX,
+    LEASE_MS_MAX,
+    TURN_STEPS_MAX,
+)
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, WorkRules
 from penstock.core.types import Offset
 from penstock.core.verdicts import LATE, Outcome, Verdict
@@ -451,7 +456,8 @@ class WorkGroup:
                 case Verdict.RELEASE:
                     delay_ms = min(one.delay_ms, LEASE_MS_MAX)
                     self.activity.released += run.length
-                    self._fail(run, now_ms, delay_ms=delay_ms, since_ms=now_ms)
+                    reason = one.reason if self.requeues else ""
+                    self._fail(run, now_ms, delay_ms=delay_ms, since_ms=now_ms, reason=reason)
                 case Verdict.RETURN:
                     self._runs.changing(run)
                     run.deliveries -= 1
@@ -497,11 +503,15 @@ class WorkGroup:
         if run.deliveries == 1 and run.first_ms >= 0:
             self.activity.times.observe((now_ms - run.first_ms) / 1_000, run.length)
 
-    def _fail(self, run: Run, now_ms: int, *, delay_ms: int, since_ms: int) -> None:
+    def _fail(
+        self, run: Run, now_ms: int, *, delay_ms: int, since_ms: int, reason: str = ""
+    ) -> None:
         """A delivery came to nothing: another one, some time, or none any more."""
         limit = self.rules.deliveries_max
         if 0 < limit <= run.deliveries:
-            self._die(run, now_ms, DELIVERIES_REASON, DIED_OF_DELIVERIES)
+            # The last failure is what its reader wants to know.
+            reason = f"{DELIVERIES_REASON}: {reason}" if reason else DELIVERIES_REASON
+            self._die(run, now_ms, reason[:DEAD_REASON_CHARACTERS_MAX], DIED_OF_DELIVERIES)
             return
         if 0 <= run.expire_ms <= now_ms:
             self._order.returned(run)

@@ -241,7 +241,8 @@ class Attempt:
                 return await self._reject(message, reason, tally)
             case Again(delay):
                 self._watch.reported(message.id)
-                if await self._settle(lambda: message.release(delay=delay), tally):
+                reason = reason_of(error)
+                if await self._settle(lambda: message.release(delay, reason), tally):
                     tally.retried += 1
                 return BACK
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.limits import LEASE_MS_MAX
+from penstock.core.limits import DEAD_REASON_CHARACTERS_MAX, LEASE_MS_MAX
 from penstock.core.queue_rules import Dead, Priorities, QueueRules, Retry, WorkRules
 from penstock.core.types import Offset
 from penstock.core.verdicts import Outcome, Verdict
@@ -366,6 +366,30 @@ def test_a_message_is_dead_after_exactly_so_many_deliveries(deliveries_max: int,
     assert (dead.deliveries, dead.reason) == (deliveries_max, DELIVERIES_REASON)
     shard.wait(LEASE_MS)
     assert shard.offsets() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [(1, DELIVERIES_REASON), (NEWEST_QUEUES_VERSION, f"{DELIVERIES_REASON}: no such account")],
+)
+def test_a_dead_letter_tells_the_reason_of_the_last_release(version: int, reason: str) -> None:
+    shard = QueueShard(work=WorkRules(deliveries_max=2))
+    shard.do(UseQueuesVersion(version=version))
+    shard.send_plain(1)
+    for said in ("the bank does not answer", "no such account"):
+        shard.settle(shard.acquire(), Verdict.RELEASE, delay_ms=0, reason=said)
+    (dead,) = shard.work.dead_offsets(9)
+    assert dead.reason == reason
+
+
+def test_a_reason_is_cut_to_its_bound() -> None:
+    shard = QueueShard(work=WorkRules(deliveries_max=1))
+    shard.do(UseQueuesVersion(version=NEWEST_QUEUES_VERSION))
+    shard.send_plain(1)
+    said = "x" * DEAD_REASON_CHARACTERS_MAX
+    shard.settle(shard.acquire(), Verdict.RELEASE, reason=said)
+    (dead,) = shard.work.dead_offsets(9)
+    assert len(dead.reason) == DEAD_REASON_CHARACTERS_MAX
 
 
 def test_a_last_delivery_may_still_succeed() -> None:

@@ -189,7 +189,9 @@ def test_without_a_policy_the_queue_decides() -> None:
             await rig.until_stats("orders", moved=1)
             (letter,) = await rig.dead("orders")
         assert seen == [1, 2]
-        assert letter.reason == "too many deliveries", "the queue's own bound goes on counting"
+        assert letter.reason == "too many deliveries: ConnectionError: away", (
+            "the queue's own bound"
+        )
 
     play(story)
 

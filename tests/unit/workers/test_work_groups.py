@@ -35,7 +35,7 @@ def test_a_worker_group_retries_and_buries_as_its_queue_is_set() -> None:
         found = letter.dead_letter
         assert (found.queue, found.partition, found.offset) == ("orders", 0, sent.offset)
         assert (found.group, found.deliveries) == ("emails", 3)
-        assert found.reason == "too many deliveries"
+        assert found.reason == "too many deliveries: ValueError: 7 fails"
 
     play(story)
 

@@ -166,9 +166,10 @@ class BlockingMessage(Twin[Message[T]], Generic[T]):
         """Acknowledge the message: it is done and is never delivered again."""
         return self._thread.run(self._inner.ack())
 
-    def release(self, delay: Seconds | None = None) -> bool:
-        """Return the message for another delivery, after `delay` or as the retry policy says."""
-        return self._thread.run(self._inner.release(delay))
+    def release(self, delay: Seconds | None = None, reason: str = "") -> bool:
+        """Return the message for another delivery, after `delay` or as the retry policy says. If it
+        was the last one, the message becomes a dead letter, which tells the reason."""
+        return self._thread.run(self._inner.release(delay, reason))
 
     def reject(self, reason: str = "") -> bool:
         """Make the message a dead letter, with a reason: it can never be processed."""

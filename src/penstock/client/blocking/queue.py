@@ -193,10 +193,12 @@ class BlockingQueue(Twin[Queue[T]], Generic[T]):
         """Acknowledge messages; return the number that counted."""
         return self._thread.run(self._inner.ack(unwrap(messages)))
 
-    def release(self, messages: BlockingMessages[T], delay: Seconds | None = None) -> int:
+    def release(
+        self, messages: BlockingMessages[T], delay: Seconds | None = None, reason: str = ""
+    ) -> int:
         """Return messages for another delivery, after `delay` or as the retry policy says; return
-        the number that counted."""
-        return self._thread.run(self._inner.release(unwrap(messages), delay))
+        the number that counted. Those that have none left become dead letters with the reason."""
+        return self._thread.run(self._inner.release(unwrap(messages), delay, reason))
 
     def reject(self, messages: BlockingMessages[T], reason: str = "") -> int:
         """Make messages dead letters, with a reason: they can never be processed. Return the number

@@ -80,10 +80,12 @@ class Settler:
         self._counters.acked += count
         return count
 
-    async def release(self, messages: Sequence[Message[Any]], delay: Seconds | None) -> int:
+    async def release(
+        self, messages: Sequence[Message[Any]], delay: Seconds | None, reason: str
+    ) -> int:
         """Release messages for another delivery."""
         delay_ms = BY_POLICY if delay is None else to_milliseconds(delay, "delay")
-        count = await self.settle(messages, Verdict.RELEASE, delay_ms)
+        count = await self.settle(messages, Verdict.RELEASE, delay_ms, reason)
         self._counters.released += count
         return count
 
