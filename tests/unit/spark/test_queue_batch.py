@@ -66,7 +66,7 @@ def test_the_progress_says_who_is_to_be_told() -> None:
 @pytest.mark.slow
 def test_a_batch_is_settled_once() -> None:
     async def scene(client: Client, _clock: ManualClock) -> None:
-        await client.create_queue("orders", partitions=2)
+        await client.create_queue("orders", partitions=2, dead_letter="")
         queue = client.queue("orders")
         for number in range(6):
             await queue.send(number, partition=number % 2)

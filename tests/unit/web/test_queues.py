@@ -134,7 +134,7 @@ def test_settings_change(web: WebBroker) -> None:
 
 
 def test_send_receive_and_settle(web: WebBroker) -> None:
-    make(web, "errands")
+    make(web, "errands", dead_letter_topic="")
     body = {
         "body": "first",
         "key": {"base64": "/w=="},
@@ -409,7 +409,7 @@ def test_what_the_dead_letter_queue_holds_is_dead_for_its_queues(web: WebBroker)
 
 
 def test_dead_messages_that_stayed(web: WebBroker) -> None:
-    make(web, "grave")
+    make(web, "grave", dead_letter_topic="")
     bury(web, "grave", "a", "b", "c")
     bury(web, "grave", "d", reason="timeout")
     assert counts(web, "grave") == {"dead": 4}
