@@ -118,7 +118,8 @@ def test_death_burial_and_coming_back(tmp_path: Path) -> None:
             assert letter.place.topic == "orders_dlq"
             assert (letter.id, letter.came_from) == (wanted, Place("orders", 0, 0))
             assert letter.died is not None
-            assert (letter.died.reason, letter.died.deliveries) == ("too many deliveries", 1)
+            assert letter.died.reason == "too many deliveries: no good"
+            assert letter.died.deliveries == 1
             letters = node.engine.topics.topic("orders_dlq")
             await node.engine.moves.start(letters, None)
             await counts_until(node, letters, lambda counts: counts.acked == 1)
