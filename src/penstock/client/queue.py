@@ -253,6 +253,8 @@ class Queue(Generic[T]):
 
     def _listed(self, messages: Messages[Any]) -> Sequence[Message[Any]]:
         given = [messages] if isinstance(messages, Message | str) else messages
+        if not isinstance(given, list | tuple):
+            given = list(given)  # It is gone through twice, which an iterator is not.
         if str not in set(map(type, given)):  # No loop in Python for each of a thousand messages.
             return cast("Sequence[Message[Any]]", given)
         return [self._message_of(one) if isinstance(one, str) else one for one in given]

@@ -226,6 +226,21 @@ def test_many_are_settled_at_once_and_those_that_counted_are_counted() -> None:
     play(scene)
 
 
+def test_messages_may_come_from_any_iterable() -> None:
+    async def scene(client: Client, _clock: ManualClock) -> None:
+        queue = client.queue("orders")
+        await queue.create()
+        await queue.send_many([b"a", b"b", b"c", b"d"])
+        first, *others = await queue.receive(4)
+        last: Any = others.pop()
+        several: Any = (message for message in others)
+        assert await queue.ack(several) == 2
+        mixed: Any = iter([first.receipt, last])
+        assert await queue.ack(mixed) == 2
+
+    play(scene)
+
+
 def test_settling_twice_counts_once() -> None:
     async def scene(client: Client, clock: ManualClock) -> None:
         await client.send("orders", "x")
