@@ -67,9 +67,9 @@ sum by (le) (increase(penstock_queue_depth_messages_bucket{{queue="orders"}}[5m]
 A label never has more values than are good for Prometheus. Each node tells
 {COUNTED_TOPICS_MAX:,} topics apart in its counters and queues in its gauges; what is above that is
 exported under the name `other`, and so is, from then on, what was counted for a topic that was
-deleted: no sum ever falls. How long messages take and how deep queues are is told of
-{SCRAPED_HISTOGRAMS_MAX:,} queues, and of the rest together. Error rates are told of the
-{SCRAPED_CONSUMERS_MAX:,} consumers with the most failures. Each coordinator tells of
+deleted: no sum ever falls. The histograms of processing time and depth have
+{SCRAPED_HISTOGRAMS_MAX:,} queues by name, and the others together. Error rates cover the
+{SCRAPED_CONSUMERS_MAX:,} consumers with the most failures. Each coordinator exports
 {SCRAPED_GROUPS_MAX:,} consumer groups, in the order of their names. Names by partition are part of
 the small page as long as there are no more than {SCRAPED_PARTITIONS_MAX:,} of them; above that, and
 for all of them, ask for `/metrics?detail=partition`."""

@@ -574,7 +574,7 @@ class Replica:
 
     def _apply_some(self) -> None:
         """Apply entries until that has taken long enough; the others wait until the loop has
-        turned. Raft hands over no more before all of them are applied."""
+        turned. Raft hands over further entries when all of them are applied."""
         unapplied, seconds = self._unapplied, self._world.seconds
         until = seconds() + APPLY_SECONDS
         late = False
